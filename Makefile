@@ -1,0 +1,65 @@
+# Everything a contributor runs. `make` alone lists it.
+VENV := .venv
+READY := $(VENV)/.ready
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+APT_INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
+IS_ROOT_ON_DEBIAN := [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
+# The first Python from 3.11 on; 3.11 is what constraints.txt was made with.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup java python lint test demo bench faults clean
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: java $(READY) ## Virtual environment with pinned dependencies, jars, Java 17 if it can be installed
+
+$(READY): pyproject.toml constraints.txt | java python
+	@[ -x $(VENV)/bin/pip ] || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev,postgres,s3]' -c constraints.txt
+	$(VENV)/bin/python -m sink_core.jars
+	@touch $@
+
+java:
+	@if ! $(JAVA) -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; then \
+	  if $(IS_ROOT_ON_DEBIAN); then \
+	    echo "Java 17 is missing: installing it"; \
+	    apt-get update -qq && { $(APT_INSTALL) openjdk-17-jre-headless || $(APT_INSTALL) openjdk-21-jre-headless; }; \
+	  else \
+	    echo "Kafka and Spark need Java 17 or newer: install it (Debian/Ubuntu: apt-get install" \
+	      "openjdk-17-jre-headless) or set JAVA_HOME" >&2; exit 1; \
+	  fi; \
+	fi
+
+python:
+	@[ -n "$(PYTHON)" ] || { echo "Python 3.11 or newer is needed: install it, or say where it is: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@[ -x $(VENV)/bin/pip ] || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  if $(IS_ROOT_ON_DEBIAN); then apt-get update -qq && $(APT_INSTALL) "$$(basename $(PYTHON))-venv"; \
+	  else echo "$(PYTHON) lacks venv: install it (Debian/Ubuntu: apt-get install $(PYTHON)-venv)" >&2; exit 1; fi; }
+
+lint: setup ## Style, import direction and types
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/pyright
+
+test: setup lint ## Lint, then every test but the long fault series (ARGS="-k name" narrows)
+	$(VENV)/bin/python -m pytest $(ARGS)
+
+demo: setup ## 336,776 real flights from Kafka into Iceberg, and the proof
+	$(VENV)/bin/python examples/flights/demo.py $(ARGS)
+
+bench: setup ## Measure throughput per CPU-second
+	$(VENV)/bin/python bench/run.py $(ARGS)
+
+faults: setup ## The long series of injected faults
+	$(VENV)/bin/python -m pytest tests/e2e -m faults $(ARGS)
+
+clean: ## Remove what the other targets made here (the jars stay in ~/.cache/calve)
+	@for state in $$(find .demo .bench -name broker.json 2>/dev/null); do \
+	  $(VENV)/bin/calve broker stop --dir "$$(dirname "$$state")" || exit 1; done
+	rm -rf $(VENV) .demo .bench build *.egg-info .pytest_cache .ruff_cache .hypothesis spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,127 @@
+"""The small values that travel between plan, write, publish and commit. All of them are JSON-able."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sink_core.offsets import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """One batch: which offsets, cut into tasks.
+
+    `ranges` holds every partition of the source, idle ones included (start = end). `tasks` holds non-empty slices of
+    those ranges, one tuple per Spark task; together they cover `ranges` exactly, without overlap, and a partition is at
+    most once in a task. `broker_time_ms` was read from the broker before the end offsets were: whatever is appended
+    later under LogAppendTime carries a later timestamp.
+    """
+
+    batch_id: str
+    predecessor: str
+    ranges: tuple[OffsetRange, ...]
+    tasks: tuple[tuple[OffsetRange, ...], ...]
+    topic_ids: Mapping[str, str]
+    broker_time_ms: int
+    estimated_bytes: int
+
+    @property
+    def offsets(self) -> int:
+        """Offsets in the batch; records are at most that many."""
+        return sum(r.span for r in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary:
+    """Bounds of one partition field over a manifest (Iceberg spec, `field_summary`)."""
+
+    contains_null: bool
+    contains_nan: bool | None
+    lower_bound: bytes | None
+    upper_bound: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRef:
+    """A manifest that was written for a batch and that no snapshot names yet.
+
+    `length` and `data_bytes` in bytes; `sha256` of the manifest's content, in hex. `content` 0 = data, 1 = deletes.
+    """
+
+    path: str
+    length: int
+    sha256: str
+    content: int
+    spec_id: int
+    files: int
+    rows: int
+    data_bytes: int
+    partitions: tuple[PartitionSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableOutput:
+    """What a batch holds for one table. `manifests` is empty when the batch has no row for it."""
+
+    table: str
+    table_uuid: str
+    schema_id: int
+    manifests: tuple[ManifestRef, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(m.rows for m in self.manifests)
+
+    @property
+    def files(self) -> int:
+        return sum(m.files for m in self.manifests)
+
+    @property
+    def data_bytes(self) -> int:
+        return sum(m.data_bytes for m in self.manifests)
+
+
+@dataclass(slots=True)
+class PartitionCounts:
+    """What became of one partition's offsets in a batch; one row of the ledger.
+
+    `records` were delivered by the broker; `gaps` are offsets of the range at which it delivered none (control records,
+    aborted transactions, compaction): records + gaps = end - start. `value_bytes` sums keys and values as delivered.
+    `written` counts rows per table. `max_timestamp_ms` is -1 where there was no record; `timestamp_type` is the
+    broker's (1 = CreateTime, 2 = LogAppendTime, 0 = not available).
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int = 0
+    gaps: int = 0
+    tombstones: int = 0
+    filtered: int = 0
+    dead_lettered: int = 0
+    value_bytes: int = 0
+    max_timestamp_ms: int = -1
+    timestamp_type: int = 0
+    written: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBatch:
+    """A batch whose files exist and that nobody has published yet.
+
+    `tables` names every table the batch feeds, those with zero rows, the ledger and the dead letters included.
+    """
+
+    plan: BatchPlan
+    tables: tuple[TableOutput, ...]
+    counts: tuple[PartitionCounts, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(c.records for c in self.counts)
+
+    @property
+    def value_bytes(self) -> int:
+        return sum(c.value_bytes for c in self.counts)

@@ -1,0 +1,151 @@
+"""The pinned Java archives of the embedded broker and of Spark, fetched once from Maven Central into a local folder.
+
+`CALVE_JARS` (default `~/.cache/calve/jars`) holds one folder per set of coordinates, named after their digest: it
+appears complete by a rename and never changes afterwards, so a killed download or another version of Calve cannot
+disturb a process that is running from it. A mirror of Maven Central is set in jgo's own configuration file
+(`[repositories]`, see its documentation).
+
+`python -m sink_core.jars` fetches everything ahead of time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sink_core.errors import CalveError, Unreachable
+from sink_core.locks import exclusive
+
+if TYPE_CHECKING:
+    from jgo.maven import Artifact, MavenContext
+
+COORDINATES_FILE = "coordinates.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Maven coordinates `group:artifact:version` used together: `roots` with all they depend on, `extras` alone."""
+
+    name: str
+    roots: tuple[str, ...]
+    extras: tuple[str, ...]
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        return self.roots + self.extras
+
+    @property
+    def folder(self) -> Path:
+        digest = hashlib.sha256("\n".join(self.coordinates).encode()).hexdigest()[:8]
+        return jars_dir() / f"{self.name}-{digest}"
+
+
+KAFKA = JarSet(
+    "kafka",
+    roots=("org.apache.kafka:kafka_2.13:4.3.1",),
+    # Kafka logs through SLF4J 1.7 and lacks only the binding to the Log4j it brings; keep its version equal to that. As
+    # a root, its POM would pull kafka-clients down to 3.9.
+    extras=("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",),
+)
+SPARK = JarSet(
+    "spark",
+    roots=(),
+    # Spark brings what these depend on, in versions of its own.
+    extras=(
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+        "org.xerial:sqlite-jdbc:3.54.1.0",
+        "org.postgresql:postgresql:42.7.14",
+    ),
+)
+
+
+def jars_dir() -> Path:
+    """The folder all sets live in: `CALVE_JARS`, else `~/.cache/calve/jars`."""
+    configured = os.environ.get("CALVE_JARS")
+    return Path(configured).expanduser().absolute() if configured else Path.home() / ".cache" / "calve" / "jars"
+
+
+def kafka_jars() -> list[Path]:
+    """The class path of the embedded broker. Fetches it if needed; raises Unreachable."""
+    return _resolve(KAFKA)
+
+
+def spark_jars() -> list[Path]:
+    """What Spark needs for Iceberg and its catalogs (`spark.jars`). Fetches it if needed; raises Unreachable."""
+    return _resolve(SPARK)
+
+
+def _resolve(jars: JarSet) -> list[Path]:
+    if not jars.folder.is_dir():
+        with exclusive(jars_dir() / f".{jars.folder.name}.lock"):
+            if not jars.folder.is_dir():
+                _fetch(jars)
+    return sorted(jars.folder.glob("*.jar"))
+
+
+def _fetch(jars: JarSet) -> None:
+    # jgo writes a download straight to its final place, so its repository is a throw-away one: a shared one would
+    # keep the torso of a killed download and hand it out for good.
+    with tempfile.TemporaryDirectory(prefix=f".{jars.folder.name}.", dir=jars_dir()) as scratch:
+        complete = Path(scratch, "complete")
+        complete.mkdir()
+        try:
+            for artifact in _artifacts(jars, _maven(Path(scratch, "repository"))):
+                artifact.resolve().rename(complete / artifact.filename)
+        except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
+            raise Unreachable(
+                f"the jars of {jars.name} could not be fetched from Maven Central: {error}",
+                hint=f"open the way to Maven Central (HTTPS_PROXY, or a mirror in jgo's configuration file), or copy "
+                f"{jars.folder} from a machine that has it",
+            ) from error
+        _check_archives(complete)
+        (complete / COORDINATES_FILE).write_text("\n".join(jars.coordinates) + "\n")
+        complete.rename(jars.folder)
+
+
+def _maven(repository: Path) -> MavenContext:
+    from jgo.config import GlobalSettings
+    from jgo.constants import MAVEN_CENTRAL_URL
+    from jgo.maven import MavenContext
+
+    remotes = {"central": MAVEN_CENTRAL_URL} | GlobalSettings.load().repositories
+    return MavenContext(repo_cache=repository, remote_repos=remotes, timeout=30)
+
+
+def _artifacts(jars: JarSet, maven: MavenContext) -> list[Artifact]:
+    roots = [maven.create_dependency(coordinate) for coordinate in jars.roots]
+    extras = [maven.create_dependency(coordinate) for coordinate in jars.extras]
+    others = maven.resolver.resolve(roots)[1] if roots else []
+    needed = [d for d in others if d.scope in ("compile", "runtime")]
+    return [d.artifact for d in [*roots, *needed, *extras]]
+
+
+def _check_archives(folder: Path) -> None:
+    broken = [path.name for path in folder.glob("*.jar") if not zipfile.is_zipfile(path)]
+    if broken:
+        raise Unreachable(
+            f"Maven Central answered with something other than a jar for {', '.join(broken)}",
+            hint="check the proxy or mirror on the way, then run `python -m sink_core.jars`",
+        )
+
+
+def main() -> int:
+    """Fetch every set and print a line for each. Returns the exit code."""
+    try:
+        for jars in (KAFKA, SPARK):
+            print(f"jars: {jars.name}: {', '.join(jars.coordinates)}", flush=True)  # noqa: T201 (a command's output)
+            print(f"jars: {jars.name}: {len(_resolve(jars))} files in {jars.folder}", flush=True)  # noqa: T201
+    except CalveError as error:
+        print(f"jars: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Offsets, in one convention: ranges are half-open, `[start, end)`, and every offset is the *next* one to read.
+
+librdkafka and Kafka speak of the next offset in positions and end offsets, and of a record's own offset in messages.
+`after` is the only place that turns the second into the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The offsets `[start, end)` of one partition. Raises ValueError if `end < start` or `start < 0`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"not a half-open range: {self.topic}[{self.partition}] [{self.start}, {self.end})")
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def span(self) -> int:
+        """Number of offsets, which is at least the number of records."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}] [{self.start}, {self.end})"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A committed offset of the source group and the id of the batch that put it there (its metadata)."""
+
+    offset: int
+    batch_id: str
+
+
+Positions = Mapping[TopicPartition, Position]
+Offsets = Mapping[TopicPartition, int]
+
+
+def after(record_offset: int) -> int:
+    """The next offset to read once the record at `record_offset` has been read."""
+    return record_offset + 1

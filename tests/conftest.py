@@ -1,0 +1,79 @@
+"""Fixtures for every test. What they start is real, made on first use and gone at the end of the session."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator, Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+from orchestration import broker as embedded
+from tests import support
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Generator[embedded.Broker]:
+    """One Kafka broker for the whole session; its `.bootstrap` is its address."""
+    directory = tmp_path_factory.mktemp("broker")
+    try:
+        yield embedded.start(directory, heap_mb=512)
+    finally:
+        embedded.stop(directory)
+
+
+@pytest.fixture
+def kafka_topic(broker: embedded.Broker) -> support.TopicFactory:
+    """Create a topic nobody else uses: `kafka_topic(partitions=1, config=None, prefix="topic")` → its name."""
+
+    def create(partitions: int = 1, config: Mapping[str, str] | None = None, prefix: str = "topic") -> str:
+        return support.create_topic(broker.bootstrap, support.unique(prefix), partitions, config)
+
+    return create
+
+
+@pytest.fixture
+def produce(broker: embedded.Broker) -> support.Produce:
+    """Append to a topic: `produce(topic, values, partition=0, keys=None, timestamps=None)` → number of records."""
+    return partial(support.produce, broker.bootstrap)
+
+
+@pytest.fixture
+def catalog_dir(tmp_path: Path) -> Path:
+    """The folder of this test's own catalog and warehouse."""
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def catalog(catalog_dir: Path) -> Generator[SqlCatalog]:
+    """This test's own Iceberg catalog, named `lake`."""
+    opened = support.open_catalog(catalog_dir)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def lake_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the catalog that pyiceberg (`lake`) and Spark (`spark`) share for the session."""
+    return tmp_path_factory.mktemp("lake")
+
+
+@pytest.fixture(scope="session")
+def lake(lake_dir: Path) -> Generator[SqlCatalog]:
+    """The session's Iceberg catalog, seen by Spark as `lake`; tests use namespaces of their own in it."""
+    opened = support.open_catalog(lake_dir)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, lake: SqlCatalog, lake_dir: Path) -> Generator[SparkSession]:
+    """A `local[2]` Spark session with the session's catalog as `lake`."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = support.start_spark(tmp_path_factory.mktemp("spark"), lake_dir)
+    yield session
+    session.stop()

@@ -1,0 +1,26 @@
+"""Fixtures of the tests that need parts of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from orchestration import broker as embedded
+
+StartBroker = Callable[..., embedded.Broker]
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Generator[StartBroker]:
+    """Start a broker of this test's own: `start_broker(name="own", **options of broker.start)`; stopped at the end."""
+    directories: set[Path] = set()
+
+    def start(name: str = "own", **options: object) -> embedded.Broker:
+        directories.add(tmp_path / name)
+        return embedded.start(tmp_path / name, heap_mb=512, **options)  # pyright: ignore[reportArgumentType] (passed on)
+
+    yield start
+    for directory in directories:
+        embedded.stop(directory)

@@ -1,0 +1,158 @@
+"""What tests share that is not a fixture."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+from sink_core.jars import spark_jars
+
+TopicFactory = Callable[..., str]
+Produce = Callable[..., int]
+_FLUSH_SECONDS = 60.0
+_QUEUE_LIMIT = 50_000
+
+
+def unique(prefix: str) -> str:
+    """A name no other test uses."""
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+    """Create a topic and return its name."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+    admin.create_topics([topic])[name].result(30)
+    return name
+
+
+def topic_config(bootstrap: str, topic: str) -> dict[str, str | None]:
+    """A topic's configuration as it applies, defaults of the broker included."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    entries = admin.describe_configs([resource])[resource].result(30)
+    return {name: entry.value for name, entry in entries.items()}
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    values: Iterable[bytes | str | None],
+    *,
+    partition: int = 0,
+    keys: Sequence[bytes | str | None] | None = None,
+    timestamps: Sequence[int] | None = None,
+) -> int:
+    """Append `values` (None = tombstone) to one partition, in order; `timestamps` in ms. Returns their number."""
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
+    failures: list[object] = []
+
+    def note(error: object, _: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    count = 0
+    for count, value in enumerate(values, start=1):
+        key = None if keys is None else keys[count - 1]
+        now_or_given = 0 if timestamps is None else timestamps[count - 1]
+        while len(producer) > _QUEUE_LIMIT:
+            producer.poll(0.1)
+        producer.produce(topic, value, key, partition=partition, timestamp=now_or_given, on_delivery=note)
+        producer.poll(0)
+    assert producer.flush(_FLUSH_SECONDS) == 0
+    assert not failures
+    return count
+
+
+def consume(bootstrap: str, topic: str, *, partition: int = 0, isolation: str = "read_committed") -> list[bytes | None]:
+    """The values of one partition from its start to the end it had at the call, as `isolation` shows them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": unique("test"),
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+        }
+    )
+    try:
+        start, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        consumer.assign([TopicPartition(topic, partition, start)])
+        return _until_the_end(consumer)
+    finally:
+        consumer.close()
+
+
+def _until_the_end(consumer: Consumer) -> list[bytes | None]:
+    values: list[bytes | None] = []
+    while (message := consumer.poll(30)) is not None:
+        if error := message.error():
+            assert error.name() == "_PARTITION_EOF", error
+            return values
+        values.append(message.value())
+    raise AssertionError("the partition's end was not reached in 30 s")
+
+
+def open_catalog(directory: Path, name: str = "lake") -> SqlCatalog:
+    """A pyiceberg catalog on SQLite in `directory`, its warehouse beside it. Close it with `.close()`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return SqlCatalog(name, **catalog_properties(directory))
+
+
+def catalog_properties(directory: Path) -> dict[str, str]:
+    """pyiceberg's properties of that catalog."""
+    return {"uri": f"sqlite:///{directory / 'catalog.db'}", "warehouse": f"file://{directory / 'warehouse'}"}
+
+
+def attach(spark: SparkSession, directory: Path, name: str) -> None:
+    """Make the catalog of `directory` known to a running Spark session. `name` must be the one pyiceberg uses."""
+    for key, value in spark_catalog(directory, name).items():
+        spark.conf.set(key, value)
+
+
+def spark_catalog(directory: Path, name: str) -> dict[str, str]:
+    """Spark's settings for the catalog of `directory`."""
+    prefix = f"spark.sql.catalog.{name}"
+    return {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": "jdbc",
+        f"{prefix}.uri": f"jdbc:sqlite:{directory / 'catalog.db'}",
+        f"{prefix}.warehouse": f"file://{directory / 'warehouse'}",
+        # Spark reads what others commit in the same second.
+        f"{prefix}.cache-enabled": "false",
+        f"{prefix}.jdbc.schema-version": "V1",
+    }
+
+
+def start_spark(directory: Path, lake: Path) -> SparkSession:
+    """A classic `local[2]` session with Iceberg and the catalog `lake`; its scratch files go to `directory`."""
+    settings = {
+        "spark.master": "local[2]",
+        "spark.app.name": "calve-tests",
+        "spark.driver.memory": "1g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.jars": ",".join(map(str, spark_jars())),
+        "spark.local.dir": str(directory / "local"),
+        "spark.sql.warehouse.dir": str(directory / "spark-warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+        **spark_catalog(lake, "lake"),
+    }
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

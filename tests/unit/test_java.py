@@ -1,0 +1,42 @@
+"""Which Java is taken, and what is said when there is none that will do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestration.java import find_java
+from sink_core.errors import ConfigError
+
+
+def java_home(folder: Path, version: str) -> Path:
+    """A JAVA_HOME whose `java -version` answers as OpenJDK does."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"""#!/bin/sh\necho 'openjdk version "{version}" 2025-04-15' >&2\n""")
+    program.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21", "25-ea"])
+def test_java_home_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path, version)))
+    assert find_java() == tmp_path / "bin" / "java"
+
+
+@pytest.mark.parametrize(("version", "major"), [("1.8.0_402", 8), ("11.0.22", 11)])
+def test_an_old_java_is_refused_with_both_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, major: int
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path, version)))
+    with pytest.raises(ConfigError, match=f"is Java {major}; Kafka and Spark need 17"):
+        find_java()
+
+
+def test_without_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="no Java on the PATH") as raised:
+        find_java()
+    assert "openjdk-17-jre-headless" in raised.value.hint
