@@ -1,0 +1,145 @@
+"""`connections.yaml`: what pipelines share, by name. Keys of librdkafka, pyiceberg and Spark are handed through."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
+
+from sink_core.config.model import Model, NestedProperty, Property, Text, refusal
+from sink_core.config.units import Bytes
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,40}$")]
+"""The name of a connection."""
+
+OWNED_BY_CALVE = {
+    "group.id": "Calve manages the source group itself and derives its name from deployment and pipeline",
+    "transactional.id": "one transactional id per pipeline is what fences an older writer; Calve derives it",
+    "enable.auto.commit": "positions are committed in the transaction that publishes their files, never by the client",
+    "isolation.level": "a batch ends at the last stable offset, which read_committed alone guarantees",
+    "auto.offset.reset": "a missing offset is a finding to be resolved; a reset would lose or double records silently",
+    "enable.partition.eof": "it is how a task knows that a range ends in offsets without records",
+    "enable.idempotence": "transactions need it; Calve keeps it on",
+}
+"""librdkafka keys that decide about exactly-once, and why each is not the user's."""
+
+
+def _not_owned(key: str) -> str:
+    if key in OWNED_BY_CALVE:
+        raise refusal(f"not to be set: {OWNED_BY_CALVE[key]}")
+    return key
+
+
+class PassThrough(Model):
+    """A mapping whose other keys are a library's own."""
+
+    model_config = ConfigDict(extra="allow")
+    # Pydantic types extra values by this annotation; its own declaration allows None for models without extras.
+    __pydantic_extra__: dict[str, Property] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+class KafkaConnection(PassThrough):
+    """A Kafka cluster: librdkafka's own keys."""
+
+    __pydantic_extra__: dict[Annotated[str, AfterValidator(_not_owned)], Property] = Field(init=False)
+
+    bootstrap_servers: Text = Field(alias="bootstrap.servers", min_length=1)
+    """Brokers to begin with, `host:port`, separated by commas. All other keys of librdkafka may stand beside it, such
+    as `security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password`, `ssl.ca.location`; refused are those
+    that Calve must own for exactly-once."""
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """librdkafka's configuration, references unresolved."""
+        return {"bootstrap.servers": self.bootstrap_servers, **self.__pydantic_extra__}
+
+
+class RegistryConnection(PassThrough):
+    """A schema registry with the Confluent API. Takes effect with the formats that need one."""
+
+    url: Text = Field(min_length=1)
+    """Address of the registry. Keys of confluent-kafka's registry client may stand beside it."""
+
+
+class CatalogConnection(PassThrough):
+    """An Iceberg catalog: pyiceberg's own keys."""
+
+    __pydantic_extra__: dict[str, NestedProperty] = Field(init=False)
+
+    name: Name | None = None
+    """The catalog's own name, which a SQL catalog stores with each table. Default: the key in `connections.yaml`;
+    `calve` for a catalog written inline."""
+
+    type: str | None = None
+    """pyiceberg's catalog type: `rest`, `sql`, `hive`, `glue`, … Required unless `py-catalog-impl` is given."""
+
+    uri: Text | None = None
+    """Address of the catalog service, or the SQL database's URL."""
+
+    warehouse: Text | None = None
+    """Where tables without a location of their own are put, or the warehouse's name in a REST catalog. All other keys
+    of pyiceberg may stand beside these."""
+
+    spark: dict[str, Property] = Field(default={})
+    """Keys of Iceberg's Spark catalog (without `spark.sql.catalog.<name>.`) that can't be derived from pyiceberg's."""
+
+    @model_validator(mode="after")
+    def _has_a_type(self) -> Self:
+        if self.type is None and "py-catalog-impl" not in self.__pydantic_extra__:
+            raise refusal("has no type; set type: rest, sql, hive or glue (or py-catalog-impl)")
+        return self
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """pyiceberg's properties, references unresolved, without `name` and `spark`."""
+        ours = {"type": self.type, "uri": self.uri, "warehouse": self.warehouse}
+        return {key: value for key, value in ours.items() if value is not None} | self.__pydantic_extra__
+
+
+class SparkSettings(Model):
+    """Where Spark runs. `master` starts a driver in Calve's process, `remote` uses Spark Connect."""
+
+    master: Text | None = None
+    """Spark master: `local[*]`, `local[4]`, `spark://host:7077`, `yarn`, `k8s://…`. Exactly one of `master` and
+    `remote`."""
+
+    remote: Text | None = None
+    """Spark Connect address: `sc://host:15002`."""
+
+    conf: dict[str, Property] = Field(default={})
+    """Spark's own settings, handed through."""
+
+    tasks: int | None = Field(default=None, ge=1)
+    """Most tasks a batch is cut into. Default: the cores Spark reports."""
+
+    driver_memory: Bytes | None = None
+    """Heap of the driver that `master` starts. Default: Spark's own."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.master is None) == (self.remote is None):
+            given = "neither" if self.master is None else "both"
+            raise refusal(
+                f"needs exactly one of master and remote, {given} given; for one machine set master: 'local[*]'"
+            )
+        return self
+
+
+class Connections(Model):
+    """`connections.yaml`: the deployment and the connections pipelines name."""
+
+    deployment: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,20}$")
+    """The environment, such as `prod` or `dev`; part of every Kafka id, so that two environments on one cluster don't
+    meet. `^[a-z][a-z0-9_-]{0,20}$`"""
+
+    kafka: dict[Name, KafkaConnection] = Field(default={})
+    """Kafka clusters by name."""
+
+    registry: dict[Name, RegistryConnection] = Field(default={})
+    """Schema registries by name. Accepted; takes effect with the formats that need one."""
+
+    catalog: dict[Name, CatalogConnection] = Field(default={})
+    """Iceberg catalogs by name."""
+
+    spark: dict[Name, SparkSettings] = Field(default={})
+    """Places to run Spark, by name."""

@@ -1,0 +1,63 @@
+"""From files to a `Pipeline`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from sink_core.config.connections import Connections
+from sink_core.config.effective import Pipeline, assemble, unknown_names
+from sink_core.config.model import Model
+from sink_core.config.pipeline import PipelineConfig
+from sink_core.config.problems import problem, problems
+from sink_core.config.yaml_file import Document, read
+from sink_core.errors import ConfigError
+
+CONNECTIONS_FILE = "connections.yaml"
+
+M = TypeVar("M", bound=Model)
+
+
+def load(path: Path, connections: Path | None = None) -> Pipeline:
+    """The pipeline in `path`, a pipeline file or a Dagster `defs.yaml`, with `connections.yaml` from beside it.
+
+    Reads no environment variable and opens no connection. Raises one ConfigError that lists every problem of
+    both files.
+    """
+    pipeline_file = _pipeline_mapping(_existing(path, "pipeline file"))
+    connections_file = _existing(connections or path.parent / CONNECTIONS_FILE, "connections file")
+    found: list[str] = []
+    config = _validated(PipelineConfig, pipeline_file, found)
+    shared = _validated(Connections, connections_file, found)
+    if config and shared:
+        found += [problem(pipeline_file, at, text) for at, text in unknown_names(config, shared)]
+        if not found:
+            return assemble(config, shared, path)
+    raise ConfigError("\n".join(found), hint="docs/reference.md lists every key")
+
+
+def _existing(path: Path, what: str) -> Document:
+    if not path.is_file():
+        raise ConfigError(
+            f"{path}: no such {what}", hint=f"check the path; {CONNECTIONS_FILE} is looked for beside the pipeline file"
+        )
+    return read(path)
+
+
+def _pipeline_mapping(document: Document) -> Document:
+    attributes = document.data.get("attributes")
+    if "type" in document.data and isinstance(attributes, Mapping):
+        return replace(document, data=attributes, base=("attributes",))
+    return document
+
+
+def _validated(model: type[M], document: Document, found: list[str]) -> M | None:
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        found += problems(error, model, document)
+        return None

@@ -1,0 +1,382 @@
+"""The pipeline file: one file, one pipeline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, Self, cast
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
+
+from sink_core.config.connections import CatalogConnection, KafkaConnection, Name, SparkSettings
+from sink_core.config.model import Location, Model, comes_with, matching, refusal, refuse_at
+from sink_core.config.units import (
+    DAY,
+    GIB,
+    MIB,
+    MINUTE,
+    BatchOrDuration,
+    Bytes,
+    Duration,
+    Percent,
+)
+
+TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+_TABLE, _CRON = r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+$", r"^\S+( +\S+){4}$"
+TableName = Annotated[
+    str,
+    matching(_TABLE, "a table name; write namespace.table (letters, digits, _ and -)"),
+    Field(json_schema_extra={"pattern": _TABLE}),
+]
+Cron = Annotated[
+    str,
+    matching(_CRON, "a cron line; write five fields such as 30 2 * * *"),
+    Field(json_schema_extra={"pattern": _CRON}),
+]
+
+# Parts of an error's location that start with "<" name a branch of a union, not a key, and are not shown.
+_NAME, _INLINE = Tag("<name>"), Tag("<inline>")
+
+
+def _name_or_inline(given: object) -> str:
+    return "<inline>" if isinstance(given, Mapping | BaseModel) else "<name>"
+
+
+def _start_kind(given: object) -> str:
+    if isinstance(given, StartAtGroup) or (isinstance(given, Mapping) and "group" in cast(Mapping[str, object], given)):
+        return "<group>"
+    return "<timestamp>" if isinstance(given, Mapping | StartAtTimestamp) else "<word>"
+
+
+KafkaChoice = Annotated[Annotated[Name, _NAME] | Annotated[KafkaConnection, _INLINE], Discriminator(_name_or_inline)]
+CatalogChoice = Annotated[
+    Annotated[Name, _NAME] | Annotated[CatalogConnection, _INLINE], Discriminator(_name_or_inline)
+]
+SparkChoice = Annotated[Annotated[Name, _NAME] | Annotated[SparkSettings, _INLINE], Discriminator(_name_or_inline)]
+
+
+class StartAtTimestamp(Model):
+    """Begin at the first record at or after a time."""
+
+    timestamp: AwareDatetime
+    """ISO 8601 with a zone, such as `2026-01-31T00:00:00Z`."""
+
+
+class StartAtGroup(Model):
+    """Begin where another consumer group stands."""
+
+    group: str = Field(min_length=1)
+    """The consumer group whose committed offsets are taken over once."""
+
+
+Start = Annotated[
+    Annotated[Literal["earliest", "latest"], Tag("<word>")]
+    | Annotated[StartAtTimestamp, Tag("<timestamp>")]
+    | Annotated[StartAtGroup, Tag("<group>")],
+    Discriminator(_start_kind),
+]
+
+
+class KeyFormat(Model):
+    """How a record's key is read."""
+
+    type: Annotated[Literal["string", "bytes", "none"], comes_with("formats", "json", "avro", "protobuf")] = "string"
+    """`none` leaves the key out."""
+
+
+class ValueFormat(Model):
+    """How a record's value is read."""
+
+    type: Annotated[Literal["json"], comes_with("formats", "avro", "protobuf", "json_schema", "string", "bytes")] = (
+        "json"
+    )
+    """`json`: one JSON object per record."""
+
+
+class Source(Model):
+    """What is read."""
+
+    kafka: KafkaChoice
+    """A name from `connections.yaml`, or a mapping of librdkafka's keys."""
+
+    topics: tuple[TopicName, ...] = Field(min_length=1)
+    """The topics to read, each once."""
+
+    topics_regex: Annotated[None, comes_with("routing; list the topics under topics")] = Field(
+        default=None, exclude=True
+    )
+    """Not available yet: topics by pattern, with named groups. Comes with routing."""
+
+    start: Start = "earliest"
+    """Where a new pipeline begins: `earliest`, `latest`, `{timestamp: …}` or `{group: …}`. Read once, at first use; a
+    partition that appears later starts at its beginning."""
+
+    key: KeyFormat = KeyFormat()
+    """How a record's key is read."""
+
+    value: ValueFormat = ValueFormat()
+    """How a record's value is read."""
+
+
+class AutoCreate(Model):
+    """Create the table if it is missing."""
+
+    partition_by: tuple[str, ...] = ()
+    """Iceberg partition terms: `column`, `year(ts)`, `month(ts)`, `day(ts)`, `hour(ts)`, `bucket(16, id)`,
+    `truncate(4, name)`."""
+
+    columns: dict[str, str] = Field(default={})
+    """Iceberg types by column: `long`, `decimal(10,2)`, `timestamptz`, `list<string>`, `struct<a: int, b: string>`.
+    Columns not named get the type a sample of the topic shows."""
+
+    properties: dict[str, str | int | float | bool] = Field(default={})
+    """Iceberg table properties of the new table."""
+
+    location: str | None = None
+    """Where the new table is put. Default: the catalog decides."""
+
+
+EvolveStep = Literal["add_column", "widen", "make_optional"]
+
+
+class TableDefaults(Model):
+    """What holds for each table that doesn't say otherwise."""
+
+    evolve: tuple[EvolveStep, ...] = ()
+    """Schema changes made on arrival of data that needs them. Accepted; takes effect with schema evolution."""
+
+    target_file_size: Bytes = Field(default=256 * MIB, gt=0)
+    """Data files are closed at about this size."""
+
+    kafka_column: bool = True
+    """Give auto-created tables the struct column `_kafka {topic, partition, offset, timestamp}`, which replay, refill
+    and `verify --deep` need."""
+
+
+class Table(Model):
+    """A table that is fed."""
+
+    name: TableName
+    """`namespace.table`, in the pipeline's catalog."""
+
+    mode: Annotated[Literal["append"], comes_with("row changes", "upsert", "cdc", "merge")] = "append"
+    """`append`: each record becomes a row."""
+
+    auto_create: AutoCreate | None = None
+    """Create the table if it is missing; `{}` takes every default. Left out, the table must exist."""
+
+    kafka_column: bool | None = None
+    """As in `table_defaults`."""
+
+    target_file_size: Annotated[Bytes, Field(gt=0)] | None = None
+    """As in `table_defaults`."""
+
+    evolve: tuple[EvolveStep, ...] | None = None
+    """As in `table_defaults`. Accepted; takes effect with schema evolution."""
+
+
+class DeadLetters(Model):
+    """Where records go that can't be stored."""
+
+    table: TableName | None = None
+    """The dead-letter table, created if missing. Default: `calve.<pipeline>_dead_letters`."""
+
+    stop_above: Percent | None = None
+    """Stop, and publish nothing of the batch, when a larger share of its records than this is bad. Default: never."""
+
+
+class Trigger(Model):
+    """When the sensor starts a run."""
+
+    every: Duration = Field(default=5.0, gt=0)
+    """Start a run when the oldest waiting record is this old. Accepted; takes effect with Dagster's sensor."""
+
+    or_records: int = Field(default=1_000_000, ge=1)
+    """Start a run when this many records wait. Accepted; takes effect with Dagster's sensor."""
+
+
+class Batch(Model):
+    """The most one batch takes in."""
+
+    max_records: int = Field(default=10_000_000, ge=1)
+    """Offsets in a batch."""
+
+    max_bytes: Bytes = Field(default=4 * GIB, gt=0)
+    """Estimated size of a batch's records, as stored in Kafka."""
+
+    min_task_bytes: Bytes = Field(default=16 * MIB, gt=0)
+    """A partition is split over several Spark tasks only into pieces of at least this size."""
+
+
+class Run(Model):
+    """How long one run goes on."""
+
+    max_batches: int = Field(default=30, ge=1)
+    """Batches in a run."""
+
+    max_duration: Duration = Field(default=10 * MINUTE, gt=0)
+    """No new batch is begun after this."""
+
+    linger: Duration = 0.0
+    """Wait this long for more before ending; short freshness without a new Spark start for each batch."""
+
+
+class Commit(Model):
+    """When what is published is committed to the tables."""
+
+    every: BatchOrDuration = "batch"
+    """`batch`: after each batch. A duration such as `1m` commits on a schedule; takes effect with Dagster's schedules,
+    the command line commits at the end of a run then."""
+
+
+class Objectives(Model):
+    """What the pipeline is measured against."""
+
+    freshness: Duration | None = None
+    """Greatest age of a record that is not in its table yet. Accepted; takes effect with Dagster's checks."""
+
+
+class Compact(Model):
+    """Join small files."""
+
+    cron: Cron
+    """When, five cron fields. Accepted; takes effect with maintenance."""
+
+
+class Expire(Model):
+    """Expire old snapshots."""
+
+    cron: Cron
+    """When, five cron fields. Accepted; takes effect with maintenance."""
+
+    older_than: Duration = 7 * DAY
+    """Snapshots younger than this stay."""
+
+
+def _three_days(seconds: float) -> float:
+    if seconds < 3 * DAY:
+        raise refusal("is too short: a batch in flight could lose its files; set at least 3d")
+    return seconds
+
+
+class Orphans(Model):
+    """Delete files that nothing names."""
+
+    cron: Cron
+    """When, five cron fields. Accepted; takes effect with maintenance."""
+
+    older_than: Annotated[Duration, AfterValidator(_three_days)] = 5 * DAY
+    """Files younger than this stay; at least 3d, so that no running batch loses its files."""
+
+
+class Maintenance(Model):
+    """Upkeep of the tables. What is left out isn't scheduled."""
+
+    compact: Compact | None = None
+    """Join small files. Accepted; takes effect with maintenance."""
+
+    expire: Expire | None = None
+    """Expire old snapshots. Accepted; takes effect with maintenance."""
+
+    orphans: Orphans | None = None
+    """Delete files that nothing names. Accepted; takes effect with maintenance."""
+
+
+class Dagster(Model):
+    """How the pipeline appears in Dagster."""
+
+    group: str | None = None
+    """Asset group. Accepted; takes effect with Dagster's definitions."""
+
+    owners: tuple[str, ...] = ()
+    """`team:name` or an e-mail address. Accepted; takes effect with Dagster's definitions."""
+
+
+class PipelineConfig(Model):
+    """A pipeline file."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")
+    """The pipeline's name, part of every id it has in Kafka and Iceberg. `^[a-z][a-z0-9_]{0,40}$`"""
+
+    kind: Annotated[Literal["sink"], comes_with("a later version", "mirror", "source")] = "sink"
+    """`sink`: Kafka to Iceberg."""
+
+    source: Source
+    """What is read."""
+
+    catalog: CatalogChoice
+    """A name from `connections.yaml`, or a mapping of pyiceberg's keys."""
+
+    table_defaults: TableDefaults = TableDefaults()
+    """What holds for each table that doesn't say otherwise."""
+
+    tables: tuple[Table, ...] = Field(min_length=1)
+    """The tables that are fed. Each record goes to each of them."""
+
+    on_bad_record: Literal["dead_letter", "stop"] = "dead_letter"
+    """What happens to a record that can't be stored: it goes to the dead-letter table, or the pipeline stops."""
+
+    dead_letters: DeadLetters = DeadLetters()
+    """The dead-letter table; unused under `on_bad_record: stop`."""
+
+    trigger: Trigger = Trigger()
+    """When the sensor starts a run."""
+
+    batch: Batch = Batch()
+    """The most one batch takes in."""
+
+    run: Run = Run()
+    """How long one run goes on."""
+
+    commit: Commit = Commit()
+    """When what is published is committed to the tables."""
+
+    objectives: Objectives = Objectives()
+    """What the pipeline is measured against."""
+
+    spark: SparkChoice = SparkSettings(master="local[*]")
+    """A name from `connections.yaml`, or a mapping. Default: `{master: "local[*]"}`, this machine."""
+
+    maintenance: Maintenance = Maintenance()
+    """Upkeep of the tables."""
+
+    dagster: Dagster = Dagster()
+    """How the pipeline appears in Dagster."""
+
+    @property
+    def ledger_table(self) -> str:
+        return f"calve.{self.name}_ledger"
+
+    @property
+    def dead_letter_table(self) -> str:
+        return self.dead_letters.table or f"calve.{self.name}_dead_letters"
+
+    @model_validator(mode="after")
+    def _distinct_names(self) -> Self:
+        refuse_at("PipelineConfig", (*self._repeated(), *self._reserved()))
+        return self
+
+    def _repeated(self) -> Iterator[tuple[Location, str, object]]:
+        topics = Counter(self.source.topics)
+        tables = Counter(table.name for table in self.tables)
+        for topic in (topic for topic, times in topics.items() if times > 1):
+            yield ("source", "topics"), f"{topic} is named {topics[topic]} times; name each topic once", None
+        for table in (table for table, times in tables.items() if times > 1):
+            yield ("tables",), f"{table} is named {tables[table]} times; name each table once", None
+
+    def _reserved(self) -> Iterator[tuple[Location, str, object]]:
+        names = {table.name for table in self.tables}
+        if self.dead_letter_table in names:
+            text = f"{self.dead_letter_table} is also under tables; give the dead letters a table of their own"
+            yield ("dead_letters", "table"), text, None
+        if self.ledger_table in names | {self.dead_letter_table}:
+            yield ("tables",), f"{self.ledger_table} is this pipeline's ledger; choose another name", None

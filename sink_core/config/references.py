@@ -1,0 +1,105 @@
+"""`${ENV:NAME}`: secrets and host-specific values stay in the environment until a connection is opened.
+
+`resolve` is the only reader of the environment; its result goes to the library that opens the connection and nowhere
+else. `redact` is for everything that is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from sink_core.errors import ConfigError
+
+HIDDEN = "***"
+FORM = "${ENV:NAME}"
+
+_REFERENCE = re.compile(r"\$\{ENV:([A-Za-z_][A-Za-z0-9_]*)\}")
+_TEMPLATE = re.compile(r"\{\{\s*env\b")
+_HIDDEN_WORDS = (
+    r"passw(?:or)?d|passphrase|secret|token|credential|jaas|key[._-]pem|private[._-]key|account[._-]key|access[._-]key"
+    r"|api[._-]?key|connection[._-]string|signature|authorization|user[._-]info|oauthbearer[._-]config"
+)
+_HIDDEN_KEY = re.compile(_HIDDEN_WORDS, re.IGNORECASE)
+_HIDDEN_PARAMETER = re.compile(rf"([\w.-]*(?:{_HIDDEN_WORDS})[\w.-]*=)([^&;,\s]+)", re.IGNORECASE)
+# As SQLAlchemy reads it: a password ends at "@" and may hold "/"; what else stands before a later "@" goes as well.
+_PASSWORD = re.compile(r"(://[^:/@\s]*:)([^@\s]*(?:@[^@/?#\s]*(?=@))*)(?=@)")
+_USER_INFO = re.compile(r"(?<=://)[^:/@\s]*(?::[^@\s]*)?@(?:[^/?#\s]*@)?")
+
+
+def malformed(text: str) -> str:
+    """What is wrong with the references in `text`, or an empty text."""
+    if _TEMPLATE.search(text):
+        return f"a Dagster template gives null when the variable is missing; write {FORM}"
+    if "${" in _REFERENCE.sub("", text):
+        return f"'${{' starts a reference, and the only form is {FORM} (letters, digits, underscore)"
+    return ""
+
+
+def resolve(properties: Mapping[str, object]) -> dict[str, Any]:
+    """`properties` with every `${ENV:NAME}` replaced, in nested mappings and lists too.
+
+    Raises ConfigError naming key and variable if one is unset or empty, and naming the key of a null value. Call it in
+    the process that opens the connection; on Spark that is each executor.
+    """
+    return {key: _walk(key, value, _from_environment) for key, value in properties.items()}
+
+
+def redact(properties: Mapping[str, object]) -> dict[str, Any]:
+    """`properties` fit to be shown: references stay references, secrets written literally become `***`."""
+    return {key: _walk(key, value, _shown) for key, value in properties.items()}
+
+
+def without_user_info(uri: str) -> str:
+    """`uri` without user, password, query and fragment."""
+    return re.split(r"[?#]", _USER_INFO.sub("", uri), maxsplit=1)[0]
+
+
+def _walk(key: str, value: object, leaf: Callable[[str, object], object]) -> object:
+    if isinstance(value, Mapping):
+        inner = cast(Mapping[str, object], value)
+        return {name: _walk(f"{key}.{name}", item, leaf) for name, item in inner.items()}
+    if isinstance(value, list | tuple):
+        items = cast(list[object] | tuple[object, ...], value)
+        return [_walk(key, item, leaf) for item in items]
+    return leaf(key, value)
+
+
+def _from_environment(key: str, value: object) -> object:
+    if value is None:
+        raise ConfigError(f"{key}: has no value (null)", hint="give it one, or remove the key")
+    if not isinstance(value, str):
+        return value
+    if fault := malformed(value):
+        raise ConfigError(f"{key}: {fault}", hint=f"write {FORM}")
+    return _REFERENCE.sub(lambda match: _variable(key, match[1]), value)
+
+
+def _variable(key: str, name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        state = "not set" if value is None else "set but empty"
+        raise ConfigError(
+            f"{key}: environment variable {name} is {state} in process {os.getpid()}",
+            hint=f"set {name} where this process starts; Spark executors need it too",
+        )
+    return value
+
+
+def _shown(key: str, value: object) -> object:
+    if value is None or isinstance(value, bool):
+        return value
+    if _HIDDEN_KEY.search(key):
+        references = _REFERENCE.finditer(value) if isinstance(value, str) else ()
+        return " ".join(match[0] for match in references) or HIDDEN
+    return (
+        _PASSWORD.sub(_keep_reference, _HIDDEN_PARAMETER.sub(_keep_reference, value))
+        if isinstance(value, str)
+        else value
+    )
+
+
+def _keep_reference(match: re.Match[str]) -> str:
+    return match[0] if _REFERENCE.fullmatch(match[2]) else f"{match[1]}{HIDDEN}"

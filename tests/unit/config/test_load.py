@@ -1,0 +1,236 @@
+"""Files become a pipeline, or one error that says all that is to be corrected."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sink_core.config.load import load
+from sink_core.config.pipeline import StartAtGroup, StartAtTimestamp
+from sink_core.errors import ConfigError
+from tests.unit.config.files import CONNECTIONS, PIPELINE, Load, Write
+
+
+def test_a_short_file_is_enough(loaded: Load) -> None:
+    pipeline = loaded()
+    assert pipeline.config.batch.max_records == 10_000_000
+    assert pipeline.config.batch.max_bytes == 4 * 2**30
+    assert pipeline.config.batch.min_task_bytes == 16 * 2**20
+    assert (pipeline.config.run.max_batches, pipeline.config.run.max_duration) == (30, 600.0)
+    assert pipeline.config.commit.every == "batch"
+    assert pipeline.spark.master == "local[*]"
+
+
+def test_connections_written_inline(loaded: Load) -> None:
+    pipeline = loaded(
+        source={"kafka": {"bootstrap.servers": "b:1", "fetch.max.bytes": 5}, "topics": ["t"]},
+        catalog={"name": "ice", "type": "rest", "uri": "http://c", "py-io-impl": "x", "spark": {"io-impl": "y"}},
+        spark={"master": "spark://m:7077", "conf": {"spark.executor.cores": 2}, "tasks": 8, "driver_memory": "2GiB"},
+    )
+    assert pipeline.kafka.properties == {"bootstrap.servers": "b:1", "fetch.max.bytes": 5}
+    assert pipeline.catalog.name == "ice"
+    assert pipeline.catalog.properties == {"type": "rest", "uri": "http://c", "py-io-impl": "x"}
+    assert pipeline.catalog.spark == {"io-impl": "y"}
+    assert (pipeline.spark.tasks, pipeline.spark.driver_memory) == (8, 2 * 2**30)
+
+
+def test_a_dagster_definition_is_a_pipeline_file(tmp_path: Path, write: Write) -> None:
+    write()
+    definition = tmp_path / "defs.yaml"
+    definition.write_text(yaml.safe_dump({"type": "orchestration.Pipeline", "attributes": PIPELINE}), encoding="utf-8")
+    assert load(definition).config == load(tmp_path / "pipeline.yaml").config
+    broken = {"type": "x", "attributes": PIPELINE | {"batch": {"max_recrods": 5}}}
+    definition.write_text(yaml.safe_dump(broken, sort_keys=False), encoding="utf-8")
+    line = definition.read_text(encoding="utf-8").splitlines().index("    max_recrods: 5") + 1
+    with pytest.raises(ConfigError, match=rf"defs\.yaml:{line}: batch\.max_recrods: unknown; did you mean max_records"):
+        load(definition)
+
+
+@pytest.mark.parametrize(
+    ("start", "read"),
+    [
+        ("latest", "latest"),
+        ({"timestamp": "2026-01-31T00:00:00Z"}, StartAtTimestamp(timestamp=datetime(2026, 1, 31, tzinfo=UTC))),
+        ({"group": "old"}, StartAtGroup(group="old")),
+    ],
+)
+def test_where_a_pipeline_begins(loaded: Load, start: object, read: object) -> None:
+    pipeline = loaded(source={"kafka": "main", "topics": ["t"], "start": start})
+    assert pipeline.config.source.start == read
+
+
+def _source(**changes: object) -> dict[str, object]:
+    return {"source": PIPELINE["source"] | changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch": {"max_recrods": 5}}, "batch.max_recrods: unknown; did you mean max_records?"),
+        ({"zzz": 5}, "zzz: unknown; known here: batch, catalog, commit,"),
+        ({"name": "Flights"}, "name: 'Flights' doesn't match ^[a-z][a-z0-9_]{0,40}$"),
+        ({"kind": "mirror"}, "kind: not available yet: 'mirror' comes with a later version"),
+        ({"kind": "sync"}, "kind: input should be 'sink'; given 'sync'"),
+        (_source(topics=[]), "source.topics: is empty; name at least one"),
+        (_source(topics=["a", "a"]), "source.topics: a is named 2 times; name each topic once"),
+        (_source(topics_regex="a.*"), "source.topics_regex: not available yet: comes with routing"),
+        (_source(value={"type": "avro"}), "source.value.type: not available yet: 'avro' comes with formats"),
+        (_source(key={"type": "json"}), "source.key.type: not available yet: 'json' comes with formats"),
+        (_source(start="first"), "source.start: input should be 'earliest' or 'latest'; given 'first'"),
+        (_source(start={"timestamp": "2026-01-31T00:00:00"}), "source.start.timestamp: input should have timezone"),
+        (_source(start={"group": "g", "timestmp": 1}), "source.start.timestmp: unknown; did you mean timestamp?"),
+        (_source(kafka="mian"), "source.kafka: connections.yaml has no kafka named 'mian' (it has main); did you mean"),
+        (_source(kafka={"client.id": "x"}), "source.kafka.bootstrap.servers: missing"),
+        ({"catalog": {"uri": "http://c"}}, "catalog: has no type; set type: rest, sql, hive or glue"),
+        ({"spark": "small"}, "spark: connections.yaml has no spark named 'small' (it has big); known here: big"),
+        ({"spark": {"conf": {}}}, "spark: needs exactly one of master and remote, neither given"),
+        ({"spark": {"master": "a", "remote": "b"}}, "spark: needs exactly one of master and remote, both given"),
+        ({"tables": []}, "tables: is empty; name at least one"),
+        ({"tables": [{"name": "flights"}]}, "tables.0.name: 'flights' isn't a table name; write namespace.table"),
+        (
+            {"tables": [{"name": "a.b", "mode": "cdc"}]},
+            "tables.0.mode: not available yet: 'cdc' comes with row changes",
+        ),
+        ({"tables": [{"name": "a.b"}, {"name": "a.b"}]}, "tables: a.b is named 2 times; name each table once"),
+        ({"tables": [{"name": "calve.flights_ledger"}]}, "calve.flights_ledger is this pipeline's ledger"),
+        ({"dead_letters": {"table": "air.flights"}}, "dead_letters.table: air.flights is also under tables"),
+        ({"dead_letters": {"stop_above": 5}}, "dead_letters.stop_above: 5 is not a percentage"),
+        ({"run": {"max_duration": "0s"}}, "run.max_duration: input should be greater than 0; given 0.0"),
+        ({"commit": {"every": "1 minute"}}, "commit.every: '1 minute' has the unknown unit 'minute'"),
+        ({"maintenance": {"compact": {"cron": "daily"}}}, "maintenance.compact.cron: 'daily' isn't a cron line"),
+        (
+            {"maintenance": {"orphans": {"cron": "0 3 * * 0", "older_than": "2d"}}},
+            "maintenance.orphans.older_than: is too short: a batch in flight could lose its files; set at least 3d",
+        ),
+    ],
+)
+def test_a_refused_pipeline_file(loaded: Load, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(**changes)
+    assert message in str(caught.value)
+    assert re.match(r".*pipeline\.yaml:\d+: ", caught.value.message)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"deployment": "Prod"}, "deployment: 'Prod' doesn't match"),
+        ({"kafak": {}}, "kafak: unknown; did you mean kafka?"),
+        ({"spark": {"big": {"mster": "local"}}}, "spark.big.mster: unknown; did you mean master?"),
+        ({"kafka": {"main": {}}}, "kafka.main.bootstrap.servers: missing; this key is required"),
+        (
+            {"kafka": {"main": {"bootstrap.servers": ["a"]}}},
+            "kafka.main.bootstrap.servers: input should be a valid string",
+        ),
+        (
+            {"kafka": {"main": {"bootstrap.servers": "a", "sasl.password": None}}},
+            "kafka.main.sasl.password: has no value",
+        ),
+        ({"kafka": {"main": {"bootstrap.servers": "a", "x": [1]}}}, "kafka.main.x: takes a single value"),
+        ({"catalog": {"lake": {"type": "rest", "token": "${TOKEN}"}}}, "the only form is ${ENV:NAME}"),
+        ({"catalog": {"lake": {"type": "rest", "token": "{{ env.TOKEN }}"}}}, "write ${ENV:NAME}"),
+        (
+            {"catalog": {"lake": {"type": "rest", "auth": {"basic": {"user": None}}}}},
+            "lake.auth: basic: user: has no value",
+        ),
+    ],
+)
+def test_a_refused_connections_file(loaded: Load, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(connections=changes)
+    assert message in str(caught.value)
+    assert "connections.yaml:" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "group.id",
+        "transactional.id",
+        "enable.auto.commit",
+        "isolation.level",
+        "auto.offset.reset",
+        "enable.partition.eof",
+        "enable.idempotence",
+    ],
+)
+def test_keys_that_decide_about_exactly_once_are_refused_with_a_reason(loaded: Load, key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"kafka\.main\.{re.escape(key)}: not to be set: .{{20,}}"):
+        loaded(connections={"kafka": {"main": {"bootstrap.servers": "a", key: "x"}}})
+
+
+def test_all_problems_of_both_files_are_listed_in_their_order(loaded: Load) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(connections={"deployment": "?"}, name="?", tables=[{"name": "a"}, {"name": "b"}], run={"linger": 5})
+    lines = caught.value.message.splitlines()
+    assert [line.split(": ")[1] for line in lines] == [
+        "name",
+        "tables.0.name",
+        "tables.1.name",
+        "run.linger",
+        "deployment",
+    ]
+
+
+@pytest.mark.parametrize("missing", ["pipeline.yaml", "connections.yaml"])
+def test_a_missing_file_is_named(tmp_path: Path, write: Write, missing: str) -> None:
+    path = write()
+    (tmp_path / missing).unlink()
+    with pytest.raises(ConfigError, match=rf"{missing}: no such"):
+        load(path)
+
+
+def test_connections_may_stand_elsewhere(tmp_path: Path, write: Write) -> None:
+    path = write()
+    elsewhere = tmp_path / "prod.yaml"
+    elsewhere.write_text(yaml.safe_dump(CONNECTIONS | {"deployment": "prod"}), encoding="utf-8")
+    assert load(path, elsewhere).deployment == "prod"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: a\nsource:\n  kafka: x\n  kafka: y\n", "4: source.kafka: given twice"),
+        ("tables:\n- name: a\n  name: b\n", "3: tables.0.name: given twice"),
+        ("name: [a\n", "is not YAML"),
+        ("name: a\x07", "is not YAML"),
+        ("- name\n", "holds no mapping"),
+        ("", "holds no mapping"),
+        ("name: a\n---\nname: b\n", "is not YAML"),
+        ("name: !!python/object:os.system x\n", "quote a value that begins with"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert message in str(caught.value)
+
+
+def test_merged_keys_may_be_overridden(tmp_path: Path, write: Write) -> None:
+    write()
+    path = tmp_path / "merged.yaml"
+    text = yaml.safe_dump(PIPELINE | {"tables": []}).replace("tables: []", "")
+    tables = "tables:\n- &t {name: a.b, kafka_column: false}\n- {<<: *t, name: a.c}\n"
+    path.write_text(text + tables, encoding="utf-8")
+    assert [(t.name, t.kafka_column) for t in load(path).tables] == [("a.b", False), ("a.c", False)]
+
+
+@pytest.mark.parametrize(
+    "value", ["hunter2", "*hunter2", "!hunter2", "&hunter2 &hunter2 x", "[hunter2", "{a: [hunter2]}"]
+)
+def test_errors_and_tracebacks_hold_no_secret(tmp_path: Path, write: Write, value: str) -> None:
+    path = write(name="?")
+    (tmp_path / "connections.yaml").write_text(
+        f"deployment: '?'\nkafka:\n  main:\n    bootstrap.servers: {{}}\n    sasl.password: {value}\n", encoding="utf-8"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
