@@ -1,0 +1,65 @@
+"""Opening Kafka clients: the one place where librdkafka settings are put together and references are resolved."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from sink_core.config.references import resolve
+
+LOGGER = logging.getLogger("calve.librdkafka")
+LOGGER.addHandler(logging.NullHandler())
+
+TRANSACTION_TIMEOUT_MS = 60_000
+"""How long a dead publisher can hold back readers of the control topic; the next publisher's fence ends it at once."""
+
+ADMIN_TIMEOUT_S = 30.0
+"""For each bounded question to a cluster."""
+
+Settings = Mapping[str, object]
+"""librdkafka keys as in `connections.yaml`, references not yet resolved."""
+
+
+def admin(settings: Settings) -> AdminClient:
+    return AdminClient(_base(settings), logger=LOGGER)
+
+
+def reader(settings: Settings, *, group: str, **overrides: object) -> Consumer:
+    """A consumer that is assigned, never subscribed: it sees committed records only and stops at unknown offsets."""
+    return Consumer(
+        {
+            **_base(settings),
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            **overrides,
+        },
+        logger=LOGGER,
+    )
+
+
+def producer(settings: Settings) -> Producer:
+    """A plain idempotent producer, for events that are harmless twice."""
+    return Producer({**_base(settings), "enable.idempotence": True, "linger.ms": 0}, logger=LOGGER)
+
+
+def transactional_producer(settings: Settings, transactional_id: str) -> Producer:
+    """A producer that fences every earlier holder of `transactional_id` once `init_transactions` returns."""
+    conf = {
+        **_base(settings),
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        "linger.ms": 0,
+    }
+    return Producer(conf, logger=LOGGER)
+
+
+def _base(settings: Settings) -> dict[str, Any]:
+    return {"client.id": "calve", **resolve(settings)}

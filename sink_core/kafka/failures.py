@@ -1,0 +1,134 @@
+"""Kafka's and librdkafka's errors as Calve's: the one place that knows what an error code means for the user.
+
+Codes: https://kafka.apache.org/protocol#protocol_error_codes and librdkafka's `rdkafka.h` (negative: local errors).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException
+
+from sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, TerminalError, Unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    kind: type[CalveError]
+    hint: str
+    codes: frozenset[int]
+
+
+def _codes(names: str) -> frozenset[int]:
+    return frozenset(getattr(KafkaError, name) for name in names.split())
+
+
+_MEANINGS = (
+    _Meaning(
+        Unreachable,
+        "check `bootstrap.servers` and that the brokers run; a refused log-in can look like this too: check "
+        "`security.protocol`, `sasl.*` and `ssl.*`",
+        _codes(
+            "_TRANSPORT _ALL_BROKERS_DOWN _RESOLVE _TIMED_OUT _TIMED_OUT_QUEUE _MSG_TIMED_OUT _DESTROY_BROKER "
+            "_UNKNOWN_BROKER _WAIT_COORD _WAIT_CACHE REQUEST_TIMED_OUT NETWORK_EXCEPTION REBOOTSTRAP_REQUIRED"
+        ),
+    ),
+    _Meaning(
+        Unreachable,
+        "check `security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password` and `ssl.ca.location`, and that "
+        "`bootstrap.servers` names the listener they are for",
+        _codes(
+            "_AUTHENTICATION _SSL SASL_AUTHENTICATION_FAILED ILLEGAL_SASL_STATE UNSUPPORTED_SASL_MECHANISM "
+            "SECURITY_DISABLED DELEGATION_TOKEN_EXPIRED DELEGATION_TOKEN_NOT_FOUND "
+            "PRINCIPAL_DESERIALIZATION_FAILURE UNACCEPTABLE_CREDENTIAL"
+        ),
+    ),
+    _Meaning(
+        Unreachable,
+        "the brokers answered but cannot serve this now (election, missing replicas, overload): run again, and look at "
+        "the cluster if it stays",
+        _codes(
+            "BROKER_NOT_AVAILABLE LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PARTITION REPLICA_NOT_AVAILABLE "
+            "PREFERRED_LEADER_NOT_AVAILABLE ELIGIBLE_LEADERS_NOT_AVAILABLE COORDINATOR_LOAD_IN_PROGRESS "
+            "COORDINATOR_NOT_AVAILABLE NOT_COORDINATOR NOT_CONTROLLER NOT_ENOUGH_REPLICAS "
+            "NOT_ENOUGH_REPLICAS_AFTER_APPEND KAFKA_STORAGE_ERROR OFFSET_NOT_AVAILABLE FENCED_LEADER_EPOCH "
+            "UNKNOWN_LEADER_EPOCH STALE_CTRL_EPOCH STALE_BROKER_EPOCH THROTTLING_QUOTA_EXCEEDED "
+            "FETCH_SESSION_ID_NOT_FOUND INVALID_FETCH_SESSION_EPOCH _ISR_INSUFF TRANSACTION_COORDINATOR_FENCED"
+        ),
+    ),
+    _Meaning(
+        RetriableError,
+        "run again",
+        _codes(
+            "CONCURRENT_TRANSACTIONS UNSTABLE_OFFSET_COMMIT REBALANCE_IN_PROGRESS TRANSACTION_ABORTABLE "
+            "OPERATION_NOT_ATTEMPTED UNKNOWN_PRODUCER_ID INVALID_PRODUCER_ID_MAPPING _RETRY _IN_PROGRESS "
+            "_PREV_IN_PROGRESS _QUEUE_FULL _INTR _OUTDATED _PARTIAL"
+        ),
+    ),
+    _Meaning(
+        Fenced,
+        "another run of this pipeline took over; let it finish, or run again",
+        _codes("_FENCED PRODUCER_FENCED INVALID_PRODUCER_EPOCH FENCED_INSTANCE_ID FENCED_MEMBER_EPOCH"),
+    ),
+    _Meaning(
+        ConfigError,
+        "check the spelling of the topic, that it exists on the cluster `bootstrap.servers` names, and that its ACLs "
+        "allow DESCRIBE",
+        _codes(
+            "UNKNOWN_TOPIC_OR_PART UNKNOWN_TOPIC_ID INCONSISTENT_TOPIC_ID TOPIC_EXCEPTION _UNKNOWN_TOPIC "
+            "_UNKNOWN_PARTITION"
+        ),
+    ),
+    _Meaning(
+        ConfigError,
+        "grant the principal the missing ACL; `calve check FILE` prints the ones a pipeline needs",
+        _codes(
+            "TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED "
+            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED DELEGATION_TOKEN_AUTHORIZATION_FAILED"
+        ),
+    ),
+    _Meaning(
+        ConfigError,
+        "correct the setting the message names, under `kafka` in connections.yaml or on the broker",
+        _codes(
+            "_INVALID_ARG _NOT_CONFIGURED _UNSUPPORTED_FEATURE _NOT_IMPLEMENTED _CRIT_SYS_RESOURCE _FS "
+            "INVALID_CONFIG UNSUPPORTED_VERSION UNSUPPORTED_FOR_MESSAGE_FORMAT UNSUPPORTED_COMPRESSION_TYPE "
+            "INVALID_GROUP_ID INVALID_TRANSACTION_TIMEOUT INVALID_REPLICATION_FACTOR INVALID_PARTITIONS "
+            "POLICY_VIOLATION MSG_SIZE_TOO_LARGE RECORD_LIST_TOO_LARGE OFFSET_METADATA_TOO_LARGE "
+            "INVALID_COMMIT_OFFSET_SIZE _UNKNOWN_PROTOCOL"
+        ),
+    ),
+)
+_UNEXPECTED = "not an error Calve expects here: see the brokers' logs"
+
+
+def classify(error: KafkaException | KafkaError, doing: str) -> CalveError:
+    """The Calve error for `error`, met while `doing` something ("reading the end offsets of flights")."""
+    cause = _kafka_error(error)
+    if cause is None:
+        return TerminalError(f"{doing}: {error}", hint=_UNEXPECTED)
+    message = f"{doing}: {cause.name()}: {cause.str()}"
+    for meaning in _MEANINGS:
+        if cause.code() in meaning.codes:
+            return meaning.kind(message, hint=meaning.hint)
+    if cause.retriable():
+        return RetriableError(message, hint="run again")
+    return TerminalError(message, hint=_UNEXPECTED)
+
+
+@contextmanager
+def reported(doing: str) -> Generator[None]:
+    """Raise the Calve error for every Kafka error or time-out of the block."""
+    try:
+        yield
+    except KafkaException as error:
+        raise classify(error, doing) from error
+    except TimeoutError as error:
+        raise classify(KafkaError(KafkaError._TIMED_OUT), doing) from error
+
+
+def _kafka_error(error: KafkaException | KafkaError) -> KafkaError | None:
+    cause: object = error.args[0] if isinstance(error, KafkaException) and error.args else error
+    return cause if isinstance(cause, KafkaError) else None

@@ -1,0 +1,221 @@
+"""Bounded questions to the source cluster: its topics, their ends and starts, and a sample of their records.
+
+The `AdminClient` is the caller's. Every call takes a `timeout_s` in seconds and raises Unreachable if the cluster did
+not answer by then, ConfigError for an unknown topic or a missing permission (`sink_core.kafka.failures` has the rest).
+However many partitions are asked about, it is one call; librdkafka sends one request to each leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import dataclass
+from statistics import fmean
+from time import monotonic
+from typing import Any, NamedTuple, cast
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+)
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from sink_core.errors import ConfigError
+from sink_core.kafka.clients import Settings, reader
+from sink_core.kafka.failures import classify, reported
+from sink_core.offsets import TopicPartition
+
+ASSUMED_BYTES_PER_RECORD = 1024.0
+# librdkafka answers within the request's own time-out; waiting a little longer lets its more exact error arrive first.
+_GRACE_S = 2.0
+# Typed as optional, but filled when confluent_kafka is imported.
+_EARLIEST = cast(OffsetSpec, OffsetSpec.earliest())
+_LATEST = cast(OffsetSpec, OffsetSpec.latest())
+
+_POLL_S = 0.2
+# librdkafka wants a group id; without a subscription or a commit the group never comes to exist.
+_GROUP = "calve-sample"
+_SAMPLING: dict[str, object] = {
+    # Retention may move a log start between the look-up and the read.
+    "auto.offset.reset": "earliest",
+    # Small fetches make the partitions take turns and keep a sample of a large topic cheap.
+    "max.partition.fetch.bytes": 65536,
+    "queued.max.messages.kbytes": 4096,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster describes it.
+
+    `topic_id` is Kafka's text form of its UUID, `partitions` their number, `timestamp_type` 1 = CreateTime or
+    2 = LogAppendTime.
+    """
+
+    name: str
+    topic_id: str
+    partitions: int
+    timestamp_type: int
+
+    @property
+    def all_partitions(self) -> tuple[TopicPartition, ...]:
+        return tuple(TopicPartition(self.name, i) for i in range(self.partitions))
+
+
+class Sample(NamedTuple):
+    """A sampled record; the timestamp is in milliseconds, -1 where there is none."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
+def describe_topics(admin: AdminClient, names: Iterable[str], *, timeout_s: float) -> dict[str, Topic]:
+    """The topics by name. Raises ConfigError naming the first one that does not exist."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    with reported("describing topics"):
+        futures = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_s)
+    described = {name: _answer(futures[name], f"describing topic {name}", timeout_s) for name in wanted}
+    types = _timestamp_types(admin, wanted, timeout_s)
+    return {name: Topic(name, str(d.topic_id), len(d.partitions), types[name]) for name, d in described.items()}
+
+
+def end_offsets(
+    admin: AdminClient, partitions: Iterable[TopicPartition], *, timeout_s: float
+) -> dict[TopicPartition, int]:
+    """The last stable offset of each partition: whatever lies below it is committed or aborted for good."""
+    return _list_offsets(admin, partitions, _LATEST, "reading the end offset", timeout_s)
+
+
+def high_watermarks(
+    admin: AdminClient, partitions: Iterable[TopicPartition], *, timeout_s: float
+) -> dict[TopicPartition, int]:
+    """The end of each partition, records of open transactions included."""
+    doing = "reading the high watermark"
+    return _list_offsets(admin, partitions, _LATEST, doing, timeout_s, IsolationLevel.READ_UNCOMMITTED)
+
+
+def log_starts(
+    admin: AdminClient, partitions: Iterable[TopicPartition], *, timeout_s: float
+) -> dict[TopicPartition, int]:
+    """The first offset each partition still holds."""
+    return _list_offsets(admin, partitions, _EARLIEST, "reading the log start", timeout_s)
+
+
+def offsets_at(
+    admin: AdminClient, partitions: Iterable[TopicPartition], timestamp_ms: int, *, timeout_s: float
+) -> dict[TopicPartition, int]:
+    """The first offset of each partition whose record is of `timestamp_ms` or later, its end if there is none."""
+    wanted = list(partitions)
+    # The ends are read first: a record that arrives between the two calls must not be skipped.
+    ends = end_offsets(admin, wanted, timeout_s=timeout_s)
+    spec = OffsetSpec.for_timestamp(timestamp_ms)
+    found = _list_offsets(admin, wanted, spec, f"looking up timestamp {timestamp_ms}", timeout_s)
+    return {at: offset if offset >= 0 else ends[at] for at, offset in found.items()}
+
+
+def cluster_id(admin: AdminClient, *, timeout_s: float) -> str:
+    """The id the cluster was formatted with."""
+    with reported("describing the cluster"):
+        future = admin.describe_cluster(request_timeout=timeout_s)
+    return str(_answer(future, "describing the cluster", timeout_s).cluster_id)
+
+
+def sample(settings: Settings, topic: str, max_records: int, *, timeout_s: float) -> list[Sample]:
+    """Up to `max_records` committed records from the starts of the topic's partitions, reading for at most `timeout_s`.
+
+    Fewer if the topic holds fewer or the time is up. Joins no group and commits nothing.
+    """
+    deadline = monotonic() + timeout_s
+    with reported(f"sampling topic {topic}"), closing(reader(settings, group=_GROUP, **_SAMPLING)) as consumer:
+        reading = {p.partition for p in _assign_all(consumer, topic, timeout_s)}
+        taken: list[Sample] = []
+        while reading and len(taken) < max_records and (left := deadline - monotonic()) > 0:
+            for message in consumer.consume(max_records - len(taken), timeout=min(left, _POLL_S)):
+                if message.error() is None:
+                    taken.append(_sampled(message))
+                else:
+                    reading.discard(_ended(message, topic))
+    return taken
+
+
+def bytes_per_record(sampled: Iterable[Sample]) -> float:
+    """Mean bytes of keys and values, `ASSUMED_BYTES_PER_RECORD` if there is no record to go by."""
+    sizes = [len(s.key or b"") + len(s.value or b"") for s in sampled]
+    return fmean(sizes) if sizes else ASSUMED_BYTES_PER_RECORD
+
+
+def _assign_all(consumer: Consumer, topic: str, timeout_s: float) -> list[KafkaPartition]:
+    known = consumer.list_topics(topic, timeout=timeout_s).topics[topic]
+    if known.error is not None:
+        raise classify(known.error, f"sampling topic {topic}")
+    partitions = [KafkaPartition(topic, p, OFFSET_BEGINNING) for p in known.partitions]
+    consumer.assign(partitions)
+    return partitions
+
+
+def _sampled(message: Message) -> Sample:
+    _, timestamp_ms = message.timestamp()
+    return Sample(message.key(), message.value(), timestamp_ms)
+
+
+def _ended(message: Message, topic: str) -> int | None:
+    """The partition whose end the message reports. Raises if it reports an error instead."""
+    error = message.error()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise classify(error, f"sampling topic {topic}")
+    return message.partition()
+
+
+def _list_offsets(
+    admin: AdminClient,
+    partitions: Iterable[TopicPartition],
+    spec: OffsetSpec,
+    doing: str,
+    timeout_s: float,
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+) -> dict[TopicPartition, int]:
+    wanted = {KafkaPartition(*at): spec for at in partitions}
+    if not wanted:
+        return {}
+    with reported(doing):
+        futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
+    answers = {TopicPartition(p.topic, p.partition): future for p, future in futures.items()}
+    return {at: _answer(future, f"{doing} of {at}", timeout_s).offset for at, future in answers.items()}
+
+
+def _timestamp_types(admin: AdminClient, names: Iterable[str], timeout_s: float) -> dict[str, int]:
+    """Per topic; CreateTime, which promises less, where the topic's configuration may not be read."""
+    with reported("reading topic configurations"):
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        futures = admin.describe_configs(resources, request_timeout=timeout_s)
+    return {resource.name: _timestamp_type(resource.name, future, timeout_s) for resource, future in futures.items()}
+
+
+def _timestamp_type(topic: str, future: Future[Any], timeout_s: float) -> int:
+    doing = f"reading the configuration of topic {topic}"
+    try:
+        entries = _answer(future, doing, timeout_s)
+    except ConfigError as error:
+        cause = error.__cause__
+        if isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return TIMESTAMP_CREATE_TIME
+        raise
+    appended = entries["message.timestamp.type"].value == "LogAppendTime"
+    return TIMESTAMP_LOG_APPEND_TIME if appended else TIMESTAMP_CREATE_TIME
+
+
+def _answer(future: Future[Any], doing: str, timeout_s: float) -> Any:
+    with reported(doing):
+        return future.result(timeout_s + _GRACE_S)

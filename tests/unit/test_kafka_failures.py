@@ -1,0 +1,77 @@
+"""Every error of Kafka and librdkafka becomes one of Calve's, with a way out."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, TerminalError, Unreachable
+from sink_core.kafka.failures import classify, reported
+
+CODES = sorted(
+    code
+    for name, code in vars(KafkaError).items()
+    if name.strip("_").isupper() and isinstance(code, int) and code != KafkaError.NO_ERROR
+)
+
+
+def test_librdkafka_names_its_codes() -> None:
+    assert len(CODES) > 150
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_says_what_was_done_which_error_came_and_what_to_do(code: int) -> None:
+    cause = KafkaError(code)
+    error = classify(KafkaException(cause), "reading the end offset of flights[3]")
+    assert type(error) is not CalveError
+    assert error.message.startswith(f"reading the end offset of flights[3]: {cause.name()}")
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "named"),
+    [
+        (KafkaError._TRANSPORT, Unreachable, "bootstrap.servers"),
+        (KafkaError._TIMED_OUT, Unreachable, "bootstrap.servers"),
+        (KafkaError._AUTHENTICATION, Unreachable, "sasl.password"),
+        (KafkaError._SSL, Unreachable, "ssl.ca.location"),
+        (KafkaError.LEADER_NOT_AVAILABLE, Unreachable, "run again"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, ConfigError, "topic"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, ConfigError, "ACL"),
+        (KafkaError._INVALID_ARG, ConfigError, "connections.yaml"),
+        (KafkaError._FENCED, Fenced, "another run"),
+        (KafkaError.INVALID_PRODUCER_EPOCH, Fenced, "another run"),
+        (KafkaError.CONCURRENT_TRANSACTIONS, RetriableError, "run again"),
+        (KafkaError._STATE, TerminalError, "brokers' logs"),
+    ],
+)
+def test_the_kind_decides_about_retrying_and_the_hint_names_the_setting(
+    code: int, kind: type[CalveError], named: str
+) -> None:
+    error = classify(KafkaError(code), "reading")
+    assert type(error) is kind
+    assert named in error.hint
+
+
+def test_a_block_reports_what_it_was_doing_and_keeps_the_cause() -> None:
+    cause = KafkaException(KafkaError(KafkaError._TRANSPORT))
+    with (
+        pytest.raises(Unreachable, match="describing the cluster: _TRANSPORT") as raised,
+        reported("describing the cluster"),
+    ):
+        raise cause
+    assert raised.value.__cause__ is cause
+
+
+def test_a_time_out_of_the_block_is_unreachable() -> None:
+    with pytest.raises(Unreachable, match="reading: _TIMED_OUT"), reported("reading"):
+        raise TimeoutError
+
+
+def test_other_errors_pass_through_a_block() -> None:
+    with pytest.raises(KeyError), reported("reading"):
+        raise KeyError("mine")
+
+
+def test_an_exception_without_a_kafka_error_is_terminal() -> None:
+    assert type(classify(KafkaException("odd"), "reading")) is TerminalError
