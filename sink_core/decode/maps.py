@@ -1,0 +1,98 @@
+"""Maps for a parser that doesn't know them: a record is written again with each map as a list of its entries.
+
+Only tables with map columns pay for this. Numbers keep their digits, and nothing is judged here that the parser judges
+as well: where an object is wanted and something else stands, or the other way round, the parser gets to see a mismatch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import cast
+
+from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.types import (
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+_UNQUOTED = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType)
+_NUMBER_OR_BOOLEAN = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|true|false")
+
+
+class _Digits(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+def has_maps(schema: Schema) -> bool:
+    """Whether a field of the schema, nested ones included, is a map."""
+    return any(isinstance(field.field_type, MapType) for field in index_by_id(schema).values())
+
+
+def with_entries(value: bytes, fields: tuple[NestedField, ...]) -> bytes:
+    """The JSON object `value` with `fields` only, and each map in them as a list of `{"key": …, "value": …}`.
+
+    Raises ValueError (its subclasses for broken UTF-8 and JSON included) for what isn't a JSON object or has a key
+    twice, and RecursionError for a value nested too deeply.
+    """
+    decoded: object = json.loads(
+        value.decode(), object_pairs_hook=_no_key_twice, parse_int=_Digits, parse_float=_Digits, parse_constant=_Digits
+    )
+    if not isinstance(decoded, dict):
+        raise ValueError("not a JSON object")
+    return _rewrite(cast(object, decoded), StructType(*fields)).encode()
+
+
+def _rewrite(value: object, wanted: IcebergType) -> str:
+    if isinstance(value, dict):
+        members = cast(dict[str, object], value)
+        return _entries(members, wanted) if isinstance(wanted, MapType) else _object(members, wanted)
+    if isinstance(value, list):
+        return _list(cast(list[object], value), wanted)
+    return value if isinstance(value, _Digits) else json.dumps(value)
+
+
+def _entries(members: dict[str, object], wanted: MapType) -> str:
+    pairs = ((_key(key, wanted.key_type), _rewrite(value, wanted.value_type)) for key, value in members.items())
+    entries = ",".join(f'{{"key":{key},"value":{value}}}' for key, value in pairs)
+    return f"[{entries}]"
+
+
+def _object(members: dict[str, object], wanted: IcebergType) -> str:
+    known = {field.name: field.field_type for field in wanted.fields} if isinstance(wanted, StructType) else {}
+    kept = ",".join(f"{json.dumps(key)}:{_rewrite(members[key], known[key])}" for key in members if key in known)
+    return f"{{{kept}}}"
+
+
+def _list(items: list[object], wanted: IcebergType) -> str:
+    if not isinstance(wanted, ListType):
+        # A list of entries must not pass for a map; anywhere else a list is a mismatch already.
+        return "{}" if isinstance(wanted, MapType) else "[]"
+    return f"[{','.join(_rewrite(item, wanted.element_type) for item in items)}]"
+
+
+def _key(key: str, wanted: IcebergType) -> str:
+    """JSON's keys are in quotes always; the parser wants numbers and booleans without."""
+    bare = isinstance(wanted, _UNQUOTED) and _NUMBER_OR_BOOLEAN.fullmatch(key)
+    return key if bare else json.dumps(key)
+
+
+def _no_key_twice(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
+    members: dict[str, object] = {}
+    for key, value in pairs:
+        if key in members:
+            raise ValueError(f"key {key!r} stands twice in one object")
+        members[key] = value
+    return members

@@ -1,0 +1,130 @@
+"""Iceberg schemas as Arrow's, and arrays brought to a type that differs only in names, nullability or leaves.
+
+UUIDs are 16 plain bytes in memory, since Arrow can neither filter nor concatenate its extension types within structs;
+in files they are Arrow's extension type, which writes Parquet's UUID annotation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+
+Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
+
+
+def file_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema a Parquet file is written with: field ids in the metadata, required fields not nullable."""
+    return schema_to_pyarrow(schema)
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema of batches in memory: as `file_schema`, with 16 bytes for a UUID."""
+    return pa.schema([field.with_type(_in_memory(field.type)) for field in file_schema(schema)])
+
+
+def conform(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """`columns`, in the order of `schema`, as a batch of exactly that schema; data is shared, not copied.
+
+    Raises ArrowTypeError if a type differs in more than names, field ids, nullability and UUID annotation.
+    """
+    arrays = [rebuild(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def unchanged(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A leaf that must be of the wanted type already. Raises ArrowTypeError if it is not."""
+    if isinstance(array, pa.UuidArray):
+        return unchanged(array.storage, wanted)
+    if isinstance(wanted, pa.UuidType):
+        return pa.ExtensionArray.from_storage(wanted, unchanged(array, wanted.storage_type))
+    if array.type != wanted:
+        raise pa.ArrowTypeError(f"expected {wanted}, got {array.type}")
+    return array
+
+
+def rebuild(array: pa.Array, wanted: pa.DataType, leaf: Leaf = unchanged) -> pa.Array:
+    """`array` with the structure of `wanted`; what isn't nested goes through `leaf`.
+
+    Structs match by position. A list of two-field structs becomes a map. Offsets and validity are kept, so a value is
+    null where it was null before. Raises what `leaf` raises.
+    """
+    if array.type.equals(wanted, check_metadata=True):
+        return array
+    if pa.types.is_struct(wanted):
+        return _rebuild_struct(array, wanted, leaf)
+    if pa.types.is_large_list(wanted) and pa.types.is_list(array.type):
+        array = _with_large_offsets(array)
+    if pa.types.is_large_list(wanted) or pa.types.is_list(wanted):
+        return _rebuild_list(array, wanted, rebuild(array.values, wanted.value_type, leaf))
+    if pa.types.is_map(wanted):
+        entries = pa.struct([wanted.key_field, wanted.item_field])
+        return _rebuild_list(array, wanted, rebuild(_entries(array), entries, leaf))
+    return leaf(array, wanted)
+
+
+def missing(array: pa.Array, field: pa.Field, path: str = "", absent: int = 0) -> str | None:
+    """The dotted name of a required field that is null somewhere although what it belongs to is not; None if none is.
+
+    List elements are called `element`, a map's parts `key` and `value`, as in the Iceberg specification. `absent` is
+    how many of the nulls are due to the struct the field belongs to.
+    """
+    path = f"{path}.{field.name}" if path else field.name
+    if not field.nullable and array.null_count > absent:
+        return path
+    found = (missing(child, of, path, nulls) for child, of, nulls in _children(array))
+    return next((name for name in found if name), None)
+
+
+def _in_memory(wanted: pa.DataType) -> pa.DataType:
+    if isinstance(wanted, pa.UuidType):
+        return wanted.storage_type
+    if pa.types.is_struct(wanted):
+        return pa.struct([field.with_type(_in_memory(field.type)) for field in wanted])
+    if pa.types.is_large_list(wanted):
+        return pa.large_list(wanted.value_field.with_type(_in_memory(wanted.value_type)))
+    if pa.types.is_map(wanted):
+        key, item = wanted.key_field, wanted.item_field
+        return pa.map_(key.with_type(_in_memory(key.type)), item.with_type(_in_memory(item.type)))
+    return wanted
+
+
+def _rebuild_struct(array: pa.Array, wanted: pa.DataType, leaf: Leaf) -> pa.Array:
+    children = [rebuild(array.field(i), wanted[i].type, leaf) for i in range(wanted.num_fields)]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+
+
+def _rebuild_list(array: pa.Array, wanted: pa.DataType, values: pa.Array) -> pa.Array:
+    return pa.Array.from_buffers(
+        wanted, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]
+    )
+
+
+def _with_large_offsets(array: pa.Array) -> pa.Array:
+    offsets = array.offsets.cast(pa.int64())
+    mask = array.is_null() if array.null_count else None
+    return pa.LargeListArray.from_arrays(offsets, array.values, type=pa.large_list(array.type.value_field), mask=mask)
+
+
+def _entries(array: pa.Array) -> pa.Array:
+    if pa.types.is_map(array.type):
+        return pa.StructArray.from_arrays(
+            [array.keys, array.items], fields=[array.type.key_field, array.type.item_field]
+        )
+    return array.values
+
+
+def _children(array: pa.Array) -> list[tuple[pa.Array, pa.Field, int]]:
+    """Children, their fields, and how many of their nulls come from the parent."""
+    if pa.types.is_struct(array.type):
+        # `flatten` shows a struct's own nulls in each child.
+        return [(child, field, array.null_count) for child, field in zip(array.flatten(), array.type, strict=True)]
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        return [(array.flatten(), array.type.value_field.with_name("element"), 0)]
+    if pa.types.is_map(array.type):
+        key, value = array.type.key_field.with_name("key"), array.type.item_field.with_name("value")
+        return [(array.keys, key, 0), (array.items, value, 0)]
+    return []

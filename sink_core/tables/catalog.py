@@ -1,0 +1,138 @@
+"""Opening the catalog, and what its errors mean for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
+    CommitStateUnknownException,
+    ForbiddenError,
+    NotInstalledError,
+    OAuthError,
+    RESTError,
+    SignError,
+    UnauthorizedError,
+)
+from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from sink_core.config.effective import CatalogSettings
+from sink_core.config.references import redact, resolve
+from sink_core.errors import CalveError, ConfigError, TableUnusable, Unreachable
+
+_SHOWN_CHARACTERS = 300
+
+_REFUSED = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError, SignError, PermissionError)
+_BAD_ADDRESS = (InvalidURL, InvalidSchema, MissingSchema, ArgumentError, NoSuchModuleError)
+# Clients of catalogs and object stores that are optional, so that their exceptions can't be named here.
+_OPTIONAL_CLIENTS = ("botocore", "thrift", "google", "azure", "aiohttp")
+
+_REFUSED_HINT = "check `credential`, `token` (REST), the access keys and what the catalog and its storage grant them"
+_ADDRESS_HINT = "correct `uri` under `catalog` in connections.yaml"
+_UNREACHABLE_HINT = "check `uri` (its user and password too) and `warehouse` under `catalog`, and that the service runs"
+
+
+def open_catalog(settings: CatalogSettings) -> Catalog:
+    """The catalog, its references resolved in this process. The folder of a new SQLite catalog is created.
+
+    Raises ConfigError (a variable, setting or library is missing, the log-in is refused) and Unreachable.
+    """
+    properties = resolve(settings.properties)
+    with unreachable_as_ours(f"opening catalog {settings.name}"):
+        _create_sqlite_folder(properties)
+        try:
+            return _load(settings.name, {key: _as_text(value) for key, value in properties.items()})
+        except (ValueError, ModuleNotFoundError) as error:
+            if isinstance(error, _BAD_ADDRESS):
+                raise
+            message = f"opening catalog {settings.name}: {_said(error)}"
+            raise ConfigError(message, hint="correct it under `catalog` in connections.yaml") from None
+
+
+def _load(name: str, properties: Mapping[str, Any]) -> Catalog:
+    try:
+        return load_catalog(name, **properties)
+    except SQLAlchemyError as error:
+        # Two processes that open a new SQL catalog at the same moment both create its tables.
+        if "already exists" not in str(error):
+            raise
+        return load_catalog(name, **properties)
+
+
+@contextmanager
+def unreachable_as_ours(doing: str) -> Generator[None]:
+    """Raise a catalog's or its storage's trouble, met while `doing` something ("loading table t"), as Calve's errors.
+
+    Unreachable where a later try may go through, ConfigError for a refused log-in, a bad address or a missing library,
+    TableUnusable for a metadata file that is gone. CalveErrors, NoSuchTableError and whatever else tells about a table
+    or a commit pass through. Messages hold no SQL, and no password of a URI.
+    """
+    try:
+        yield
+    except Exception as error:
+        ours = _classify(error, doing)
+        if ours is None:
+            raise
+        # As a cause the original would be printed with tracebacks, with its SQL and addresses.
+        raise ours from None
+
+
+def _classify(error: Exception, doing: str) -> CalveError | None:
+    if isinstance(error, CalveError | CommitStateUnknownException):
+        return None
+    message = f"{doing}: {_said(error)}"
+    if isinstance(error, NotInstalledError):
+        return ConfigError(message, hint="install what it names beside Calve, on Spark's executors too")
+    if isinstance(error, _REFUSED):
+        return ConfigError(message, hint=_REFUSED_HINT)
+    if isinstance(error, _BAD_ADDRESS):
+        return ConfigError(message, hint=_ADDRESS_HINT)
+    if isinstance(error, BadRequestError):
+        return ConfigError(message, hint="check `uri`, `warehouse` and `prefix` under `catalog` in connections.yaml")
+    if isinstance(error, FileNotFoundError):
+        return TableUnusable(message, hint="restore the file, or have the catalog point to metadata that exists")
+    if isinstance(error, OSError | SQLAlchemyError | RESTError) or _of_optional_client(error):
+        return Unreachable(message, hint=_UNREACHABLE_HINT)
+    return None
+
+
+def _of_optional_client(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] in _OPTIONAL_CLIENTS
+
+
+def _said(error: Exception) -> str:
+    """The error's kind and first line, passwords hidden; of SQLAlchemy's the driver's words, which quote no SQL."""
+    words = getattr(error, "orig", None) if isinstance(error, SQLAlchemyError) else error
+    first = (str(words).strip().splitlines() or [""])[0] if words else ""
+    # pyiceberg ends some messages with all properties, secrets included, as a dict.
+    shown = str(redact({"said": first.partition("{")[0]})["said"])[:_SHOWN_CHARACTERS]
+    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
+
+
+def _as_text(value: Any) -> Any:
+    # pyiceberg reads its flags and numbers from texts; `auth` and the like are mappings.
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, dict | list) else str(value)
+
+
+def _create_sqlite_folder(properties: Mapping[str, Any]) -> None:
+    uri = str(properties.get("uri", ""))
+    if not uri.startswith("sqlite"):
+        return
+    database = make_url(uri).database
+    if not database or database == ":memory:" or database.startswith("file:"):
+        return
+    try:
+        Path(database).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"the folder of the SQLite catalog {database} can't be created: {error.strerror}", hint=_ADDRESS_HINT
+        ) from None

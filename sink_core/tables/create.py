@@ -1,0 +1,170 @@
+"""Tables a pipeline needs: loaded, or created where they are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from sink_core.config.effective import Pipeline, TableSettings
+from sink_core.config.pipeline import AutoCreate
+from sink_core.errors import CalveError, ConfigError
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.infer import infer_schema
+from sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
+from sink_core.tables.kafka_column import KAFKA_COLUMN, kafka_field
+from sink_core.tables.partition_by import partition_spec
+from sink_core.tables.type_text import schema_of, spark_type_text
+
+FORMAT_VERSION = "2"
+DEFAULT_PROPERTIES: Mapping[str, str] = {
+    "format-version": FORMAT_VERSION,
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    "write.parquet.compression-codec": "zstd",
+    "calve.created-by": f"calve {version('calve')}",
+}
+"""Properties of every table Calve creates; `auto_create.properties` win over them."""
+
+Sample = Callable[[], list[bytes]]
+"""Values of records of the source; only called if columns must be inferred, and once."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table to be created. Field ids are provisional: the catalog assigns them afresh."""
+
+    name: str
+    schema: Schema
+    spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
+    properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    location: str | None = None
+
+
+def ensure_tables(catalog: Catalog, pipeline: Pipeline, sample: Sample) -> dict[str, Table]:
+    """Every table of the pipeline by name: data tables, ledger and dead letters, created where missing.
+
+    Raises ConfigError, before anything is created, for a data table that is missing and not to be created; also for
+    columns or partition terms that don't hold. Raises Unreachable.
+    """
+    found = {name: load_if_there(catalog, name) for name in pipeline.table_names}
+    values = cache(sample)
+    missing = [_data_table(catalog, settings, values) for settings in pipeline.tables if found[settings.name] is None]
+    target = pipeline.config.table_defaults.target_file_size
+    internal = {pipeline.ledger_table: LEDGER_SCHEMA, pipeline.dead_letter_table: DEAD_LETTER_SCHEMA}
+    missing += [
+        NewTable(name, schema, properties=_properties(target, {}))
+        for name, schema in internal.items()
+        if found[name] is None
+    ]
+    created = {new.name: _create(catalog, new) for new in missing}
+    return {name: table or created[name] for name, table in found.items()}
+
+
+def load_if_there(catalog: Catalog, name: str) -> Table | None:
+    """The table, or None if the catalog has none of that name. Raises Unreachable or ConfigError."""
+    with unreachable_as_ours(f"loading table {name}"):
+        try:
+            return catalog.load_table(name)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+
+
+def new_table(settings: TableSettings, wanted: AutoCreate, sample: Sample) -> NewTable:
+    """What `auto_create` asks for: its columns, or those the sample shows if it names none, and `_kafka`.
+
+    Raises ConfigError naming the table and the setting.
+    """
+    columns = _columns(settings.name, wanted, sample)
+    if settings.kafka_column:
+        if any(field.name == KAFKA_COLUMN for field in columns.fields):
+            raise ConfigError(
+                f"table {settings.name}: the records have a field {KAFKA_COLUMN} of their own",
+                hint="set kafka_column: false for the table, or leave the field out of auto_create.columns",
+            )
+        columns = Schema(*columns.fields, kafka_field(columns.highest_field_id + 1))
+    return NewTable(
+        settings.name,
+        columns,
+        partition_spec(wanted.partition_by, columns, table=settings.name),
+        _properties(settings.target_file_bytes, wanted.properties),
+        wanted.location,
+    )
+
+
+def missing_table(catalog: Catalog, settings: TableSettings, sample: Sample) -> ConfigError:
+    """The error for a table that is missing and not to be created, with the statement that would create it."""
+    return ConfigError(
+        f"table {settings.name} doesn't exist in catalog {catalog.name}, and its `auto_create` is not set",
+        hint=f"set `auto_create: {{}}` for it, or create it:\n    {_create_statement(catalog, settings, sample)}",
+    )
+
+
+def _data_table(catalog: Catalog, settings: TableSettings, sample: Sample) -> NewTable:
+    if settings.auto_create is None:
+        raise missing_table(catalog, settings, sample)
+    return new_table(settings, settings.auto_create, sample)
+
+
+def _columns(table: str, wanted: AutoCreate, sample: Sample) -> Schema:
+    try:
+        return schema_of(wanted.columns) if wanted.columns else infer_schema(sample())
+    except ConfigError as error:
+        raise ConfigError(f"table {table}: {error.message}", hint=error.hint) from None
+
+
+def _properties(target_file_bytes: int, wanted: Mapping[str, object]) -> dict[str, str]:
+    given = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in wanted.items()}
+    if given.get("format-version", FORMAT_VERSION) != FORMAT_VERSION:
+        raise ConfigError(
+            f"auto_create.properties: format-version is {given['format-version']}; Calve writes format version "
+            f"{FORMAT_VERSION}",
+            hint="leave the property out",
+        )
+    return {**DEFAULT_PROPERTIES, "write.target-file-size-bytes": str(target_file_bytes), **given}
+
+
+def _create(catalog: Catalog, new: NewTable) -> Table:
+    """The table, created by us or by somebody else at the same moment."""
+    with unreachable_as_ours(f"creating table {new.name}"):
+        _ensure_namespace(catalog, new.name.split(".")[:-1])
+        try:
+            return catalog.create_table(new.name, new.schema, new.location, new.spec, properties=dict(new.properties))
+        except (TableAlreadyExistsError, CommitFailedException):
+            return catalog.load_table(new.name)
+
+
+def _ensure_namespace(catalog: Catalog, namespace: list[str]) -> None:
+    """Create the namespace and those it is nested in, where missing."""
+    for depth in range(1, len(namespace) + 1):
+        part = tuple(namespace[:depth])
+        if catalog.namespace_exists(part):
+            continue
+        try:
+            catalog.create_namespace(part)
+        except Exception:
+            # A SQL catalog reports a race as the database's constraint error, others as "already exists".
+            if not catalog.namespace_exists(part):
+                raise
+
+
+def _create_statement(catalog: Catalog, settings: TableSettings, sample: Sample) -> str:
+    """Spark's statement for the table the sample suggests; with the columns left open if it suggests none."""
+    try:
+        table = new_table(settings, AutoCreate(), sample)
+        columns = ", ".join(f"`{field.name}` {spark_type_text(field.field_type)}" for field in table.schema.fields)
+    except CalveError:
+        columns = "…"
+    return f"CREATE TABLE {catalog.name}.{settings.name} ({columns}) USING iceberg TBLPROPERTIES ('format-version'='2')"

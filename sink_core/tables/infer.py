@@ -1,0 +1,211 @@
+"""From a sample of JSON records to a schema that holds each of them without loss.
+
+| what the sample shows for a field                        | type                                       |
+|----------------------------------------------------------|--------------------------------------------|
+| `true`, `false`                                          | boolean                                    |
+| integers that fit 64 bits                                | long                                       |
+| integers, some larger, none above 38 digits              | decimal(38,0)                              |
+| numbers, at least one with fraction or exponent          | double                                     |
+| strings, all ISO 8601 date-times with a zone             | timestamptz                                |
+| strings, all ISO 8601 date-times without                 | timestamp                                  |
+| strings, all ISO 8601 dates                              | date                                       |
+| other strings                                            | string                                     |
+| objects                                                  | struct of their fields                     |
+| arrays                                                   | list of their elements                     |
+| only null, only empty arrays                             | string, list<string>; the column's doc says so |
+| only empty objects                                       | no column: an empty struct can't be stored |
+| different kinds (a number here, a text there)            | refused: no type holds both without loss   |
+
+Everything is optional; columns are in the order first seen. Date-times have seconds and at most six decimals.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import partial
+from itertools import count
+from typing import Any, cast
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IcebergType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from sink_core.errors import ConfigError
+
+ONLY_NULL = "only null in the sample"
+ONLY_EMPTY = "only empty lists in the sample"
+
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TEXT_TYPES: dict[str, IcebergType] = {
+    "timestamptz": TimestamptzType(),
+    "timestamp": TimestampType(),
+    "date": DateType(),
+}
+_LONG_LIMIT, _DECIMAL_LIMIT = 2**63, 10**38
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the sample showed at one place. `largest` and `text` only matter for numbers and strings."""
+
+    kinds: set[str] = field(default_factory=set[str])
+    texts: set[str] = field(default_factory=set[str])
+    largest: int = 0
+    fields: dict[str, _Seen] = field(default_factory=lambda: dict[str, "_Seen"]())
+    element: _Seen | None = None
+
+
+def infer_schema(values: Iterable[bytes]) -> Schema:
+    """The schema of JSON records by the rules above, field ids from 1.
+
+    Values that are no JSON object (or give a key twice) are skipped. Raises ConfigError if none is left, or naming the
+    field that holds two kinds of value.
+    """
+    records = [record for value in values if (record := _parsed(value)) is not None]
+    if not records:
+        raise ConfigError(
+            "no record of the sample is a JSON object, so no column can be inferred",
+            hint="name the columns under auto_create.columns, or begin when the topic has records",
+        )
+    root = _Seen()
+    for record in records:
+        _note(root, record)
+    fields = _fields(root, "", partial(next, count(1)))
+    if not fields:
+        raise ConfigError(
+            f"the {len(records)} JSON objects of the sample have no field a column could hold",
+            hint="name the columns under auto_create.columns",
+        )
+    return Schema(*fields)
+
+
+def _parsed(value: bytes) -> dict[str, Any] | None:
+    try:
+        parsed = json.loads(value.decode("utf-8"), object_pairs_hook=_without_repeats, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return cast(dict[str, Any], parsed) if isinstance(parsed, dict) else None
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _note(seen: _Seen, value: object) -> None:
+    match value:
+        case None:
+            return
+        case bool():
+            seen.kinds.add("boolean")
+        case int():
+            seen.kinds.add("integer")
+            # One more for negative numbers: a long reaches one further down than up.
+            seen.largest = max(seen.largest, value if value >= 0 else -value - 1)
+        case float():
+            seen.kinds.add("number")
+        case str():
+            seen.kinds.add("string")
+            seen.texts.add(_text_kind(value))
+        case list():
+            seen.kinds.add("array")
+            for item in cast(list[object], value):
+                seen.element = seen.element or _Seen()
+                _note(seen.element, item)
+        case _:
+            seen.kinds.add("object")
+            for name, inner in cast(dict[str, object], value).items():
+                _note(seen.fields.setdefault(name, _Seen()), inner)
+
+
+def _text_kind(text: str) -> str:
+    try:
+        if match := _DATE_TIME.fullmatch(text):
+            datetime.fromisoformat(text)
+            return "timestamptz" if match[1] else "timestamp"
+        if _DATE.fullmatch(text):
+            date.fromisoformat(text)
+            return "date"
+    except ValueError:
+        pass
+    return "string"
+
+
+def _fields(seen: _Seen, path: str, next_id: Callable[[], int]) -> list[NestedField]:
+    fields: list[NestedField] = []
+    for name, inner in seen.fields.items():
+        field_id = next_id()
+        kind = _type(inner, f"{path}{name}", next_id)
+        if kind is not None:
+            fields.append(NestedField(field_id, name, kind, required=False, doc=_doc(inner)))
+    return fields
+
+
+def _doc(seen: _Seen) -> str | None:
+    if not seen.kinds:
+        return ONLY_NULL
+    return ONLY_EMPTY if seen.kinds == {"array"} and seen.element is None else None
+
+
+def _type(seen: _Seen, path: str, next_id: Callable[[], int]) -> IcebergType | None:
+    kinds = seen.kinds - {"integer"} if "number" in seen.kinds else seen.kinds
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"field {path} holds {' and '.join(_plural(kind) for kind in sorted(kinds))} in the sample",
+            hint=f"name the columns under auto_create.columns with the type {path} is to have, or without it; "
+            "records that don't fit become dead letters",
+        )
+    match next(iter(kinds), None):
+        case "boolean":
+            return BooleanType()
+        case "integer":
+            return _integer_type(seen.largest)
+        case "number":
+            return DoubleType()
+        case "array":
+            return _list_type(seen, path, next_id)
+        case "object":
+            fields = _fields(seen, f"{path}.", next_id)
+            return StructType(*fields) if fields else None
+        case _:
+            (kind,) = seen.texts if len(seen.texts) == 1 else ("string",)
+            return _TEXT_TYPES.get(kind, StringType())
+
+
+def _integer_type(largest: int) -> IcebergType:
+    if largest < _LONG_LIMIT:
+        return LongType()
+    return DecimalType(38, 0) if largest < _DECIMAL_LIMIT - 1 else DoubleType()
+
+
+def _list_type(seen: _Seen, path: str, next_id: Callable[[], int]) -> IcebergType | None:
+    element_id = next_id()
+    element = _type(seen.element or _Seen(), f"{path}[]", next_id)
+    return None if element is None else ListType(element_id, element, element_required=False)
+
+
+def _plural(kind: str) -> str:
+    return f"{kind}s"

@@ -1,0 +1,101 @@
+"""Manifests of files that no snapshot names yet.
+
+Their entries carry neither a snapshot id nor a sequence number: readers take both from the manifest list
+(https://iceberg.apache.org/spec/#sequence-number-inheritance), so the commit that adds the manifest gives them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    UNASSIGNED_SEQ,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+    PartitionFieldSummary,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import TableVersion
+from pyiceberg.types import NestedField, StructType
+
+from sink_core.batch import ManifestRef, PartitionSummary
+from sink_core.tables.files import WrittenFile, data_file
+
+_NO_SNAPSHOT = -1
+
+
+class _UncommittedManifestWriter(ManifestWriterV2):
+    def add_uncommitted(self, entry: ManifestEntry) -> None:
+        self.add_entry(entry)
+
+    def _with_partition(self, format_version: TableVersion) -> Schema:
+        # Partition values are optional in every manifest Iceberg writes: `void` makes nulls of a required column.
+        fields = self._spec.partition_type(self._schema).fields
+        optional = (NestedField(f.field_id, f.name, f.field_type, required=False) for f in fields)
+        file_type = data_file_with_partition(StructType(*optional), format_version)
+        return manifest_entry_schema_with_data_file(format_version, file_type)
+
+
+def write_manifest(
+    io: FileIO, metadata: TableMetadata, spec_id: int, files: Sequence[WrittenFile], path: str
+) -> ManifestRef:
+    """Write a data manifest of at least one file at `path`. All files must have been written under `spec_id`."""
+    spec, schema = metadata.specs()[spec_id], metadata.schema()
+    codec = metadata.properties.get(
+        TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
+    )
+    writer = _UncommittedManifestWriter(spec, schema, io.new_output(path), _NO_SNAPSHOT, codec)  # pyright: ignore[reportArgumentType]
+    with writer:
+        for file in files:
+            entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, data_file=data_file(file, spec, schema))
+            writer.add_uncommitted(entry)
+    written = writer.to_manifest_file()
+    with io.new_input(path).open() as stream:
+        content = stream.read()
+    return ManifestRef(
+        path=path,
+        length=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        content=int(ManifestContent.DATA),
+        spec_id=spec_id,
+        files=len(files),
+        rows=sum(file.rows for file in files),
+        data_bytes=sum(file.size for file in files),
+        partitions=tuple(_summary(summary) for summary in written.partitions or ()),
+    )
+
+
+def manifest_file(ref: ManifestRef, snapshot_id: int) -> ManifestFile:
+    """The entry of the adding snapshot's manifest list, whose writer assigns the sequence number."""
+    return ManifestFile.from_args(
+        manifest_path=ref.path,
+        manifest_length=ref.length,
+        partition_spec_id=ref.spec_id,
+        content=ManifestContent(ref.content),
+        sequence_number=UNASSIGNED_SEQ,
+        min_sequence_number=UNASSIGNED_SEQ,
+        added_snapshot_id=snapshot_id,
+        added_files_count=ref.files,
+        existing_files_count=0,
+        deleted_files_count=0,
+        added_rows_count=ref.rows,
+        existing_rows_count=0,
+        deleted_rows_count=0,
+        partitions=[
+            PartitionFieldSummary(p.contains_null, p.contains_nan, p.lower_bound, p.upper_bound) for p in ref.partitions
+        ],
+        key_metadata=None,
+    )
+
+
+def _summary(summary: PartitionFieldSummary) -> PartitionSummary:
+    return PartitionSummary(summary.contains_null, summary.contains_nan, summary.lower_bound, summary.upper_bound)

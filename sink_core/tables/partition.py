@@ -1,0 +1,92 @@
+"""Which partition each row belongs to, in time proportional to the rows, whatever the number of partitions."""
+
+# pyarrow makes its compute functions at import, unseen by type checkers.
+# pyright: reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.partitioning import (
+    PartitionField,
+    PartitionFieldValue,
+    PartitionKey,
+    PartitionSpec,
+    partition_record_value,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, TruncateTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import BinaryType, TimeType
+
+_ROW = "row"
+
+
+class Partition(PartitionKey):
+    """A partition: `partition` is its tuple as manifests store it, `to_path()` its folder."""
+
+    @cached_property
+    def partition(self) -> Record:
+        # pyiceberg's own refuses two partition fields on one column, and a bucket of a time.
+        return Record(*(self._stored(v) for v in self.field_values))
+
+    def _stored(self, of: PartitionFieldValue) -> object:
+        return of.value if isinstance(of.value, int) else partition_record_value(of.field, of.value, self.schema)
+
+
+def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[Partition | None, pa.Table]]:
+    """`rows` (columns as in `schema`) by partition, each part's rows in their order. None: the table has no partitions.
+
+    Null source values, also those within a null struct, make null partition values.
+    """
+    if spec.is_unpartitioned():
+        yield None, rows
+        return
+    keys = pa.table({str(i): _transformed(rows, field, schema) for i, field in enumerate(spec.fields)})
+    groups = _group(keys)
+    ordered = rows.take(groups[f"{_ROW}_list"].combine_chunks().flatten()) if len(groups) > 1 else rows
+    start = 0
+    for group, size in zip(groups.drop_columns([f"{_ROW}_list"]).to_pylist(), _sizes(groups), strict=True):
+        yield _partition(list(group.values()), spec, schema), ordered.slice(start, size)
+        start += size
+
+
+def _group(keys: pa.Table) -> pa.Table:
+    names = keys.column_names
+    numbered = keys.append_column(_ROW, pa.array(np.arange(len(keys))))
+    return numbered.group_by(names, use_threads=False).aggregate([(_ROW, "list")]).select([*names, f"{_ROW}_list"])
+
+
+def _sizes(groups: pa.Table) -> list[int]:
+    return pc.list_value_length(groups[f"{_ROW}_list"]).to_pylist()
+
+
+def _transformed(rows: pa.Table, field: PartitionField, schema: Schema) -> pa.Array:
+    source = schema.find_field(field.source_id)
+    column = _source(rows, field.source_id, schema).combine_chunks()
+    transform, kind = field.transform, source.field_type
+    # The two that pyiceberg knows for values and not for arrays.
+    if isinstance(transform, BucketTransform) and isinstance(kind, TimeType):
+        column = column.cast(pa.int64())
+    if isinstance(transform, TruncateTransform) and isinstance(kind, BinaryType):
+        return pc.binary_slice(column, 0, transform.width)
+    return transform.pyarrow_transform(kind)(column)
+
+
+def _source(rows: pa.Table, field_id: int, schema: Schema) -> pa.ChunkedArray:
+    """The column of a field id, within structs if it is nested."""
+    path = schema.accessor_for_field(field_id)
+    column = rows.column(path.position)
+    while path.inner is not None:
+        path = path.inner
+        column = pc.struct_field(column, [path.position])
+    return column
+
+
+def _partition(values: list[object], spec: PartitionSpec, schema: Schema) -> Partition:
+    pairs = [PartitionFieldValue(field, value) for field, value in zip(spec.fields, values, strict=True)]
+    return Partition(pairs, spec, schema)

@@ -1,0 +1,105 @@
+"""`auto_create.partition_by`: partition terms as they are written in a pipeline file.
+
+    term = column | year(column) | month(column) | day(column) | hour(column)
+         | bucket(N, column) | truncate(W, column)
+
+A nested column is written with dots: `day(_kafka.timestamp)`. Partition fields get the names that Iceberg's own builder
+gives them: `column`, `column_year`, …, `column_bucket`, `column_trunc`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+
+from sink_core.config.problems import nearest
+from sink_core.errors import ConfigError
+
+FORMS = "column, year(ts), month(ts), day(ts), hour(ts), bucket(16, id) or truncate(4, name)"
+
+_TERM = re.compile(
+    r"\s*(?:(?P<function>\w+)\s*\(\s*(?:(?P<width>\d+)\s*,)?\s*(?P<argument>[^,()]+?)\s*\)|(?P<column>[^,()]+?))\s*"
+)
+_AnyTransform = Transform[Any, Any]
+_TIME: dict[str, Callable[[], _AnyTransform]] = {
+    "year": YearTransform,
+    "month": MonthTransform,
+    "day": DayTransform,
+    "hour": HourTransform,
+}
+_SIZED: dict[str, tuple[Callable[[int], _AnyTransform], str]] = {
+    "bucket": (BucketTransform, "bucket"),
+    "truncate": (TruncateTransform, "trunc"),
+}
+
+
+def partition_spec(terms: Iterable[str], schema: Schema, *, table: str) -> PartitionSpec:
+    """The spec of `terms` over `schema`. Raises ConfigError naming the table, the term and the nearest column."""
+    fields: list[PartitionField] = []
+    for number, term in enumerate(terms):
+        transform, column, name = _read(term, table)
+        source = _source_id(schema, column, term, table)
+        kind = schema.find_type(source)
+        if not kind.is_primitive or not transform.can_transform(kind):
+            raise ConfigError(
+                f"table {table}: partition_by {term!r}: {transform} doesn't apply to {column}, a {kind}",
+                hint=f"choose another column or transform; terms are {FORMS}",
+            )
+        fields.append(PartitionField(source, PARTITION_FIELD_ID_START + number, transform, name))
+    _refuse_repeated(fields, table)
+    return PartitionSpec(*fields)
+
+
+def _read(term: str, table: str) -> tuple[_AnyTransform, str, str]:
+    """Transform, column and the partition field's name."""
+    match = _TERM.fullmatch(term)
+    if match is None:
+        raise ConfigError(f"table {table}: partition_by {term!r} is no partition term", hint=f"write {FORMS}")
+    if column := match["column"]:
+        return IdentityTransform(), column, column
+    function, width, column = match["function"], match["width"], match["argument"]
+    if function in _TIME and width is None:
+        return _TIME[function](), column, f"{column}_{function}"
+    if function in _SIZED and width is not None and int(width) > 0:
+        transform, suffix = _SIZED[function]
+        return transform(int(width)), column, f"{column}_{suffix}"
+    raise ConfigError(f"table {table}: partition_by {term!r}: {_fault(function)}", hint=f"write {FORMS}")
+
+
+def _fault(function: str) -> str:
+    if function in _TIME:
+        return f"{function} takes a column and no number"
+    if function in _SIZED:
+        return f"{function} takes a number above 0 and a column"
+    return f"unknown transform {function}; {nearest(function, [*_TIME, *_SIZED])}"
+
+
+def _source_id(schema: Schema, column: str, term: str, table: str) -> int:
+    try:
+        return schema.find_field(column).field_id
+    except ValueError:
+        raise ConfigError(
+            f"table {table}: partition_by {term!r}: unknown column {column}; {nearest(column, schema.column_names)}",
+            hint="correct the column, or leave the term out",
+        ) from None
+
+
+def _refuse_repeated(fields: list[PartitionField], table: str) -> None:
+    names = [field.name for field in fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"table {table}: partition_by makes {name} twice", hint="keep one of the terms")

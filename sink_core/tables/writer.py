@@ -1,0 +1,190 @@
+"""Arrow batches into Parquet data files of an Iceberg table, in bounded memory.
+
+Rows are gathered up to a row group's size, then split by partition once, and each part becomes a row group of its
+partition's open file. A file that has reached its target size is closed, and so is the least recently used one when
+too many are open; memory therefore grows neither with the batch nor with the number of partitions.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from contextlib import suppress
+from typing import IO, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.io.fileformat import DataFileStatistics
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.schema import sanitize_column_names
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+
+from sink_core.errors import TableUnusable
+from sink_core.tables.arrow import arrow_schema, conform, file_schema
+from sink_core.tables.files import WrittenFile, describe_file
+from sink_core.tables.partition import Partition, split
+from sink_core.tables.usable import ParquetSettings, parquet_settings
+
+MAX_OPEN_FILES = 64
+"""On object stores each open file holds a part of some megabytes that is not yet uploaded."""
+
+BUFFER_BYTES = 128 * 1024 * 1024
+"""Arrow bytes gathered at most, however large the table wants its row groups."""
+
+
+class TableWriter:
+    """Writes data files of one table, by its current schema and default partition spec.
+
+    `file_prefix` begins the file names, `buffer_bytes` bounds what is gathered in memory (Arrow's bytes; splitting it
+    takes about as much again), `target_file_size` in bytes is used if the table has no such property.
+    """
+
+    def __init__(
+        self,
+        io: FileIO,
+        metadata: TableMetadata,
+        file_prefix: str,
+        *,
+        target_file_size: int | None = None,
+        buffer_bytes: int = BUFFER_BYTES,
+        max_open_files: int = MAX_OPEN_FILES,
+    ) -> None:
+        self.schema = arrow_schema(metadata.schema())
+        self._files = _Files(io, metadata, file_prefix, parquet_settings(metadata, target_file_size=target_file_size))
+        self._spec, self._iceberg_schema = metadata.spec(), metadata.schema()
+        self._location = metadata.location
+        self._limit = min(self._files.settings.row_group_size, self._files.settings.target_file_size, buffer_bytes)
+        self._max_open_files = max_open_files
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_bytes = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take in rows, columns by name; an optional column they lack becomes null.
+
+        Raises TableUnusable if they lack a required one or a column is of another type than the table's.
+        """
+        batch = self._conform(rows)
+        if batch.num_rows:
+            self._gathered.append(batch)
+            self._gathered_bytes += batch.nbytes
+        if self._gathered_bytes >= self._limit:
+            self._flush()
+
+    def close(self) -> list[WrittenFile]:
+        """Write what is left, close all files, and describe them. The writer is done with then."""
+        self._flush()
+        return self._files.close_all()
+
+    def abort(self) -> None:
+        """Close what is open, whatever state it is in; the files are nobody's and left to orphan cleanup."""
+        self._gathered = []
+        with suppress(OSError):
+            self._files.close_all()
+
+    def _conform(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        known = set(rows.schema.names)
+        lacking = [f.name for f in self.schema if not f.nullable and f.name not in known]
+        if lacking:
+            raise TableUnusable(
+                f"table at {self._location}: requires {', '.join(lacking)}, which Calve does not write",
+                hint="make the columns optional, or drop them",
+            )
+        columns = [rows.column(f.name) if f.name in known else pa.nulls(len(rows), f.type) for f in self.schema]
+        try:
+            return conform(columns, self.schema)
+        except pa.ArrowTypeError as error:
+            raise TableUnusable(
+                f"table at {self._location}: {error}", hint="give the column the type Calve writes"
+            ) from error
+
+    def _flush(self) -> None:
+        if not self._gathered:
+            return
+        rows = pa.Table.from_batches(self._gathered)
+        self._gathered, self._gathered_bytes = [], 0
+        for partition, part in split(rows, self._spec, self._iceberg_schema):
+            self._files.append(partition, part)
+            self._files.close_beyond(self._max_open_files)
+
+
+class _Files:
+    """The open files of a table by partition, least recently used first, and the finished ones."""
+
+    def __init__(self, io: FileIO, metadata: TableMetadata, file_prefix: str, settings: ParquetSettings) -> None:
+        self.settings = settings
+        self._io, self._metadata, self._prefix = io, metadata, file_prefix
+        self._locations = load_location_provider(metadata.location, metadata.properties)
+        self._open: OrderedDict[Record | None, _OpenFile] = OrderedDict()
+        self._finished: list[WrittenFile] = []
+
+    def append(self, partition: Partition | None, rows: pa.Table) -> None:
+        key = partition.partition if partition else None
+        if key not in self._open:
+            self._open[key] = self._create(partition)
+        self._open.move_to_end(key)
+        self._open[key].append(rows)
+        if self._open[key].size >= self.settings.target_file_size:
+            self._finished.append(self._open.pop(key).finish())
+
+    def close_beyond(self, most: int) -> None:
+        while len(self._open) > most:
+            self._finished.append(self._open.popitem(last=False)[1].finish())
+
+    def close_all(self) -> list[WrittenFile]:
+        self.close_beyond(0)
+        return self._finished
+
+    def _create(self, partition: Partition | None) -> _OpenFile:
+        path = self._locations.new_data_location(f"{self._prefix}-{uuid.uuid4()}.parquet", partition)
+        return _OpenFile(self._io, path, self._metadata, partition, self.settings)
+
+
+class _OpenFile:
+    """A Parquet file being written."""
+
+    def __init__(
+        self,
+        io: FileIO,
+        path: str,
+        metadata: TableMetadata,
+        partition: Partition | None,
+        settings: ParquetSettings,
+    ) -> None:
+        self._path, self._metadata = path, metadata
+        self._partition = partition.partition if partition else Record()
+        # Iceberg's Java writer sanitises names too; readers go by field id.
+        self._names = sanitize_column_names(metadata.schema())
+        self._schema = file_schema(self._names)
+        self._stream = cast(IO[bytes], io.new_output(path).create())
+        self._writer = pq.ParquetWriter(self._stream, self._schema, **settings.writer_options)  # pyright: ignore[reportArgumentType]
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far; what is still to come is the footer."""
+        return self._stream.tell()
+
+    def append(self, rows: pa.Table) -> None:
+        """One row group."""
+        batches = [conform(batch.columns, self._schema) for batch in rows.to_batches()]
+        self._writer.write_table(pa.Table.from_batches(batches), row_group_size=len(rows))
+
+    def finish(self) -> WrittenFile:
+        self._writer.close()
+        size = self.size
+        self._stream.close()
+        spec, schema = self._metadata.spec(), self._metadata.schema()
+        return describe_file(self._path, size, self._partition, spec, schema, self._statistics())
+
+    def _statistics(self) -> DataFileStatistics:
+        return data_file_statistics_from_parquet_metadata(
+            parquet_metadata=self._writer.writer.metadata,
+            stats_columns=compute_statistics_plan(self._names, self._metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(self._names),
+        )

@@ -1,0 +1,66 @@
+"""A table Calve can't write to is refused before anything is read, and the property to change is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.types import LongType, NestedField, TimestampNanoType
+
+from sink_core.errors import TableUnusable
+from sink_core.tables.usable import check_usable, parquet_settings
+
+COLUMNS = Schema(NestedField(1, "a", LongType()))
+
+
+def metadata(tmp_path: Path, schema: Schema = COLUMNS, **properties: str) -> TableMetadata:
+    return new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, str(tmp_path), properties)
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"format-version": "1"}, "format-version is 1"),
+        ({"format-version": "3"}, "format-version is 3"),
+        ({"write.format.default": "orc"}, "write.format.default is orc"),
+        ({"write.parquet.compression-codec": "lzo"}, "write.parquet.compression-codec is lzo"),
+        ({"encryption.key-id": "k"}, "encryption.key-id"),
+    ],
+)
+def test_the_property_to_change_is_named(tmp_path: Path, properties: dict[str, str], named: str) -> None:
+    with pytest.raises(TableUnusable, match=f"ns.t: .*{named}"):
+        check_usable(metadata(tmp_path, **properties), table="ns.t")
+
+
+def test_a_table_needs_columns(tmp_path: Path) -> None:
+    with pytest.raises(TableUnusable, match=r"ns.t: has no columns"):
+        check_usable(metadata(tmp_path, Schema()), table="ns.t")
+
+
+def test_types_of_format_version_3_are_named_with_their_column(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "moment", TimestampNanoType()))
+    table = metadata(tmp_path, schema, **{"format-version": "3"}).model_copy(update={"format_version": 2})
+    with pytest.raises(TableUnusable, match="moment is timestamp_ns"):
+        check_usable(table, table="ns.t")
+
+
+@pytest.mark.parametrize("codec", ["zstd", "ZSTD", "snappy", "gzip", "lz4", "brotli", "uncompressed"])
+def test_the_usual_codecs_can_be_written(tmp_path: Path, codec: str) -> None:
+    check_usable(metadata(tmp_path, **{"write.parquet.compression-codec": codec}), table="ns.t")
+
+
+def test_the_table_s_own_file_size_wins_over_the_pipeline_s(tmp_path: Path) -> None:
+    assert parquet_settings(metadata(tmp_path), target_file_size=5).target_file_size == 5
+    own = metadata(tmp_path, **{"write.target-file-size-bytes": "7"})
+    assert parquet_settings(own, target_file_size=5).target_file_size == 7
+
+
+def test_a_compression_level_only_goes_to_codecs_that_have_one(tmp_path: Path) -> None:
+    level = {"write.parquet.compression-level": "9"}
+    assert parquet_settings(metadata(tmp_path, **level)).writer_options["compression_level"] == 9
+    snappy = metadata(tmp_path, **level, **{"write.parquet.compression-codec": "snappy"})
+    assert "compression_level" not in parquet_settings(snappy).writer_options
