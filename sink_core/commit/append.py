@@ -1,0 +1,112 @@
+"""One attempt at a table: the snapshot that adds published manifests, as updates and requirements.
+
+pyiceberg's own transaction is not used: on a conflict it retries without its assertion, and it deletes the files of a
+snapshot whose reply was lost. Here nothing is retried and nothing written for an attempt is ever deleted.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.manifest import write_manifest_list
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from sink_core.batch import ManifestRef
+from sink_core.tables.manifests import manifest_file
+
+FOREVER_MS = 2**63 - 1
+"""The tag's `max-ref-age-ms`: without it a table's `history.expire.max-ref-age-ms` could expire tag and snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one `catalog.commit_table` call is given."""
+
+    snapshot_id: int
+    updates: tuple[TableUpdate, ...]
+    requirements: tuple[TableRequirement, ...]
+
+
+def build_append(
+    table: Table, manifests: Sequence[ManifestRef], *, tag: str, summary: Mapping[str, str], branch: str = MAIN_BRANCH
+) -> Attempt:
+    """A snapshot on top of `branch` as loaded that adds `manifests`, and moves the tag to it.
+
+    The requirements assert the table's UUID, the branch head and the tag's snapshot (or its absence): all that the
+    check before this looked at. Writes the manifest list.
+    """
+    metadata = table.metadata
+    head, tagged = metadata.refs.get(branch), metadata.refs.get(tag)
+    parent = metadata.snapshot_by_id(head.snapshot_id) if head else None
+    snapshot_id = metadata.new_snapshot_id()
+    parent_id = parent.snapshot_id if parent else None
+    snapshot = Snapshot.model_validate(
+        {
+            "snapshot-id": snapshot_id,
+            "parent-snapshot-id": parent_id,
+            "sequence-number": metadata.next_sequence_number(),
+            "manifest-list": _write_manifest_list(table, snapshot_id, parent, manifests),
+            "summary": _summary(manifests, parent, summary),
+            "schema-id": metadata.current_schema_id,
+        }
+    )
+    requirements = (AssertTableUUID(uuid=metadata.table_uuid), _at(branch, parent_id))
+    if metadata.snapshots:
+        # pyiceberg refuses an assertion on any ref but main while a table has no snapshot; then the head says it all,
+        # because whoever sets the tag moves the branch in the same call.
+        requirements = (*requirements, _at(tag, tagged.snapshot_id if tagged else None))
+    updates = (
+        AddSnapshotUpdate(snapshot=snapshot),
+        _set(branch, SnapshotRefType.BRANCH, snapshot_id),
+        _set(tag, SnapshotRefType.TAG, snapshot_id, **{"max-ref-age-ms": FOREVER_MS}),
+    )
+    return Attempt(snapshot_id, updates, requirements)
+
+
+def _at(ref: str, snapshot_id: int | None) -> AssertRefSnapshotId:
+    return AssertRefSnapshotId.model_validate({"ref": ref, "snapshot-id": snapshot_id})
+
+
+def _set(ref: str, kind: SnapshotRefType, snapshot_id: int, **more: int) -> SetSnapshotRefUpdate:
+    return SetSnapshotRefUpdate.model_validate({"ref-name": ref, "type": kind, "snapshot-id": snapshot_id, **more})
+
+
+def _write_manifest_list(
+    table: Table, snapshot_id: int, parent: Snapshot | None, manifests: Sequence[ManifestRef]
+) -> str:
+    metadata = table.metadata
+    path = table.location_provider().new_metadata_location(f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro")
+    with write_manifest_list(
+        format_version=metadata.format_version,
+        output_file=table.io.new_output(path),
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=parent.snapshot_id if parent else None,
+        sequence_number=metadata.next_sequence_number(),
+        avro_compression="deflate",
+    ) as writer:
+        writer.add_manifests([manifest_file(ref, snapshot_id) for ref in manifests])
+        if parent is not None:
+            writer.add_manifests(parent.manifests(table.io))
+    return path
+
+
+def _summary(manifests: Sequence[ManifestRef], parent: Snapshot | None, ours: Mapping[str, str]) -> Summary:
+    counts = {
+        "added-data-files": str(sum(m.files for m in manifests)),
+        "added-records": str(sum(m.rows for m in manifests)),
+        "added-files-size": str(sum(m.data_bytes for m in manifests)),
+    }
+    previous = parent.summary.additional_properties if parent and parent.summary else None
+    return update_snapshot_summaries(Summary(operation=Operation.APPEND, **counts, **ours), previous)

@@ -1,0 +1,117 @@
+"""The coordinator: the control log first, then each table. Two at once are harmless (DESIGN section 5)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sink_core.commit.table import TableCommit, TableCommitter
+from sink_core.control.events import CommitComplete, CommitToTable
+from sink_core.control.log import ControlLog
+from sink_core.control.state import CommitState
+from sink_core.errors import CalveError, FindingError
+from sink_core.failpoints import reach
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    """One round over the tables. `failed` holds the tables that stay behind, each with its reason."""
+
+    commits: tuple[TableCommit, ...]
+    failed: dict[str, CalveError]
+    valid_through_ms: int | None
+
+    @property
+    def landed(self) -> list[TableCommit]:
+        return [commit for commit in self.commits if commit.landed]
+
+    def raise_failures(self) -> None:
+        """Raise the first finding, else the first other failure, if a table stayed behind."""
+        findings = [error for error in self.failed.values() if isinstance(error, FindingError)]
+        for error in [*findings, *self.failed.values()]:
+            raise error
+
+
+class Coordinator:
+    """Steps 1, 2, 6 of DESIGN section 5; `TableCommitter` has 3 to 5."""
+
+    def __init__(self, log: ControlLog, committer: TableCommitter) -> None:
+        self._log = log
+        self._committer = committer
+
+    def commit(
+        self,
+        *,
+        tables: Iterable[str] = (),
+        after_publish: bool = False,
+        on_table: Callable[[TableCommit], None] | None = None,
+    ) -> CommitReport:
+        """Take everything published into its tables.
+
+        `after_publish`: this process has just published, so that its transaction's marker may still be on its way and
+        the LSO of the moment may lie below its events; wait for it. Others take what is below the LSO and never wait.
+        `tables` are looked at even if the log has nothing new for them, so that findings show. One table's failure does
+        not stop the others.
+        """
+        state = self._log.refresh_to_end() if after_publish else self._log.refresh()
+        limit = state.limit
+        commits: list[TableCommit] = []
+        failed: dict[str, CalveError] = {}
+        for name in sorted({*tables, *self._with_news(state)}):
+            try:
+                commit = self._committer.commit(name)
+            except CalveError as error:
+                failed[name] = error
+                continue
+            if commit is not None:
+                commits.append(commit)
+                self._tell(commit, state)
+                if on_table:
+                    on_table(commit)
+        report = CommitReport(tuple(commits), failed, state.valid_through_ms(limit))
+        if report.landed:
+            self._complete(report, state, limit)
+        return report
+
+    def _with_news(self, state: CommitState) -> list[str]:
+        """Tables that lack something by what the log says; the table itself has the last word."""
+        return [
+            table
+            for table, written in state.written.items()
+            if written and written[-1].offset >= max(state.told.get(table, {"": 0}).values())
+        ]
+
+    def _tell(self, commit: TableCommit, state: CommitState) -> None:
+        """Report what the table has, also for what a dead coordinator left unsaid."""
+        told = state.told_offset(commit.table, commit.table_uuid)
+        if commit.snapshot_id is None or told >= commit.stored_offset:
+            return
+        reach("commit.before-report")
+        self._log.append(
+            CommitToTable(
+                pipeline_id=_pipeline_id(state),
+                table=commit.table,
+                table_uuid=commit.table_uuid,
+                snapshot_id=commit.snapshot_id,
+                stored_offset=commit.stored_offset,
+                valid_through_ms=commit.valid_through_ms,
+            )
+        )
+
+    def _complete(self, report: CommitReport, state: CommitState, limit: int) -> None:
+        reach("commit.before-complete")
+        behind = [state.written[t][0].offset for t in report.failed if state.written.get(t)]
+        self._log.append(
+            CommitComplete(
+                pipeline_id=_pipeline_id(state),
+                commit_id=str(uuid.uuid4()),
+                through_offset=min([limit, *behind]),
+                tables_behind=tuple(sorted(report.failed)),
+                valid_through_ms=report.valid_through_ms,
+            )
+        )
+
+
+def _pipeline_id(state: CommitState) -> str:
+    return state.bound.pipeline_id if state.bound else ""

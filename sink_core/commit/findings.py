@@ -1,0 +1,149 @@
+"""State against world, per table (DESIGN section 5). Pure: a loaded table and the folded log in, a finding out.
+
+Called on every attempt of a commit, on the very metadata the attempt is built on: a roll back that arrives between
+check and commit changes the head, and the next attempt sees it here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sink_core.commit.view import TableView
+from sink_core.control.state import CommitState
+from sink_core.finding import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class AncestryCut:
+    """Snapshots above the tag were expired by somebody; only the tagged snapshot's files in the head can tell."""
+
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The control topic and the cluster as they are now."""
+
+    control_topic_id: str
+    cluster_id: str
+
+
+def compare(view: TableView, state: CommitState, now: Identity) -> Finding | AncestryCut | None:
+    """None if the table may be committed to."""
+    return (
+        recreated(view, state)
+        or _tag_gone(view, state)
+        or _other_control_topic(view, state, now)
+        or _less_stored_than_told(view, state)
+        or _not_an_ancestor(view)
+    )
+
+
+def recreated(view: TableView, state: CommitState) -> Finding | None:
+    """Events or reports speak of another incarnation of the table."""
+    choices = ("refill", "accept")
+    other = state.for_other_uuid(view.table, view.uuid, view.stored_offset)
+    if other is not None:
+        return Finding(
+            "table-recreated",
+            view.table,
+            f"uuid {other.event.table_uuid} (batch {other.event.batch_id}, control offset {other.offset})",
+            f"uuid {view.uuid}",
+            choices,
+        )
+    told = {uuid: offset for uuid, offset in state.told.get(view.table, {}).items() if uuid != view.uuid}
+    if told and view.tag is None and view.uuid not in state.told.get(view.table, {}):
+        uuid, offset = max(told.items(), key=lambda item: item[1])
+        return Finding(
+            "table-recreated", view.table, f"uuid {uuid} up to control offset {offset}", f"uuid {view.uuid}", choices
+        )
+    return None
+
+
+def dropped(table: str, state: CommitState) -> Finding | None:
+    """For a table that is not in the catalog: only a finding if the log speaks of it."""
+    if table not in state.tables:
+        return None
+    uuids = sorted({e.event.table_uuid for e in state.written.get(table, [])} | set(state.told.get(table, {})))
+    return Finding("table-dropped", table, f"uuid {', '.join(uuids)}", "no such table", ("refill", "accept"))
+
+
+def _tag_gone(view: TableView, state: CommitState) -> Finding | None:
+    if view.tagged is not None and view.tagged.own is not None:
+        return None
+    choices = ("recommit", "refill", "accept")
+    ours = [s for s in view.snapshots.values() if s.own is not None]
+    if ours:
+        newest = max(ours, key=lambda s: s.own.stored_offset if s.own else 0)
+        return Finding("tag-removed", view.table, f"snapshot {newest.snapshot_id} of ours", "no tag on it", choices)
+    told = state.told_offset(view.table, view.uuid)
+    if told > 0:
+        return Finding("table-restored", view.table, f"control offset {told}", "no snapshot of ours", choices)
+    return None
+
+
+def _other_control_topic(view: TableView, state: CommitState, now: Identity) -> Finding | None:
+    own = view.tagged.own if view.tagged else None
+    if own is None:
+        return None
+    if own.cluster_id != now.cluster_id:
+        return Finding("other-cluster", view.table, own.cluster_id, now.cluster_id, ("rebuild",))
+    if own.control_topic_id != now.control_topic_id:
+        stored = f"control topic id {own.control_topic_id}"
+        return Finding("control-topic-recreated", view.table, stored, now.control_topic_id, ("rebuild",))
+    end = state.next_offset
+    if own.stored_offset > end:
+        return Finding(
+            "control-topic-truncated", view.table, f"control offset {own.stored_offset}", f"end {end}", ("rebuild",)
+        )
+    known = {logged.event.event_id for logged in state.written.get(view.table, [])}
+    trimmed = state.log_start > 0
+    if own.last_event_id and own.last_event_id not in known and not trimmed:
+        stored = f"event {own.last_event_id} below control offset {own.stored_offset}"
+        return Finding("control-topic-truncated", view.table, stored, "no such event", ("rebuild",))
+    return None
+
+
+def _less_stored_than_told(view: TableView, state: CommitState) -> Finding | None:
+    told = state.told_offset(view.table, view.uuid)
+    if told <= view.stored_offset:
+        return None
+    return Finding(
+        "table-restored",
+        view.table,
+        f"control offset {told} (COMMIT_TO_TABLE)",
+        f"control offset {view.stored_offset} (tag)",
+        ("recommit", "refill", "accept"),
+    )
+
+
+def _not_an_ancestor(view: TableView) -> Finding | AncestryCut | None:
+    """A cherry-picked copy stands for the snapshot it copies, but not for the ones of ours below that."""
+    if view.tag is None:
+        return None
+    held: set[int | None] = set()
+    root = None
+    for snapshot in view.ancestors():
+        if snapshot is None:
+            return AncestryCut(_rolled_back(view, "its ancestry ends before the tag: snapshots were expired"))
+        if snapshot.snapshot_id == view.tag:
+            return None
+        root = snapshot
+        held |= {snapshot.snapshot_id, snapshot.source_id}
+    if view.tag not in held and root and view.tagged and root.sequence_number > view.tagged.sequence_number:
+        # pyiceberg's expiry makes the oldest snapshot it leaves a root; only its sequence number tells that it had one.
+        return AncestryCut(_rolled_back(view, "its ancestry begins after the tag: snapshots were expired"))
+    if view.tag not in held:
+        return _rolled_back(view, "the tagged snapshot is not among its ancestors")
+    lost = [s.snapshot_id for s in view.ancestors_of(view.tag) if s and s.own and s.snapshot_id not in held]
+    return _rolled_back(view, f"snapshot {lost[0]} of ours is not among its ancestors") if lost else None
+
+
+def _rolled_back(view: TableView, why: str) -> Finding:
+    return Finding(
+        "table-rolled-back",
+        view.table,
+        f"snapshot {view.tag} (tag, control offset {view.stored_offset})",
+        f"head {view.head}, {why}",
+        ("accept", "refill", "recommit"),
+    )

@@ -1,0 +1,90 @@
+"""What Calve writes into a snapshot's summary, and reads back. The `kafka.connect.*` names are the connector's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+COMMIT_ID = "kafka.connect.commit-id"
+VALID_THROUGH = "kafka.connect.valid-through-ts"
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryKeys:
+    """The property names of one pipeline."""
+
+    pipeline: str
+    control_topic: str
+    group: str
+
+    @property
+    def offsets(self) -> str:
+        return f"kafka.connect.offsets.{self.control_topic}.{self.group}"
+
+    @property
+    def batches(self) -> str:
+        return f"calve.{self.pipeline}.batches"
+
+    @property
+    def counts(self) -> str:
+        return f"calve.{self.pipeline}.counts"
+
+    @property
+    def last_event_id(self) -> str:
+        return f"calve.{self.pipeline}.last-event-id"
+
+    @property
+    def control_topic_id(self) -> str:
+        return f"calve.{self.pipeline}.control-topic-id"
+
+    @property
+    def cluster_id(self) -> str:
+        return f"calve.{self.pipeline}.cluster-id"
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a snapshot of ours says. `stored_offset` is exclusive; `counts` are rows per batch."""
+
+    stored_offset: int
+    commit_id: str
+    valid_through_ms: int | None
+    batches: tuple[str, ...]
+    counts: Mapping[str, int]
+    last_event_id: str
+    control_topic_id: str
+    cluster_id: str
+
+
+def to_summary(keys: SummaryKeys, own: Own) -> dict[str, str]:
+    summary = {
+        keys.offsets: json.dumps({"0": own.stored_offset}),
+        COMMIT_ID: own.commit_id,
+        keys.batches: ",".join(own.batches),
+        keys.counts: json.dumps(dict(own.counts)),
+        keys.last_event_id: own.last_event_id,
+        keys.control_topic_id: own.control_topic_id,
+        keys.cluster_id: own.cluster_id,
+    }
+    if own.valid_through_ms is not None:
+        summary[VALID_THROUGH] = str(own.valid_through_ms)
+    return summary
+
+
+def from_summary(keys: SummaryKeys, summary: Mapping[str, str]) -> Own | None:
+    """The reverse of `to_summary`; None for a snapshot that is not this pipeline's."""
+    offsets, batches = summary.get(keys.offsets), summary.get(keys.batches)
+    if offsets is None or batches is None:
+        return None
+    through = summary.get(VALID_THROUGH)
+    return Own(
+        stored_offset=int(json.loads(offsets)["0"]),
+        commit_id=summary.get(COMMIT_ID, ""),
+        valid_through_ms=int(through) if through is not None else None,
+        batches=tuple(batches.split(",")) if batches else (),
+        counts=json.loads(summary.get(keys.counts, "{}")),
+        last_event_id=summary.get(keys.last_event_id, ""),
+        control_topic_id=summary.get(keys.control_topic_id, ""),
+        cluster_id=summary.get(keys.cluster_id, ""),
+    )

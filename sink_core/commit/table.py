@@ -1,0 +1,266 @@
+"""Taking published events into one table: check, build, one compare-and-swap, look.
+
+Crash points of a commit, and what the next one finds (docs/design.md has the whole table):
+
+    commit.after-check       nothing written
+    commit.after-list        a manifest list that nobody names: an orphan
+    commit.after-swap        the table has the batches and says so itself; the next coordinator only reports it
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from sink_core.batch import ManifestRef
+from sink_core.commit.append import Attempt, build_append
+from sink_core.commit.findings import AncestryCut, Identity, compare, dropped
+from sink_core.commit.properties import Own, SummaryKeys, to_summary
+from sink_core.commit.view import TableView, view_of
+from sink_core.control.events import DataWritten
+from sink_core.control.log import ControlLog
+from sink_core.control.state import CommitState, Logged
+from sink_core.errors import CommitConflict, ProtocolError, TableUnusable, UnknownOutcome
+from sink_core.failpoints import reach
+from sink_core.tables.catalog import unreachable_as_ours
+
+ATTEMPTS = 10
+"""Lost races before a table stays behind until the next commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """What a commit found or did at one table. `snapshot_id` is None for a table that has never had a commit of ours.
+
+    `landed` is False when there was nothing new. `conflicts` counts lost races before success.
+    """
+
+    table: str
+    table_uuid: str
+    snapshot_id: int | None
+    stored_offset: int
+    valid_through_ms: int | None
+    landed: bool
+    batches: tuple[str, ...] = ()
+    rows: int = 0
+    files: int = 0
+    total_rows: int = 0
+    conflicts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommitter:
+    """Commits to the tables of one pipeline. `pipeline_file` only serves the commands in messages."""
+
+    catalog: Catalog
+    tag: str
+    keys: SummaryKeys
+    now: Identity
+    log: ControlLog
+    pipeline_file: str
+
+    def commit(self, name: str) -> TableCommit | None:
+        """Take in what `name` lacks; None for a table that neither exists nor was ever written to.
+
+        Each attempt starts from the load. Raises FindingError, TableUnusable, CommitConflict after too many lost races,
+        UnknownOutcome if the catalog can't be asked what became of an attempt.
+        """
+        for conflicts in range(ATTEMPTS):
+            loaded = self.load_checked(name)
+            if loaded is None:
+                return None
+            (table, view), state = loaded, self.log.state
+            pending = state.pending(name, view.uuid, view.stored_offset)
+            reach("commit.after-check")
+            if not pending:
+                return _nothing_new(table, view, conflicts)
+            own = self._own(pending, state)
+            _check_still_there(table, pending)
+            attempt = build_append(table, _manifests(pending), tag=self.tag, summary=to_summary(self.keys, own))
+            reach("commit.after-list")
+            if self._swap(table, attempt):
+                reach("commit.after-swap")
+                return _landed(table, view, attempt, pending, own, conflicts)
+            time.sleep(random.uniform(0, min(2.0, 0.05 * 2**conflicts)))  # noqa: S311 - jitter, not a secret
+        raise CommitConflict(
+            f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
+            hint="the table stays behind and catches up with the next commit; does another job commit without pause?",
+        )
+
+    def load_checked(self, name: str) -> tuple[Table, TableView] | None:
+        """The table as it is now, compared with the log; None if it neither exists nor is spoken of in the log.
+
+        The log is read before the table, so that the table is never behind what the log told. Where another coordinator
+        has taken in more than was read here, the log is read on and the table loaded again. Raises FindingError.
+        """
+        state = self.log.state
+        while True:
+            table = self._load(name, state)
+            if table is None:
+                return None
+            view = view_of(table.metadata, table=name, tag=self.tag, keys=self.keys)
+            if view.stored_offset <= state.next_offset:
+                break
+            self.log.refresh()
+            if view.stored_offset > state.next_offset:
+                break
+        finding = compare(view, state, self.now)
+        if isinstance(finding, AncestryCut):
+            finding = None if holds_tagged_files(table, view) else finding.finding
+        if finding is not None:
+            raise finding.error(self.pipeline_file)
+        return table, view
+
+    def _load(self, name: str, state: CommitState) -> Table | None:
+        try:
+            with unreachable_as_ours(f"loading table {name}"):
+                return self.catalog.load_table(name)
+        except NoSuchTableError:
+            finding = dropped(name, state)
+            if finding is None:
+                return None
+            raise finding.error(self.pipeline_file) from None
+
+    def _own(self, pending: Sequence[Logged[DataWritten]], state: CommitState) -> Own:
+        counts: dict[str, int] = {}
+        for logged in pending:
+            counts[logged.event.batch_id] = counts.get(logged.event.batch_id, 0) + logged.event.rows
+        return Own(
+            stored_offset=state.limit,
+            commit_id=str(uuid.uuid4()),
+            valid_through_ms=state.valid_through_ms(state.limit),
+            batches=tuple(counts),
+            counts=counts,
+            last_event_id=pending[-1].event.event_id,
+            control_topic_id=self.now.control_topic_id,
+            cluster_id=self.now.cluster_id,
+        )
+
+    def _swap(self, table: Table, attempt: Attempt) -> bool:
+        """True if the attempt landed, False if another try is due. The one call that changes the table.
+
+        After any exception the table decides: our snapshot is there (the reply was lost), or it is not. Then the next
+        attempt starts from the load: should this one land late, it finds the head moved or the snapshot in the table.
+        """
+        try:
+            self.catalog.commit_table(table, attempt.requirements, attempt.updates)
+        except Exception as error:  # noqa: BLE001 - whatever a catalog raises, only the table knows the outcome
+            return self._look(table, attempt, error)
+        return True
+
+    def _look(self, table: Table, attempt: Attempt, cause: Exception) -> bool:
+        name = ".".join(table.name())
+        try:
+            metadata = self.catalog.load_table(table.name()).metadata
+        except NoSuchTableError:
+            return False
+        except Exception as error:  # noqa: BLE001 - as above
+            raise UnknownOutcome(
+                f"{name}: the commit failed ({cause}), and the table can't be loaded to see if it landed ({error})",
+                hint="is the catalog reachable? The next commit looks again; nothing can land twice",
+            ) from cause
+        if metadata.snapshot_by_id(attempt.snapshot_id) is not None:
+            return True
+        if metadata.refs == table.metadata.refs and _is_lasting(cause):
+            raise UnknownOutcome(f"{name}: the catalog refused the commit: {cause}") from cause
+        return False
+
+
+def holds_tagged_files(table: Table, view: TableView) -> bool:
+    """Whether the head still names every file that the tagged snapshot added and that is not compacted away.
+
+    Only called when somebody expired snapshots between tag and head, so that the ancestry proves nothing.
+    """
+    tagged = table.metadata.snapshot_by_id(view.tag) if view.tag is not None else None
+    head = table.metadata.snapshot_by_id(view.head) if view.head is not None else None
+    if tagged is None or head is None:
+        return False
+    added = {
+        entry.data_file.file_path
+        for manifest in tagged.manifests(table.io)
+        if manifest.added_snapshot_id == tagged.snapshot_id
+        for entry in manifest.fetch_manifest_entry(table.io)
+    }
+    held = {
+        entry.data_file.file_path
+        for manifest in head.manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io)
+    }
+    return added <= held
+
+
+def _is_lasting(cause: Exception) -> bool:
+    """Errors that say nothing about a race: the same call would fail the same way."""
+    return isinstance(cause, (TypeError, AttributeError, NotImplementedError, PermissionError))
+
+
+def _manifests(pending: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:
+    return [manifest for logged in pending for manifest in logged.event.manifests]
+
+
+def _check_still_there(table: Table, pending: Sequence[Logged[DataWritten]]) -> None:
+    """Manifests refer to a spec and a schema of the table; a table evolved meanwhile keeps both unless removed."""
+    specs, schemas = table.specs(), table.schemas()
+    for logged in pending:
+        event = logged.event
+        for manifest in event.manifests:
+            if manifest.spec_id not in specs or event.schema_id not in schemas:
+                raise TableUnusable(
+                    f"{event.table}: batch {event.batch_id} was written with spec {manifest.spec_id} and schema "
+                    f"{event.schema_id}; the table has specs {sorted(specs)} and schemas {sorted(schemas)}",
+                    hint="the removed spec or schema must come back before these files can be committed",
+                )
+            if manifest.content != 0:
+                raise ProtocolError(f"{event.table}: batch {event.batch_id} has delete files; this version has none")
+
+
+def _nothing_new(table: Table, view: TableView, conflicts: int) -> TableCommit:
+    own = view.tagged.own if view.tagged else None
+    return TableCommit(
+        table=view.table,
+        table_uuid=view.uuid,
+        snapshot_id=view.tag,
+        stored_offset=view.stored_offset,
+        valid_through_ms=own.valid_through_ms if own else None,
+        landed=False,
+        total_rows=_total_rows(table, 0),
+        conflicts=conflicts,
+    )
+
+
+def _landed(
+    table: Table,
+    view: TableView,
+    attempt: Attempt,
+    pending: Sequence[Logged[DataWritten]],
+    own: Own,
+    conflicts: int,
+) -> TableCommit:
+    manifests = _manifests(pending)
+    rows = sum(m.rows for m in manifests)
+    return TableCommit(
+        table=view.table,
+        table_uuid=view.uuid,
+        snapshot_id=attempt.snapshot_id,
+        stored_offset=own.stored_offset,
+        valid_through_ms=own.valid_through_ms,
+        landed=True,
+        batches=own.batches,
+        rows=rows,
+        files=sum(m.files for m in manifests),
+        total_rows=_total_rows(table, rows),
+        conflicts=conflicts,
+    )
+
+
+def _total_rows(table: Table, added: int) -> int:
+    head = table.current_snapshot()
+    summary = head.summary.additional_properties if head and head.summary else {}
+    return int(summary.get("total-records", "0")) + added

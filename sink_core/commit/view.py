@@ -1,0 +1,86 @@
+"""A table as the commit protocol sees it: snapshots, head, tag and what ours among them say. Pure values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from sink_core.commit.properties import Own, SummaryKeys, from_summary
+
+_CHERRY_PICKED_FROM = "source-snapshot-id"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotView:
+    """One snapshot. `source_id` names the snapshot it is a cherry-picked copy of; `own` is set if we wrote it."""
+
+    snapshot_id: int
+    parent_id: int | None
+    source_id: int | None
+    own: Own | None
+    sequence_number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """One loaded version of a table's metadata."""
+
+    table: str
+    uuid: str
+    head: int | None
+    tag: int | None
+    snapshots: Mapping[int, SnapshotView]
+
+    def ancestors(self) -> Iterator[SnapshotView | None]:
+        """From the head to the root; a final None where the parent of the last one has been expired."""
+        return self.ancestors_of(self.head)
+
+    def ancestors_of(self, at: int | None) -> Iterator[SnapshotView | None]:
+        """As `ancestors`, from any snapshot."""
+        while at is not None:
+            snapshot = self.snapshots.get(at)
+            yield snapshot
+            if snapshot is None:
+                return
+            at = snapshot.parent_id
+
+    @property
+    def tagged(self) -> SnapshotView | None:
+        return self.snapshots.get(self.tag) if self.tag is not None else None
+
+    @property
+    def stored_offset(self) -> int:
+        """The control offset (exclusive) that the table says it has taken in; 0 if it never did.
+
+        The higher of the tag and the nearest ancestor of ours: a tag that somebody moved to an older snapshot of ours
+        must not bring back what the head has.
+        """
+        nearest = next((s.own for s in self.ancestors() if s is not None and s.own is not None), None)
+        return max((own.stored_offset for own in (self.tagged and self.tagged.own, nearest) if own), default=0)
+
+
+def view_of(
+    metadata: TableMetadata, *, table: str, tag: str, keys: SummaryKeys, branch: str = MAIN_BRANCH
+) -> TableView:
+    head, ours = metadata.refs.get(branch), metadata.refs.get(tag)
+    snapshots: dict[int, SnapshotView] = {}
+    for snapshot in metadata.snapshots:
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        source = summary.get(_CHERRY_PICKED_FROM)
+        snapshots[snapshot.snapshot_id] = SnapshotView(
+            snapshot_id=snapshot.snapshot_id,
+            parent_id=snapshot.parent_snapshot_id,
+            source_id=int(source) if source else None,
+            own=from_summary(keys, summary),
+            sequence_number=snapshot.sequence_number or 0,
+        )
+    return TableView(
+        table=table,
+        uuid=str(metadata.table_uuid),
+        head=head.snapshot_id if head else None,
+        tag=ours.snapshot_id if ours else None,
+        snapshots=snapshots,
+    )

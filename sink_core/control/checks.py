@@ -1,0 +1,103 @@
+"""State against world for a whole pipeline: binding, topics, positions, retention. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sink_core.control.events import PipelineBound
+from sink_core.control.state import CommitState
+from sink_core.finding import Finding
+from sink_core.offsets import Offsets, Positions
+
+
+def binding(bound: PipelineBound, mine: PipelineBound) -> Finding | None:
+    """Whether this host's catalog, cluster and control topic are those the pipeline was bound to at first use."""
+    name = mine.pipeline
+    pairs = (
+        ("renamed-pipeline", (bound.pipeline, bound.deployment), (mine.pipeline, mine.deployment), ("takes_over",)),
+        ("other-catalog", bound.catalog_fingerprint, mine.catalog_fingerprint, ("move",)),
+        ("other-cluster", bound.cluster_id, mine.cluster_id, ("rebuild",)),
+        ("control-topic-recreated", bound.control_topic_id, mine.control_topic_id, ("rebuild",)),
+    )
+    for finding, stored, found, choices in pairs:
+        if stored != found:
+            return Finding(finding, name, str(stored), str(found), choices)
+    return None
+
+
+def truncated(state: CommitState, control_topic: str) -> Finding | None:
+    """Events are missing at the start of the log and no checkpoint stands for them."""
+    if state.log_start == 0:
+        return None
+    if state.checkpoint is not None and state.checkpoint.event.up_to_offset >= state.log_start:
+        return None
+    found = f"log start {state.log_start}, no checkpoint"
+    return Finding("control-topic-truncated", control_topic, "events from offset 0", found, ("rebuild",))
+
+
+def lost_log(positions: Positions, state: CommitState, control_topic: str) -> Finding | None:
+    """The group has positions that a publish put there, and the log knows of no publish."""
+    ids = sorted({p.batch_id for p in positions.values() if p.batch_id})
+    if state.last_publish is not None or not ids:
+        return None
+    stored = f"positions of batch {', '.join(ids[:3])}"
+    return Finding("control-topic-recreated", control_topic, stored, "no DATA_COMPLETE in the log", ("rebuild",))
+
+
+def topic_recreated(topic_ids: Mapping[str, str], state: CommitState) -> Finding | None:
+    """A source topic has another UUID than at the last publish. Comes before "missing": offsets go with the topic."""
+    return topic_changed(state.last_publish.topic_ids if state.last_publish else {}, topic_ids)
+
+
+def topic_changed(stored: Mapping[str, str], found: Mapping[str, str]) -> Finding | None:
+    """Topics that have another UUID than they had."""
+    for topic, topic_id in sorted(found.items()):
+        if stored.get(topic, topic_id) != topic_id:
+            return Finding("topic-recreated", topic, f"topic id {stored[topic]}", f"topic id {topic_id}", ("restart",))
+    return None
+
+
+def positions(found: Positions, topics: Mapping[str, str], state: CommitState) -> Finding | None:
+    """The positions against those of the last publish, for the topics in `topics`.
+
+    Only a finding if both were unchanged while they were read (positions, log to its end, positions again).
+    """
+    expected = state.positions()
+    if expected is None:
+        return None
+    expected = {at: offset for at, offset in expected.items() if at.topic in topics}
+    missing = [at for at in sorted(expected) if at not in found]
+    if missing:
+        first = missing[0]
+        stored = f"{first} at {expected[first]} (last DATA_COMPLETE)"
+        return Finding(
+            "positions-missing", first.topic, stored, f"no position for {len(missing)} partitions", ("restore",)
+        )
+    back = any(found[at].offset < offset for at, offset in expected.items())
+    for at, offset in sorted(expected.items()):
+        if found[at].offset != offset:
+            choices = ("restore",) if back else ("restore", "accept")
+            stored = f"{at} at {offset} (last DATA_COMPLETE)"
+            return Finding("positions-changed", at.topic, stored, f"position {found[at].offset}", choices)
+    metadata = sorted({found[at].batch_id for at in expected})
+    if len(metadata) > 1 or "" in metadata:
+        found_text = f"batch ids {', '.join(batch_id or 'none' for batch_id in metadata)}"
+        return Finding(
+            "positions-changed", min(expected).topic, "one batch id in all positions", found_text, ("restore",)
+        )
+    return None
+
+
+def against_log(found: Positions, log_starts: Offsets, ends: Offsets) -> Finding | None:
+    """Positions below the log start (records lost to retention) or beyond the end (the log was truncated)."""
+    for at, position in sorted(found.items()):
+        if at not in ends:
+            continue
+        if position.offset > ends[at]:
+            return Finding(
+                "positions-beyond-end", at.topic, f"{at} at {position.offset}", f"end offset {ends[at]}", ("restore",)
+            )
+        if position.offset < log_starts[at]:
+            found_text = f"log start {log_starts[at]}: {log_starts[at] - position.offset} offsets are gone"
+            return Finding("records-lost-to-retention", at.topic, f"{at} at {position.offset}", found_text, ("skip",))
+    return None

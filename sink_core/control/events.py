@@ -1,0 +1,289 @@
+"""The events on the control topic as frozen values, and their form on the wire.
+
+A message's value is an Avro object container file with one record: it carries the schema it was written with, and in
+its metadata the lowest reader version that understands it. Names and meanings follow the Iceberg Kafka Connect sink's
+events where it has them.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any, ClassVar, cast
+
+import fastavro
+
+from sink_core.batch import ManifestRef, PartitionSummary
+from sink_core.control.schemas import MIN_READER, MIN_READER_KEY, READER_VERSION, SCHEMAS
+from sink_core.errors import ProtocolError
+
+CALVE_VERSION = version("calve")
+ByPartition = Mapping[str, tuple[int, ...]]
+"""A long per partition and topic; -1 where there is none."""
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """What every event says. `written_at_ms` is the writer's clock: shown, never decided on."""
+
+    event_type: ClassVar[str]
+    pipeline_id: str
+    event_id: str = field(default_factory=_new_id)
+    written_at_ms: int = field(default_factory=_now_ms)
+    calve_version: str = CALVE_VERSION
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineBound(Event):
+    """First use of a pipeline's name; the first in the log wins."""
+
+    event_type: ClassVar[str] = "PIPELINE_BOUND"
+    pipeline: str
+    deployment: str
+    catalog_fingerprint: str
+    cluster_id: str
+    control_topic_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StartCommit(Event):
+    """A plan exists and its files may begin to appear below `file_prefix`. For people; no rule rests on it."""
+
+    event_type: ClassVar[str] = "START_COMMIT"
+    batch_id: str
+    predecessor: str
+    file_prefix: str
+    config_fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resolves:
+    """The finding that a range job resolves by being committed."""
+
+    finding: str
+    tagged_snapshot_id: int | None
+    base_snapshot_id: int | None
+    covers_offset: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataWritten(Event):
+    """Files of one batch for one table."""
+
+    event_type: ClassVar[str] = "DATA_WRITTEN"
+    batch_id: str
+    table: str
+    table_uuid: str
+    schema_id: int
+    manifests: tuple[ManifestRef, ...]
+    resolves: Resolves | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(m.rows for m in self.manifests)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataComplete(Event):
+    """A batch is published: all its `DATA_WRITTEN`s are there, and the positions moved in the same transaction.
+
+    `kind` is `bootstrap`, `batch` or `range`; a range job moves no position. `positions` are the next offsets of every
+    partition afterwards; `through_ms` says per partition up to which record timestamp it has been read.
+    """
+
+    event_type: ClassVar[str] = "DATA_COMPLETE"
+    batch_id: str
+    predecessor: str
+    kind: str
+    tables: tuple[str, ...]
+    totals: Mapping[str, int]
+    topic_ids: Mapping[str, str]
+    positions: ByPartition
+    through_ms: ByPartition
+    through_is_estimate: bool
+    value_bytes_by_topic: Mapping[str, int]
+    records_by_topic: Mapping[str, int]
+    ledger_manifest: str | None = None
+
+    @property
+    def moves_positions(self) -> bool:
+        return self.kind != "range"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommitToTable(Event):
+    """What a table has. The highest `stored_offset` (exclusive) per table and UUID counts, not the last."""
+
+    event_type: ClassVar[str] = "COMMIT_TO_TABLE"
+    table: str
+    table_uuid: str
+    snapshot_id: int
+    stored_offset: int
+    valid_through_ms: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommitComplete(Event):
+    """A coordinator went through all tables; every event below `through_offset` is in its table."""
+
+    event_type: ClassVar[str] = "COMMIT_COMPLETE"
+    commit_id: str
+    through_offset: int
+    tables_behind: tuple[str, ...]
+    valid_through_ms: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint(Event):
+    """Everything below `up_to_offset` folded into one event, so that it can be trimmed."""
+
+    event_type: ClassVar[str] = "CHECKPOINT"
+    up_to_offset: int
+    pipeline: str
+    deployment: str
+    catalog_fingerprint: str
+    cluster_id: str
+    control_topic_id: str
+    paused_by: str | None
+    last_complete_batch_id: str | None
+    positions: ByPartition
+    topic_ids: Mapping[str, str]
+    through_ms: ByPartition
+    told: Mapping[str, Mapping[str, int]]
+    open_findings: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Paused(Event):
+    """All hosts stop planning and committing."""
+
+    event_type: ClassVar[str] = "PAUSED"
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resumed(Event):
+    """The end of a pause."""
+
+    event_type: ClassVar[str] = "RESUMED"
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resolved(Event):
+    """Somebody answered a finding."""
+
+    event_type: ClassVar[str] = "RESOLVED"
+    finding: str
+    subject: str
+    choice: str
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchAbandoned(Event):
+    """A batch was given up. For people; the group's metadata decides."""
+
+    event_type: ClassVar[str] = "BATCH_ABANDONED"
+    batch_id: str
+
+
+EVENT_TYPES: dict[str, type[Event]] = {
+    cls.event_type: cls
+    for cls in (
+        PipelineBound,
+        StartCommit,
+        DataWritten,
+        DataComplete,
+        CommitToTable,
+        CommitComplete,
+        Checkpoint,
+        Paused,
+        Resumed,
+        Resolved,
+        BatchAbandoned,
+    )
+}
+
+_PARSED = {name: fastavro.parse_schema(schema) for name, schema in SCHEMAS.items()}
+
+
+def encode(event: Event) -> bytes:
+    """The message value of an event."""
+    name = event.event_type
+    out = io.BytesIO()
+    metadata = {MIN_READER_KEY: str(MIN_READER[name])}
+    fastavro.writer(out, _PARSED[name], [asdict(event)], codec="deflate", metadata=metadata)
+    return out.getvalue()
+
+
+def decode(value: bytes) -> Event:
+    """The event in a message value.
+
+    Raises ProtocolError for an event that this version does not know or may not read: the reader must stop.
+    """
+    try:
+        reader = fastavro.reader(io.BytesIO(value))
+        writer_schema = cast(dict[str, Any], reader.writer_schema)
+        name = str(writer_schema["name"]).removeprefix("calve.")
+        min_reader = int(reader.metadata[MIN_READER_KEY])
+    except Exception as error:  # bytes of others fail in as many ways as Avro, zlib and JSON can
+        raise _foreign(error) from error
+    _check_readable(name, min_reader)
+    try:
+        record = next(iter(fastavro.reader(io.BytesIO(value), reader_schema=_PARSED[name])))
+        return _build(EVENT_TYPES[name], cast(dict[str, Any], record))
+    except Exception as error:
+        raise _foreign(error) from error
+
+
+def _foreign(error: Exception) -> ProtocolError:
+    return ProtocolError(
+        f"the control topic holds a message that is not an event of Calve ({type(error).__name__}: {error})",
+        hint="nothing else may write to the control topic; see docs/operations.md, 'foreign events'",
+    )
+
+
+def _check_readable(name: str, min_reader: int) -> None:
+    hint = "upgrade this host: a newer Calve has written to the pipeline; nothing was committed"
+    if name not in EVENT_TYPES:
+        raise ProtocolError(
+            f"event {name} is not among the {len(EVENT_TYPES)} types that this Calve {CALVE_VERSION} knows", hint=hint
+        )
+    if min_reader > READER_VERSION:
+        raise ProtocolError(
+            f"event {name} needs reader version {min_reader}, this Calve {CALVE_VERSION} reads up to {READER_VERSION}",
+            hint=hint,
+        )
+
+
+def _build(cls: type[Event], record: dict[str, Any]) -> Event:
+    for key, value in record.items():
+        if isinstance(value, list) and key != "manifests":
+            record[key] = tuple(cast(list[Any], value))
+    for key in ("positions", "through_ms"):
+        if key in record:
+            record[key] = {topic: tuple(longs) for topic, longs in record[key].items()}
+    if cls is DataWritten:
+        record["manifests"] = tuple(_manifest(m) for m in record["manifests"])
+        record["resolves"] = Resolves(**record["resolves"]) if record["resolves"] else None
+    return cls(**record)
+
+
+def _manifest(record: dict[str, Any]) -> ManifestRef:
+    partitions = tuple(PartitionSummary(**p) for p in record["partitions"])
+    fields: dict[str, Any] = {**record, "partitions": partitions}
+    return ManifestRef(**fields)

@@ -1,0 +1,82 @@
+"""The source group: positions with the batch id of their last publish as metadata. Nobody consumes with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from sink_core.errors import Unreachable
+from sink_core.kafka import clients
+from sink_core.kafka.failures import reported
+from sink_core.offsets import Position, Positions, TopicPartition
+
+TIMEOUT_S = 60.0
+_RETRY_S = 0.1
+
+
+class SourceGroup:
+    """Reads a group's offsets, and names the group to a transaction, through a consumer that never subscribes.
+
+    Not through an AdminClient: librdkafka 2.16 crashes the process when its `ListConsumerGroupOffsets` meets a pending
+    transaction or a coordinator that is moving.
+    """
+
+    def __init__(self, settings: clients.Settings, name: str) -> None:
+        self._settings = settings
+        self.name = name
+        self._consumer: Consumer | None = None
+
+    def positions(
+        self, partitions: Iterable[TopicPartition], *, timeout_s: float = TIMEOUT_S
+    ) -> dict[TopicPartition, Position]:
+        """The offsets of `partitions` that have one, once no transaction is pending on them (`require_stable`).
+
+        Raises Unreachable if a transaction stays pending for `timeout_s`.
+        """
+        wanted = [KafkaTopicPartition(*at) for at in partitions]
+        if not wanted:
+            return {}
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                with reported(f"reading the positions of group {self.name}"):
+                    return self._committed(wanted, max(1.0, deadline - time.monotonic()))
+            except Unreachable:
+                # A coordinator that is starting or moving says so at once.
+                if time.monotonic() > deadline - _RETRY_S:
+                    raise
+                time.sleep(_RETRY_S)
+
+    def metadata(self) -> object:
+        """What `send_offsets_to_transaction` wants to know of the group."""
+        return self._opened().consumer_group_metadata()
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _committed(self, wanted: list[KafkaTopicPartition], timeout_s: float) -> dict[TopicPartition, Position]:
+        found: dict[TopicPartition, Position] = {}
+        for tp in self._opened().committed(wanted, timeout_s):
+            if tp.error is not None:
+                raise KafkaException(tp.error)
+            if tp.offset >= 0:
+                found[TopicPartition(tp.topic, tp.partition)] = Position(tp.offset, tp.metadata or "")
+        return found
+
+    def _opened(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = clients.reader(self._settings, group=self.name)
+        return self._consumer
+
+
+def to_kafka(positions: Positions) -> list[KafkaTopicPartition]:
+    """As librdkafka wants offsets for a transaction: next offset to read, with metadata."""
+    return [
+        KafkaTopicPartition(at.topic, at.partition, position.offset, metadata=position.batch_id)
+        for at, position in sorted(positions.items())
+    ]

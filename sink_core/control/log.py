@@ -1,0 +1,198 @@
+"""The control topic: created with the settings the protocol needs, read from its start under `read_committed`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from sink_core.control.events import Event, decode, encode
+from sink_core.control.state import CommitState
+from sink_core.errors import ConfigError, FindingError, RetriableError, Unreachable
+from sink_core.kafka import clients
+from sink_core.kafka.failures import classify, reported
+from sink_core.kafka.source import describe_topics, end_offsets, high_watermarks, log_starts
+from sink_core.offsets import TopicPartition
+
+PARTITION = 0
+READ_TIMEOUT_S = 60.0
+LSO_POLL_S = 0.01
+
+REQUIRED_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""Without these the broker forgets events that a table may still lack."""
+
+CREATED_CONFIG = {**REQUIRED_CONFIG, "message.timestamp.type": "LogAppendTime", "max.message.bytes": "8388608"}
+"""LogAppendTime makes the append of `START_COMMIT` tell the broker's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a plain write landed, and the broker's clock at that moment (-1 where the topic keeps CreateTime)."""
+
+    offset: int
+    broker_time_ms: int
+
+
+class ControlLog:
+    """One pipeline's control topic. `state` is the fold of everything read so far; `refresh` reads on."""
+
+    def __init__(self, settings: clients.Settings, topic: str, *, admin: AdminClient) -> None:
+        self._settings = settings
+        self.topic = topic
+        self._admin = admin
+        self._consumer: Consumer | None = None
+        self._producer: Producer | None = None
+        self.topic_id = ""
+        self.state = CommitState()
+
+    def open(self, *, create: bool) -> bool:
+        """Look the topic up, create it if asked to; False if it doesn't exist.
+
+        Raises ConfigError when the topic's settings would let the broker forget events.
+        """
+        if not self._exists():
+            if not create:
+                return False
+            self._create()
+        self._check_config()
+        self.topic_id = describe_topics(self._admin, [self.topic], timeout_s=clients.ADMIN_TIMEOUT_S)[
+            self.topic
+        ].topic_id
+        return True
+
+    def refresh(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
+        """Read up to the LSO as it is now and fold it in."""
+        self._read_to(self._ask(end_offsets), time.monotonic() + timeout_s)
+        return self.state
+
+    def refresh_to_end(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
+        """Read until the LSO has reached the end offset seen at the call.
+
+        After a fence every transaction below that end is decided, but its marker may still be on its way: reading only
+        to the LSO of the moment could miss a batch that was published.
+        """
+        deadline = time.monotonic() + timeout_s
+        end = self._ask(high_watermarks)
+        while (lso := self._ask(end_offsets)) < end:
+            if time.monotonic() > deadline:
+                raise Unreachable(
+                    f"the last stable offset of {self.topic} stays at {lso} below its end {end} for {timeout_s:.0f} s",
+                    hint="a transaction is open on the control topic; it ends after its transaction.timeout.ms",
+                )
+            time.sleep(LSO_POLL_S)
+        self._read_to(lso, deadline)
+        return self.state
+
+    def append(self, event: Event) -> Appended:
+        """A plain write, durable when this returns. For events that are harmless twice."""
+        landed: list[Message] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                raise KafkaException(error)
+            landed.append(message)
+
+        if self._producer is None:
+            self._producer = clients.producer(self._settings)
+        doing = f"writing {event.event_type} to {self.topic}"
+        with reported(doing):
+            self._producer.produce(
+                self.topic, encode(event), partition=PARTITION, headers=headers(event), on_delivery=delivered
+            )
+            self._producer.flush(READ_TIMEOUT_S)
+        if not landed:
+            raise Unreachable(f"{doing}: no answer after {READ_TIMEOUT_S:.0f} s", hint="is the broker reachable?")
+        kind, timestamp_ms = landed[0].timestamp()
+        return Appended(landed[0].offset() or 0, timestamp_ms if kind == 2 else -1)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _exists(self) -> bool:
+        with reported(f"looking for topic {self.topic}"):
+            metadata = self._admin.list_topics(timeout=READ_TIMEOUT_S)
+        return self.topic in metadata.topics
+
+    def _create(self) -> None:
+        new = NewTopic(self.topic, num_partitions=1, config=dict(CREATED_CONFIG))
+        with reported(f"creating topic {self.topic}"):
+            try:
+                self._admin.create_topics([new])[self.topic].result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+        self._await_creation()
+
+    def _await_creation(self) -> None:
+        """A topic that was just created is unknown to some brokers for a moment."""
+        deadline = time.monotonic() + READ_TIMEOUT_S
+        while True:
+            try:
+                describe_topics(self._admin, [self.topic], timeout_s=clients.ADMIN_TIMEOUT_S)
+                self._ask(end_offsets)
+            except (ConfigError, RetriableError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(LSO_POLL_S)
+            else:
+                return
+
+    def _check_config(self) -> None:
+        resource = ConfigResource(ResourceType.TOPIC, self.topic)
+        with reported(f"reading the settings of topic {self.topic}"):
+            found = self._admin.describe_configs([resource])[resource].result()
+        wrong = {k: found[k].value for k, v in REQUIRED_CONFIG.items() if k in found and found[k].value != v}
+        if wrong:
+            settings = ",".join(f"{key}={value}" for key, value in REQUIRED_CONFIG.items())
+            raise ConfigError(
+                f"topic {self.topic} has {wrong}; with these the broker may forget events that a table still lacks",
+                hint=f"kafka-configs --alter --topic {self.topic} --add-config {settings}",
+            )
+
+    def _ask(self, question: Callable[..., dict[TopicPartition, int]]) -> int:
+        at = TopicPartition(self.topic, PARTITION)
+        return question(self._admin, [at], timeout_s=clients.ADMIN_TIMEOUT_S)[at]
+
+    def _read_to(self, end: int, deadline: float) -> None:
+        if self._consumer is None:
+            self._consumer = clients.reader(self._settings, group=f"{self.topic}.reader", **{"fetch.wait.max.ms": 50})
+            self.state = CommitState(log_start=self._ask(log_starts))
+            self.state.reached(self.state.log_start)
+            self._consumer.assign([KafkaTopicPartition(self.topic, PARTITION, self.state.log_start)])
+        if end < self.state.next_offset:
+            raise FindingError(
+                "control-topic-truncated",
+                self.topic,
+                stored=f"events up to offset {self.state.next_offset} had been read",
+                found=f"end offset {end}",
+                hint="the control topic was recreated while this process ran; run `calve resolve` with `rebuild`",
+            )
+        while self.state.next_offset < end:
+            if time.monotonic() > deadline:
+                raise Unreachable(
+                    f"{self.topic}: read up to {self.state.next_offset}, not to {end} in time",
+                    hint="is the broker reachable?",
+                )
+            for message in self._consumer.consume(500, timeout=0.2):
+                self._take(message)
+
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        offset = message.offset() or 0
+        if error is None:
+            self.state.apply(offset, decode(message.value() or b""))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self.state.reached(offset)
+        elif not error.retriable():
+            raise classify(error, f"reading {self.topic}")
+
+
+def headers(event: Event) -> list[tuple[str, str | bytes | None]]:
+    """The event's type as a header, for people who look at the topic with other tools."""
+    return [("calve.event", event.event_type)]

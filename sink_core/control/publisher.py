@@ -1,0 +1,141 @@
+"""The fenced publisher: everything that moves an offset of the source group goes through one transactional id.
+
+Crash points of `publish`, and what the next run finds (docs/design.md has the whole table):
+
+    publish.after-fence     nothing moved; the plan's files are orphans; the next run plans the same offsets again
+    publish.after-begin     as above
+    publish.after-events    an open transaction that nobody can read; the next fence aborts it
+    publish.after-offsets   as above
+    publish.after-commit    published; the next run's commit takes it in
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from sink_core.control.decision import Decision, Verdict
+from sink_core.control.events import Event, encode
+from sink_core.control.group import SourceGroup, to_kafka
+from sink_core.control.log import PARTITION, ControlLog, headers
+from sink_core.control.state import CommitState
+from sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
+from sink_core.failpoints import reach
+from sink_core.kafka import clients
+from sink_core.kafka.failures import classify
+from sink_core.offsets import Position, Positions, TopicPartition
+
+ATTEMPTS = 6
+"""Two live publishers fence each other at most this often before one gives up."""
+
+TRANSACTION_S = 60.0
+
+T = TypeVar("T")
+Read = tuple[dict[TopicPartition, Position], CommitState]
+
+
+class Publisher:
+    """Runs the numbered steps of DESIGN section 4 for one pipeline.
+
+    1. fence: `init_transactions` with the pipeline's one transactional id
+    2. read the group, then the control log to the end seen after that
+    3. decide
+    4. one transaction: events and offsets
+    """
+
+    def __init__(
+        self, settings: clients.Settings, *, transactional_id: str, group: SourceGroup, log: ControlLog
+    ) -> None:
+        self._settings = settings
+        self._transactional_id = transactional_id
+        self._group = group
+        self._log = log
+
+    def publish(
+        self,
+        decide: Callable[[Positions, CommitState], Decision],
+        events: Sequence[Event],
+        positions: Positions,
+    ) -> Decision:
+        """Publish `events` and `positions` together if `decide` says so, on what is read after the fence.
+
+        Raises Fenced after too many fences by others, UnknownOutcome if no try could find out what became of the last.
+        """
+
+        def step(producer: Producer, read: Read) -> Decision:
+            decision = decide(*read)
+            if decision.verdict is Verdict.PUBLISH:
+                self._transaction(producer, events, positions)
+            return decision
+
+        return self._fenced(step, positions)
+
+    def keep_alive(self) -> int:
+        """Re-commit every offset with its metadata exactly as read, so that the broker does not expire the group.
+
+        Every partition that was ever published, those of topics no longer read and the token of range jobs included.
+        Returns the number of offsets; nothing is written if the group has none.
+        """
+        token = TopicPartition(self._log.topic, PARTITION)
+
+        def step(producer: Producer, read: Read) -> int:
+            positions, _state = read
+            if positions:
+                self._transaction(producer, [], positions)
+            return len(positions)
+
+        return self._fenced(step, [*self._log.refresh().partitions, token])
+
+    def fence_and_read(self, partitions: Iterable[TopicPartition]) -> Read:
+        """Fence, then read: what is returned can't be changed any more by a publisher that started earlier."""
+        return self._fenced(lambda _producer, read: read, partitions)
+
+    def _fenced(self, step: Callable[[Producer, Read], T], partitions: Iterable[TopicPartition]) -> T:
+        """Steps 1 and 2, then `step`; from the start again when fenced or when the outcome is unknown."""
+        last: CalveError | None = None
+        for attempt in range(ATTEMPTS):
+            try:
+                producer = clients.transactional_producer(self._settings, self._transactional_id)
+                with _translated("fencing earlier publishers"):
+                    producer.init_transactions(TRANSACTION_S)
+                reach("publish.after-fence")
+                positions = self._group.positions(partitions)
+                return step(producer, (positions, self._log.refresh_to_end()))
+            except (Fenced, UnknownOutcome) as error:
+                last = error
+                time.sleep(random.uniform(0, 0.2 * 2**attempt))  # noqa: S311 - jitter, not a secret
+        assert last is not None
+        raise last
+
+    def _transaction(self, producer: Producer, events: Sequence[Event], positions: Positions) -> None:
+        """Step 4. On an error the producer is dropped, not reused: the next try fences it and looks."""
+        with _translated("publishing"):
+            producer.begin_transaction()
+            reach("publish.after-begin")
+            for event in events:
+                producer.produce(self._log.topic, encode(event), partition=PARTITION, headers=headers(event))
+            if producer.flush(TRANSACTION_S) > 0:
+                raise UnknownOutcome(f"the events for {self._log.topic} were not acknowledged in {TRANSACTION_S:.0f} s")
+            reach("publish.after-events")
+            producer.send_offsets_to_transaction(to_kafka(positions), self._group.metadata(), TRANSACTION_S)
+            reach("publish.after-offsets")
+            producer.commit_transaction(TRANSACTION_S)
+        reach("publish.after-commit")
+
+
+@contextmanager
+def _translated(doing: str) -> Generator[None]:
+    """Fenced, unknown or terminal: the three ways a call on a transactional producer can fail."""
+    try:
+        yield
+    except KafkaException as raised:
+        error = classify(raised, doing)
+        cause: KafkaError = raised.args[0]
+        if (isinstance(error, RetriableError) and not isinstance(error, Fenced)) or cause.txn_requires_abort():
+            raise UnknownOutcome(error.message, hint=error.hint) from raised
+        raise error from raised

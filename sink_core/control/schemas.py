@@ -1,0 +1,142 @@
+"""Avro schemas of the events on the control topic.
+
+A field may be added with a default, and never be removed or change its meaning; a change that an older reader would
+misread raises `MIN_READER` of that event. Documented for users in `docs/events.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+READER_VERSION = 1
+"""The highest `min_reader` this code understands."""
+
+MIN_READER_KEY = "calve.min-reader"
+"""Key in the Avro file metadata of every message."""
+
+Schema = dict[str, Any]
+
+_COMMON: list[Schema] = [
+    {"name": "event_id", "type": "string"},
+    {"name": "pipeline_id", "type": "string"},
+    {"name": "written_at_ms", "type": "long"},
+    {"name": "calve_version", "type": "string"},
+]
+
+_PARTITION_SUMMARY: Schema = {
+    "type": "record",
+    "name": "PartitionSummary",
+    "fields": [
+        {"name": "contains_null", "type": "boolean"},
+        {"name": "contains_nan", "type": ["null", "boolean"]},
+        {"name": "lower_bound", "type": ["null", "bytes"]},
+        {"name": "upper_bound", "type": ["null", "bytes"]},
+    ],
+}
+
+_MANIFEST: Schema = {
+    "type": "record",
+    "name": "ManifestRef",
+    "fields": [
+        {"name": "path", "type": "string"},
+        {"name": "length", "type": "long"},
+        {"name": "sha256", "type": "string"},
+        {"name": "content", "type": "int"},
+        {"name": "spec_id", "type": "int"},
+        {"name": "files", "type": "int"},
+        {"name": "rows", "type": "long"},
+        {"name": "data_bytes", "type": "long"},
+        {"name": "partitions", "type": {"type": "array", "items": _PARTITION_SUMMARY}},
+    ],
+}
+
+_RESOLVES: Schema = {
+    "type": "record",
+    "name": "Resolves",
+    "fields": [
+        {"name": "finding", "type": "string"},
+        {"name": "tagged_snapshot_id", "type": ["null", "long"]},
+        {"name": "base_snapshot_id", "type": ["null", "long"]},
+        {"name": "covers_offset", "type": "long"},
+    ],
+}
+
+_BY_PARTITION: Schema = {"type": "map", "values": {"type": "array", "items": "long"}}
+
+
+def _event(name: str, fields: list[Schema]) -> Schema:
+    return {"type": "record", "name": name, "namespace": "calve", "fields": [*_COMMON, *fields]}
+
+
+def _strings(*names: str) -> list[Schema]:
+    return [{"name": name, "type": "string"} for name in names]
+
+
+SCHEMAS: dict[str, Schema] = {
+    "PIPELINE_BOUND": _event(
+        "PIPELINE_BOUND", _strings("pipeline", "deployment", "catalog_fingerprint", "cluster_id", "control_topic_id")
+    ),
+    "START_COMMIT": _event("START_COMMIT", _strings("batch_id", "predecessor", "file_prefix", "config_fingerprint")),
+    "DATA_WRITTEN": _event(
+        "DATA_WRITTEN",
+        [
+            *_strings("batch_id", "table", "table_uuid"),
+            {"name": "schema_id", "type": "int"},
+            {"name": "manifests", "type": {"type": "array", "items": _MANIFEST}},
+            {"name": "resolves", "type": ["null", _RESOLVES], "default": None},
+        ],
+    ),
+    "DATA_COMPLETE": _event(
+        "DATA_COMPLETE",
+        [
+            *_strings("batch_id", "predecessor", "kind"),
+            {"name": "tables", "type": {"type": "array", "items": "string"}},
+            {"name": "totals", "type": {"type": "map", "values": "long"}},
+            {"name": "topic_ids", "type": {"type": "map", "values": "string"}},
+            {"name": "positions", "type": _BY_PARTITION},
+            {"name": "through_ms", "type": _BY_PARTITION},
+            {"name": "through_is_estimate", "type": "boolean"},
+            {"name": "value_bytes_by_topic", "type": {"type": "map", "values": "long"}},
+            {"name": "records_by_topic", "type": {"type": "map", "values": "long"}},
+            {"name": "ledger_manifest", "type": ["null", "string"], "default": None},
+        ],
+    ),
+    "COMMIT_TO_TABLE": _event(
+        "COMMIT_TO_TABLE",
+        [
+            *_strings("table", "table_uuid"),
+            {"name": "snapshot_id", "type": "long"},
+            {"name": "stored_offset", "type": "long"},
+            {"name": "valid_through_ms", "type": ["null", "long"]},
+        ],
+    ),
+    "COMMIT_COMPLETE": _event(
+        "COMMIT_COMPLETE",
+        [
+            *_strings("commit_id"),
+            {"name": "through_offset", "type": "long"},
+            {"name": "tables_behind", "type": {"type": "array", "items": "string"}},
+            {"name": "valid_through_ms", "type": ["null", "long"]},
+        ],
+    ),
+    "CHECKPOINT": _event(
+        "CHECKPOINT",
+        [
+            {"name": "up_to_offset", "type": "long"},
+            *_strings("pipeline", "deployment", "catalog_fingerprint", "cluster_id", "control_topic_id"),
+            {"name": "paused_by", "type": ["null", "string"]},
+            {"name": "last_complete_batch_id", "type": ["null", "string"]},
+            {"name": "positions", "type": _BY_PARTITION},
+            {"name": "topic_ids", "type": {"type": "map", "values": "string"}},
+            {"name": "through_ms", "type": _BY_PARTITION},
+            {"name": "told", "type": {"type": "map", "values": {"type": "map", "values": "long"}}},
+            {"name": "open_findings", "type": {"type": "array", "items": "string"}},
+        ],
+    ),
+    "PAUSED": _event("PAUSED", _strings("by", "reason")),
+    "RESUMED": _event("RESUMED", _strings("by")),
+    "RESOLVED": _event("RESOLVED", _strings("finding", "subject", "choice", "by")),
+    "BATCH_ABANDONED": _event("BATCH_ABANDONED", _strings("batch_id")),
+}
+
+MIN_READER: dict[str, int] = dict.fromkeys(SCHEMAS, 1)

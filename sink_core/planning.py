@@ -1,0 +1,282 @@
+"""Looking at the source and planning the next batch: the effects around `plan.plan_batch`, and the bootstrap.
+
+Crash points, and what the next run finds (docs/design.md has the whole table):
+
+    plan.after-start-commit    a START_COMMIT without files: shown by `status` as outstanding, nothing else
+    bootstrap.*                those of publish: positions and the empty DATA_COMPLETE are there together or not at all
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from sink_core.batch import BatchPlan
+from sink_core.config.pipeline import StartAtTimestamp
+from sink_core.control import checks
+from sink_core.control.decision import Decision, Verdict
+from sink_core.control.events import DataComplete, StartCommit
+from sink_core.control.group import SourceGroup
+from sink_core.control.state import CommitState, offsets_to_dense
+from sink_core.errors import ConfigError, ProtocolError, Unreachable
+from sink_core.failpoints import reach
+from sink_core.finding import Finding
+from sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from sink_core.kafka.source import (
+    Topic,
+    bytes_per_record,
+    describe_topics,
+    end_offsets,
+    high_watermarks,
+    log_starts,
+    offsets_at,
+    sample,
+)
+from sink_core.offsets import Offsets, Position, Positions, TopicPartition
+from sink_core.plan import Limits, plan_batch
+from sink_core.session import Session
+
+_SETTLE_TRIES = 5
+_SETTLE_S = 0.2
+_PENDING_S = 5.0
+_SAMPLE_RECORDS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The source topics at one moment. `positions` is empty before bootstrap; `ends` are LSOs."""
+
+    topics: Mapping[str, Topic]
+    positions: Mapping[TopicPartition, Position]
+    starts: Offsets
+    ends: Offsets
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        return {name: topic.topic_id for name, topic in self.topics.items()}
+
+    @property
+    def timestamp_types(self) -> dict[str, int]:
+        return {name: topic.timestamp_type for name, topic in self.topics.items()}
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """Offsets not yet published, per partition; a partition without a position begins at its log start."""
+        return {at: end - self.next_offset(at) for at, end in self.ends.items()}
+
+    def next_offset(self, at: TopicPartition) -> int:
+        position = self.positions.get(at)
+        return position.offset if position else self.starts[at]
+
+    def next_offsets(self) -> dict[TopicPartition, int]:
+        return {at: self.next_offset(at) for at in self.ends}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan and what it was made against. `high_watermarks` include open transactions, `source.ends` don't."""
+
+    plan: BatchPlan
+    source: Source
+    high_watermarks: Offsets
+
+
+class Planner:
+    """Plans one pipeline's batches."""
+
+    def __init__(self, session: Session, *, max_tasks: int) -> None:
+        self._session = session
+        self._config = session.pipeline.config
+        self._limits = Limits(
+            max_records=self._config.batch.max_records,
+            max_bytes=self._config.batch.max_bytes,
+            max_tasks=max_tasks,
+            min_task_bytes=self._config.batch.min_task_bytes,
+        )
+        self._sampled: dict[str, float] = {}
+
+    def look(self) -> Source:
+        """Ends and positions as they are; raises FindingError if they contradict what was published last.
+
+        Topics first, then positions: the broker drops a topic's offsets with the topic, and a recreated topic must not
+        be taken for lost positions.
+        """
+        session = self._session
+        topics = describe_topics(session.admin, self._config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
+        self._stop_on(checks.topic_recreated({n: t.topic_id for n, t in topics.items()}, session.log.refresh()))
+        partitions = [at for topic in topics.values() for at in topic.all_partitions]
+        positions = self._settled_positions(topics, partitions)
+        ends = end_offsets(session.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+        starts = log_starts(session.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+        self._stop_on(checks.against_log(positions, starts, ends))
+        return Source(topics, positions, starts, ends)
+
+    def next(self, source: Source) -> Planned | None:
+        """The next batch after `source` was looked at, or None if there is nothing to read.
+
+        `START_COMMIT` is written before the ends are read again: whatever lies beyond those high watermarks was
+        appended after its timestamp, which is the broker's.
+        """
+        if not any(source.lag().values()):
+            return None
+        session, batch_id = self._session, str(uuid.uuid4())
+        predecessor = _predecessor(source.positions, session.log.state)
+        started = session.log.append(
+            StartCommit(
+                pipeline_id=session.pipeline_id,
+                batch_id=batch_id,
+                predecessor=predecessor,
+                file_prefix=f"calve-{batch_id}",
+                config_fingerprint=session.pipeline.config_fingerprint,
+            )
+        )
+        reach("plan.after-start-commit")
+        high = high_watermarks(session.admin, list(source.ends), timeout_s=ADMIN_TIMEOUT_S)
+        ends = end_offsets(session.admin, list(source.ends), timeout_s=ADMIN_TIMEOUT_S)
+        source = Source(source.topics, source.positions, source.starts, ends)
+        plan = plan_batch(
+            batch_id=batch_id,
+            predecessor=predecessor,
+            starts=source.next_offsets(),
+            ends=ends,
+            bytes_per_record=self._bytes_per_record(session.log.state),
+            limits=self._limits,
+            topic_ids=source.topic_ids,
+            broker_time_ms=started.broker_time_ms,
+        )
+        return Planned(plan, source, high) if plan else None
+
+    def bootstrap(self, source: Source) -> Decision:
+        """Put the start positions of all partitions in place, together with an empty `DATA_COMPLETE`.
+
+        Only if, after the fence, no partition has a position and the log holds no `DATA_COMPLETE`. `source.start` of
+        the pipeline file is consulted here and never again.
+        """
+        session = self._session
+        batch_id = f"bootstrap-{uuid.uuid4()}"
+        starts = self._start_offsets(source)
+        event = DataComplete(
+            pipeline_id=session.pipeline_id,
+            batch_id=batch_id,
+            predecessor="",
+            kind="bootstrap",
+            tables=(),
+            totals={},
+            topic_ids=source.topic_ids,
+            positions=offsets_to_dense(starts),
+            through_ms={},
+            through_is_estimate=True,
+            value_bytes_by_topic={},
+            records_by_topic={},
+        )
+
+        def decide(found: Positions, state: CommitState) -> Decision:
+            if state.last_publish is not None:
+                return Decision(Verdict.ALREADY_PUBLISHED, "another run has put the start positions in place")
+            if found:
+                return Decision(Verdict.STALE, "the group has positions that no publish of this pipeline put there")
+            return Decision(Verdict.PUBLISH, "first use")
+
+        positions = {at: Position(offset, batch_id) for at, offset in starts.items()}
+        decision = session.publisher.publish(decide, [event], positions)
+        if decision.verdict is Verdict.STALE:
+            raise ProtocolError(
+                f"group {session.pipeline.group}: {decision.why}",
+                hint="the group belongs to Calve alone: delete its offsets if nothing else needs them, then run again",
+            )
+        session.log.refresh_to_end()
+        return decision
+
+    def _settled_positions(
+        self, topics: Mapping[str, Topic], partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """Positions that agree with the log, or a finding.
+
+        Positions, the log to its end, positions again unchanged: without the second look a publish that happens in
+        between would be taken for somebody else's change.
+        """
+        session, last = self._session, None
+        topic_ids = {name: topic.topic_id for name, topic in topics.items()}
+        for attempt in range(_SETTLE_TRIES):
+            found = self._positions(partitions)
+            state = session.log.refresh()
+            finding = checks.positions(found, topic_ids, state)
+            if finding is None and (state.last_publish or not found):
+                return found
+            finding = checks.positions(found, topic_ids, session.log.refresh_to_end())
+            finding = finding or checks.lost_log(found, state, session.log.topic)
+            if finding is None:
+                return found
+            last = finding
+            if self._positions(partitions) == found:
+                break
+            time.sleep(_SETTLE_S * attempt)
+        if last is not None and last.name == "positions-missing":
+            found, state = session.publisher.fence_and_read(partitions)
+            last = checks.positions(found, topic_ids, state)
+            if last is None:
+                return found
+        self._stop_on(last)
+        raise ProtocolError(f"group {session.pipeline.group} changes faster than it can be read")
+
+    def _positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Position]:
+        """The positions as they are.
+
+        A publisher that died with offsets in its transaction holds their readers up until the transaction times out;
+        the fence ends it at once. A living one needs milliseconds, and would only try again.
+        """
+        try:
+            return self._session.group.positions(partitions, timeout_s=_PENDING_S)
+        except Unreachable:
+            return self._session.publisher.fence_and_read(partitions)[0]
+
+    def _start_offsets(self, source: Source) -> dict[TopicPartition, int]:
+        start = self._config.source.start
+        if start == "earliest":
+            return dict(source.starts)
+        if start == "latest":
+            return dict(source.ends)
+        if isinstance(start, StartAtTimestamp):
+            timestamp_ms = int(start.timestamp.timestamp() * 1000)
+            return offsets_at(self._session.admin, list(source.ends), timestamp_ms, timeout_s=ADMIN_TIMEOUT_S)
+        return self._from_group(start.group, source)
+
+    def _from_group(self, group: str, source: Source) -> dict[TopicPartition, int]:
+        found = self._foreign(group, source)
+        if not found:
+            raise ConfigError(
+                f"source.start: group {group} has no offsets for {', '.join(source.topics)}",
+                hint="name a group that has committed offsets on this cluster, or use earliest or latest",
+            )
+        return {at: found[at].offset if at in found else source.starts[at] for at in source.ends}
+
+    def _foreign(self, group: str, source: Source) -> dict[TopicPartition, Position]:
+        with closing(SourceGroup(self._session.pipeline.kafka.properties, group)) as other:
+            return other.positions(source.ends)
+
+    def _bytes_per_record(self, state: CommitState) -> dict[str, float]:
+        """Per topic: from the last batch that had records of it, else from a sample."""
+        last = state.complete.event if state.complete else None
+        known = {t: last.value_bytes_by_topic[t] / n for t, n in last.records_by_topic.items() if n} if last else {}
+        for topic in self._config.source.topics:
+            if topic not in known and topic not in self._sampled:
+                settings = self._session.pipeline.kafka.properties
+                records = sample(settings, topic, _SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
+                self._sampled[topic] = bytes_per_record(records)
+        self._sampled.update(known)
+        return self._sampled
+
+    def _stop_on(self, finding: Finding | None) -> None:
+        if finding is not None:
+            raise finding.error(str(self._session.pipeline.path))
+
+
+def _predecessor(positions: Positions, state: CommitState) -> str:
+    """The batch id that the positions of the last publish carry."""
+    last = state.positions() or {}
+    ids = {position.batch_id for at, position in positions.items() if at in last}
+    if len(ids) != 1:
+        raise ProtocolError(f"the positions carry {len(ids)} batch ids ({', '.join(sorted(ids)[:3])}), expected one")
+    return ids.pop()

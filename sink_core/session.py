@@ -1,0 +1,131 @@
+"""The opened parts of one pipeline: Kafka, control log, catalog. Every command and every Dagster op starts here."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from types import TracebackType
+
+from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog import Catalog
+
+from sink_core.commit.coordinator import Coordinator
+from sink_core.commit.findings import Identity
+from sink_core.commit.properties import SummaryKeys
+from sink_core.commit.table import TableCommitter
+from sink_core.config.effective import Pipeline
+from sink_core.control import checks
+from sink_core.control.events import PipelineBound
+from sink_core.control.group import SourceGroup
+from sink_core.control.log import ControlLog
+from sink_core.control.publisher import Publisher
+from sink_core.errors import ConfigError
+from sink_core.failpoints import reach
+from sink_core.kafka import clients
+from sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from sink_core.kafka.source import cluster_id, describe_topics
+from sink_core.offsets import TopicPartition
+from sink_core.tables.catalog import open_catalog
+
+
+@dataclass(slots=True)
+class Session:
+    """Use as a context manager. `bound` is set once `bind` has been called."""
+
+    pipeline: Pipeline
+    admin: AdminClient
+    log: ControlLog
+    group: SourceGroup
+    catalog: Catalog
+    cluster_id: str
+    publisher: Publisher
+    bound: PipelineBound | None = None
+
+    @classmethod
+    def open(cls, pipeline: Pipeline) -> Session:
+        """Connect. Writes nothing. Raises Unreachable or ConfigError naming the part."""
+        settings = pipeline.kafka.properties
+        admin = clients.admin(settings)
+        cluster = cluster_id(admin, timeout_s=ADMIN_TIMEOUT_S)
+        log = ControlLog(settings, pipeline.control_topic, admin=admin)
+        group = SourceGroup(settings, pipeline.group)
+        publisher = Publisher(settings, transactional_id=pipeline.transactional_id, group=group, log=log)
+        return cls(pipeline, admin, log, group, open_catalog(pipeline.catalog), cluster, publisher)
+
+    @property
+    def keys(self) -> SummaryKeys:
+        return SummaryKeys(self.pipeline.config.name, self.pipeline.control_topic, self.pipeline.group)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.log.topic_id, self.cluster_id)
+
+    @property
+    def pipeline_id(self) -> str:
+        if self.bound is None:
+            raise ConfigError(f"pipeline {self.pipeline.config.name} has not run yet", hint="calve run FILE")
+        return self.bound.pipeline_id
+
+    def committer(self) -> TableCommitter:
+        return TableCommitter(
+            self.catalog, self.pipeline.tag, self.keys, self.identity, self.log, str(self.pipeline.path)
+        )
+
+    def coordinator(self) -> Coordinator:
+        return Coordinator(self.log, self.committer())
+
+    def read_only(self) -> bool:
+        """Read the control log if it exists; False if the pipeline has never run."""
+        if not self.log.open(create=False):
+            return False
+        self.bound = self.log.refresh().bound
+        return True
+
+    def bind(self) -> PipelineBound:
+        """Bind the pipeline at first use, and compare with the binding ever after.
+
+        Append, read back, the first in the log wins: two first runs agree on one UUID. Raises FindingError when the
+        binding names another catalog, cluster or control topic; nothing has been fenced by then.
+        """
+        self.log.open(create=True)
+        state = self.log.refresh()
+        mine = self._mine()
+        if state.bound is None:
+            lost = checks.lost_log(self.group.positions(self._source_partitions()), state, self.log.topic)
+            finding = lost or checks.truncated(state, self.log.topic)
+            if finding:
+                raise finding.error(str(self.pipeline.path))
+            self.log.append(mine)
+            reach("bind.after-append")
+            state = self.log.refresh_to_end()
+        finding = checks.truncated(state, self.log.topic) or checks.binding(state.bound or mine, mine)
+        if finding:
+            raise finding.error(str(self.pipeline.path))
+        self.bound = state.bound or mine
+        return self.bound
+
+    def _source_partitions(self) -> list[TopicPartition]:
+        topics = describe_topics(self.admin, self.pipeline.config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
+        return [at for topic in topics.values() for at in topic.all_partitions]
+
+    def _mine(self) -> PipelineBound:
+        return PipelineBound(
+            pipeline_id=str(uuid.uuid4()),
+            pipeline=self.pipeline.config.name,
+            deployment=self.pipeline.deployment,
+            catalog_fingerprint=self.pipeline.catalog_fingerprint,
+            cluster_id=self.cluster_id,
+            control_topic_id=self.log.topic_id,
+        )
+
+    def close(self) -> None:
+        self.log.close()
+        self.group.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,78 @@
+"""A loaded table as snapshots, head and tag, and what it says it has taken in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+
+from sink_core.commit.properties import to_summary
+from sink_core.commit.view import TableView, view_of
+from tests.unit.commit.build import KEYS, own, snapshot, view
+
+TAG = "calve-flights"
+
+
+def metadata(snapshots: list[dict[str, Any]], refs: dict[str, tuple[int, str]]) -> TableMetadata:
+    empty = new_table_metadata(Schema(), UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "file:///lake/flights")
+    raw = empty.model_dump(by_alias=True, mode="json")
+    raw["snapshots"] = [
+        {"timestamp-ms": raw["last-updated-ms"], "manifest-list": "l.avro", "schema-id": 0, **s} for s in snapshots
+    ]
+    raw["last-sequence-number"] = len(snapshots)
+    raw["refs"] = {name: {"snapshot-id": at, "type": kind} for name, (at, kind) in refs.items()}
+    raw["current-snapshot-id"] = refs["main"][0] if "main" in refs else None
+    return TableMetadataUtil.parse_obj(raw)
+
+
+def view_on(snapshots: list[dict[str, Any]], refs: dict[str, tuple[int, str]]) -> TableView:
+    return view_of(metadata(snapshots, refs), table="air.flights", tag=TAG, keys=KEYS)
+
+
+def raw(snapshot_id: int, parent: int | None = None, **summary: str) -> dict[str, Any]:
+    values = {"snapshot-id": snapshot_id, "sequence-number": snapshot_id, "summary": {"operation": "append", **summary}}
+    return values if parent is None else values | {"parent-snapshot-id": parent}
+
+
+def test_a_table_that_nobody_has_written_to_has_no_head_and_nothing_stored() -> None:
+    seen = view_on([], {})
+    assert (seen.head, seen.tag, seen.stored_offset, list(seen.ancestors())) == (None, None, 0, [])
+
+
+def test_a_loaded_table_shows_its_head_its_tag_and_what_ours_among_its_snapshots_say() -> None:
+    ours = own(42, valid_through_ms=9)
+    snapshots = [raw(1), raw(2, 1, **to_summary(KEYS, ours)), raw(3, 2, **{"source-snapshot-id": "2"})]
+    seen = view_on(snapshots, {"main": (3, "branch"), TAG: (2, "tag"), "other": (1, "tag")})
+    assert (seen.head, seen.tag, seen.stored_offset) == (3, 2, 42)
+    assert [s and s.snapshot_id for s in seen.ancestors()] == [3, 2, 1]
+    assert seen.snapshots[2].own == ours
+    assert seen.snapshots[3].source_id == 2
+    assert seen.snapshots[1].own is None
+
+
+def test_a_table_is_read_on_the_branch_asked_for() -> None:
+    seen = view_of(
+        metadata([raw(1), raw(2, 1)], {"main": (1, "branch"), "audit": (2, "branch")}),
+        table="air.flights",
+        tag=TAG,
+        keys=KEYS,
+        branch="audit",
+    )
+    assert seen.head == 2
+
+
+def test_ancestry_ends_with_a_gap_where_the_parent_was_expired() -> None:
+    assert [s and s.snapshot_id for s in view(snapshot(3, 2), head=3, tag=None).ancestors()] == [3, None]
+
+
+def test_what_is_stored_is_what_the_tag_says_though_the_branch_was_rolled_back() -> None:
+    seen = view(snapshot(1, None, own(10)), snapshot(2, 1, own(20)), head=1, tag=2)
+    assert seen.stored_offset == 20
+
+
+def test_what_is_stored_is_what_the_head_has_though_the_tag_was_moved_to_an_older_snapshot() -> None:
+    seen = view(snapshot(1, None, own(10)), snapshot(2, 1, own(20)), snapshot(3, 2), head=3, tag=1)
+    assert seen.stored_offset == 20

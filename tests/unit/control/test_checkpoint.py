@@ -1,0 +1,126 @@
+"""A checkpoint stands for what was trimmed below it, and adds nothing where the events are still there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sink_core.control.events import Checkpoint, Event, Paused, Resumed
+from sink_core.control.state import NOWHERE, CommitState
+from tests.unit.control.build import (
+    PIPELINE_ID,
+    TABLE,
+    TOPIC,
+    UUID,
+    at,
+    bound,
+    checkpoint,
+    complete,
+    log,
+    through,
+    told,
+    written,
+)
+
+PAUSED = Paused(pipeline_id=PIPELINE_ID, by="ana", reason="migration")
+RESUMED = Resumed(pipeline_id=PIPELINE_ID, by="bo")
+FULL = checkpoint(
+    5,
+    paused_by="ana",
+    positions={TOPIC: (10, 20)},
+    topic_ids={TOPIC: "id-1"},
+    through_ms={TOPIC: (500, 300)},
+    told={TABLE: {UUID: 4, "uuid-0": 2}},
+)
+
+
+def test_a_trimmed_log_starts_with_what_the_checkpoint_says() -> None:
+    state = log(FULL, start=5)
+    assert state.bound is not None
+    assert (state.bound.pipeline_id, state.bound.control_topic_id) == (PIPELINE_ID, "topic-1")
+    assert state.positions() == {at(0): 10, at(1): 20}
+    assert state.last_publish == FULL
+    assert state.told_offset(TABLE, UUID) == 4
+    assert state.told_offset(TABLE, "uuid-0") == 2
+    assert state.valid_through_ms(6) == 300
+    assert (state.next_offset, state.limit) == (6, 6)
+
+
+def test_a_pause_outlives_its_event() -> None:
+    paused = log(FULL, start=5).paused
+    assert paused is not None
+    assert paused.by == "ana"
+
+
+@pytest.mark.parametrize(("events", "by"), [((RESUMED, FULL), None), ((FULL, RESUMED), None), ((PAUSED, FULL), "ana")])
+def test_a_pause_or_resume_still_in_the_log_is_later_than_the_checkpoints(
+    events: tuple[Event, ...], by: str | None
+) -> None:
+    paused = log(*events, start=5).paused
+    assert (paused and paused.by) == by
+    assert paused is None or paused.reason == "migration"
+
+
+def test_the_trimmed_binding_was_first_even_if_another_is_still_in_the_log() -> None:
+    state = log(bound(pipeline_id="second of two first runs"), FULL, start=5)
+    assert state.bound is not None
+    assert state.bound.pipeline_id == PIPELINE_ID
+
+
+def test_where_the_events_are_still_there_the_checkpoint_adds_nothing() -> None:
+    events = [
+        bound(),
+        through("b1", 500, 300),
+        written("b2"),
+        through("b2", 700, 400),
+        told(4),
+        PAUSED,
+    ]
+    summary = checkpoint(
+        6,
+        paused_by="ana",
+        positions={TOPIC: (10, 10)},
+        through_ms={TOPIC: (700, 400)},
+        told={TABLE: {UUID: 4}},
+    )
+    without, with_it = log(*events), log(*events, summary)
+    assert with_it.bound == without.bound
+    assert with_it.paused == PAUSED
+    assert with_it.last_publish == without.last_publish
+    assert with_it.told == without.told
+    assert [with_it.valid_through_ms(n) for n in range(7)] == [without.valid_through_ms(n) for n in range(7)]
+    assert with_it.pending(TABLE, UUID, 0) == without.pending(TABLE, UUID, 0)
+
+
+def test_the_highest_checkpoint_counts_whatever_their_order() -> None:
+    low, high = replace(FULL, up_to_offset=5), checkpoint(8, positions={TOPIC: (99,)})
+    for events in ((low, high), (high, low)):
+        state = log(*events, start=5)
+        assert state.checkpoint is not None
+        assert state.checkpoint.event.up_to_offset == 8
+        assert state.positions() == {at(0): 99}
+
+
+def test_a_publish_still_in_the_log_is_later_than_what_the_checkpoint_says() -> None:
+    published = complete("b7", {TOPIC: (70,)})
+    for events in ((FULL, published), (published, FULL)):
+        assert log(*events, start=5).last_publish == published
+
+
+def test_a_table_lacks_what_was_published_after_the_checkpoint() -> None:
+    state = log(FULL, written("b7"), complete("b7"), start=5)
+    assert [logged.offset for logged in state.pending(TABLE, UUID, state.told_offset(TABLE, UUID))] == [6]
+
+
+def test_reports_and_promises_after_a_checkpoint_go_on_from_it() -> None:
+    state = log(FULL, told(3), told(9), through("b7", NOWHERE, 800), start=5)
+    assert state.told_offset(TABLE, UUID) == 9
+    assert state.valid_through_ms(9) == 500
+
+
+def test_the_fold_reads_no_clock() -> None:
+    def folded(event: Checkpoint) -> CommitState:
+        return log(event, start=5)
+
+    assert folded(FULL) == folded(FULL)

@@ -1,0 +1,172 @@
+"""Each finding about a whole pipeline, and what lies just beside it and is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from sink_core.control import checks
+from sink_core.control.events import Event
+from sink_core.finding import Finding
+from sink_core.offsets import Position
+from tests.unit.control.build import TOPIC, at, bound, checkpoint, complete, log, positions
+
+CONTROL = "calve.prod.flights.control"
+AFTER_B1 = log(complete("b1", {TOPIC: (10, 20)}))
+TOPICS = {TOPIC: "id-1"}
+
+
+def assert_says(finding: Finding | None, name: str, subject: str, stored: str, found: str, choices: str) -> None:
+    """The finding, and that its message holds both values and the command that answers it."""
+    assert finding is not None
+    assert (finding.name, finding.subject) == (name, subject)
+    message = str(finding.error("flights.yaml"))
+    assert stored in finding.stored
+    assert found in finding.found
+    assert finding.stored in message
+    assert finding.found in message
+    assert f"calve resolve flights.yaml {name} --subject {subject} --choose {choices}" in message
+
+
+def test_a_host_with_the_same_binding_may_go_on() -> None:
+    assert checks.binding(bound(), bound(pipeline_id="made by this run")) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "choices"),
+    [
+        ("pipeline", "renamed-pipeline", "takes_over"),
+        ("deployment", "renamed-pipeline", "takes_over"),
+        ("catalog_fingerprint", "other-catalog", "move"),
+        ("cluster_id", "other-cluster", "rebuild"),
+        ("control_topic_id", "control-topic-recreated", "rebuild"),
+    ],
+)
+def test_a_host_bound_to_something_else_must_stop(field: str, name: str, choices: str) -> None:
+    mine = bound(**{field: "mine"})
+    assert_says(checks.binding(bound(**{field: "theirs"}), mine), name, mine.pipeline, "theirs", "mine", choices)
+
+
+def test_a_log_that_starts_at_its_beginning_is_whole() -> None:
+    assert checks.truncated(log(bound()), CONTROL) is None
+    assert checks.truncated(log(), CONTROL) is None
+
+
+def test_a_log_trimmed_up_to_its_checkpoint_is_whole() -> None:
+    assert checks.truncated(log(checkpoint(5), start=5), CONTROL) is None
+    assert checks.truncated(log(checkpoint(6), start=5), CONTROL) is None
+
+
+@pytest.mark.parametrize(
+    "events", [(), (checkpoint(4),), (complete("b7"),)], ids=["empty", "gap of one", "no checkpoint"]
+)
+def test_a_log_whose_start_no_checkpoint_stands_for_is_truncated(events: tuple[Event, ...]) -> None:
+    finding = checks.truncated(log(*events, start=5), CONTROL)
+    assert_says(finding, "control-topic-truncated", CONTROL, "offset 0", "log start 5", "rebuild")
+
+
+def test_positions_of_a_publish_that_the_log_does_not_know_mean_another_control_topic() -> None:
+    finding = checks.lost_log(positions("b1", 10, 20), log(bound()), CONTROL)
+    assert_says(finding, "control-topic-recreated", CONTROL, "b1", "no DATA_COMPLETE", "rebuild")
+
+
+def test_a_log_that_knows_a_publish_is_not_lost() -> None:
+    assert checks.lost_log(positions("b1", 10, 20), AFTER_B1, CONTROL) is None
+    assert checks.lost_log(positions("b1", 10, 20), log(checkpoint(5), start=5), CONTROL) is None
+
+
+def test_a_group_that_no_publish_has_touched_lost_nothing() -> None:
+    assert checks.lost_log({}, log(), CONTROL) is None
+    assert checks.lost_log({at(0): Position(10, "")}, log(), CONTROL) is None
+
+
+def test_a_source_topic_with_another_uuid_than_at_the_last_publish_was_recreated() -> None:
+    finding = checks.topic_recreated({TOPIC: "id-2"}, AFTER_B1)
+    assert_says(finding, "topic-recreated", TOPIC, "id-1", "id-2", "restart")
+    trimmed = log(checkpoint(5), start=5)
+    assert_says(checks.topic_recreated({TOPIC: "id-2"}, trimmed), "topic-recreated", TOPIC, "id-1", "id-2", "restart")
+
+
+def test_the_same_topic_and_a_topic_that_is_new_to_the_pipeline_are_fine() -> None:
+    assert checks.topic_recreated({TOPIC: "id-1", "new": "id-9"}, AFTER_B1) is None
+    assert checks.topic_recreated({TOPIC: "id-2"}, log()) is None
+
+
+def test_a_topic_recreated_between_plan_and_publish_is_seen() -> None:
+    assert checks.topic_changed({TOPIC: "id-1"}, {TOPIC: "id-1"}) is None
+    finding = checks.topic_changed({TOPIC: "id-1"}, {TOPIC: "id-2"})
+    assert_says(finding, "topic-recreated", TOPIC, "id-1", "id-2", "restart")
+
+
+def test_positions_as_the_last_publish_left_them_are_fine() -> None:
+    assert checks.positions(positions("b1", 10, 20), TOPICS, AFTER_B1) is None
+    assert checks.positions(positions("given-up", 10, 20), TOPICS, AFTER_B1) is None
+
+
+def test_before_bootstrap_any_position_is_fine() -> None:
+    assert checks.positions({}, TOPICS, log(bound())) is None
+    assert checks.positions(positions("", 3), TOPICS, log(bound())) is None
+
+
+def test_a_new_partition_and_a_topic_taken_out_of_the_pipeline_are_fine() -> None:
+    assert checks.positions(positions("b1", 10, 20, 7), TOPICS, AFTER_B1) is None
+    two = log(complete("b1", {TOPIC: (10,), "gone": (4,)}))
+    assert checks.positions(positions("b1", 10), TOPICS, two) is None
+
+
+def test_positions_that_the_group_has_lost_are_missing() -> None:
+    finding = checks.positions(positions("b1", 10), TOPICS, AFTER_B1)
+    assert_says(finding, "positions-missing", TOPIC, f"{at(1)} at 20", "no position for 1 partitions", "restore")
+    finding = checks.positions({}, TOPICS, AFTER_B1)
+    assert_says(finding, "positions-missing", TOPIC, f"{at(0)} at 10", "no position for 2 partitions", "restore")
+
+
+def test_a_position_moved_back_can_only_be_restored() -> None:
+    finding = checks.positions(positions("b1", 10, 19), TOPICS, AFTER_B1)
+    assert_says(finding, "positions-changed", TOPIC, f"{at(1)} at 20", "position 19", "restore")
+    assert finding is not None
+    assert finding.choices == ("restore",)
+
+
+def test_a_position_moved_forward_may_also_be_accepted() -> None:
+    finding = checks.positions(positions("b1", 11, 20), TOPICS, AFTER_B1)
+    assert_says(finding, "positions-changed", TOPIC, f"{at(0)} at 10", "position 11", "restore|accept")
+
+
+def test_positions_of_which_one_moved_back_cannot_be_accepted() -> None:
+    finding = checks.positions(positions("b1", 11, 19), TOPICS, AFTER_B1)
+    assert finding is not None
+    assert finding.choices == ("restore",)
+
+
+def test_positions_that_carry_two_batch_ids_were_changed_by_others() -> None:
+    found = {at(0): Position(10, ""), at(1): Position(20, "b1")}
+    finding = checks.positions(found, TOPICS, AFTER_B1)
+    assert_says(finding, "positions-changed", TOPIC, "one batch id", "none, b1", "restore")
+
+
+def test_a_checkpoint_says_where_the_positions_must_be() -> None:
+    trimmed = log(checkpoint(5, positions={TOPIC: (10, 20)}), start=5)
+    assert checks.positions(positions("b1", 10, 20), TOPICS, trimmed) is None
+    finding = checks.positions(positions("b1", 10, 21), TOPICS, trimmed)
+    assert_says(finding, "positions-changed", TOPIC, f"{at(1)} at 20", "position 21", "restore|accept")
+
+
+def test_positions_from_the_log_start_to_its_end_are_fine() -> None:
+    starts, ends = {at(0): 10, at(1): 0}, {at(0): 30, at(1): 20}
+    assert checks.against_log(positions("b1", 10, 20), starts, ends) is None
+
+
+def test_a_position_beyond_the_end_of_its_partition_can_only_be_restored() -> None:
+    finding = checks.against_log(positions("b1", 31), {at(0): 0}, {at(0): 30})
+    assert_says(finding, "positions-beyond-end", TOPIC, f"{at(0)} at 31", "end offset 30", "restore")
+
+
+def test_records_that_retention_removed_unread_are_counted() -> None:
+    finding = checks.against_log(positions("b1", 10), {at(0): 14}, {at(0): 30})
+    assert_says(
+        finding, "records-lost-to-retention", TOPIC, f"{at(0)} at 10", "log start 14: 4 offsets are gone", "skip"
+    )
+
+
+def test_a_position_of_a_partition_that_is_not_read_is_left_alone() -> None:
+    assert checks.against_log(positions("b1", 99), {}, {}) is None
