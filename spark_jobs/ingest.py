@@ -1,0 +1,138 @@
+"""A batch from plan to files: one Spark job, then one manifest per table and spec, the ledger included."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from sink_core.batch import BatchPlan, PartitionCounts, TableOutput, WrittenBatch
+from sink_core.config.effective import Pipeline
+from sink_core.errors import BadRecord
+from sink_core.failpoints import reach
+from sink_core.offsets import OffsetRange, TopicPartition
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.files import WrittenFile
+from sink_core.tables.internal import ledger_rows
+from sink_core.tables.manifests import write_manifest
+from sink_core.tables.usable import check_usable
+from sink_core.tables.writer import TableWriter
+from spark_jobs.runner import SparkRunner
+from spark_jobs.task import IngestSpec, TableSpec, TaskResult, run_task
+
+_SUMS = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes")
+
+
+def write_batch(
+    plan: BatchPlan, *, pipeline: Pipeline, tables: Mapping[str, Table], runner: SparkRunner
+) -> WrittenBatch:
+    """Write the files and manifests of a batch. Nothing names them until the batch is published.
+
+    `tables` holds the pipeline's tables by name, ledger and dead letters included. Raises TableUnusable, BadRecord
+    (also for more bad records than `dead_letters.stop_above` allows), and what reading, storage and Spark raise.
+    """
+    for name, table in tables.items():
+        check_usable(table.metadata, table=name)
+    spec = task_spec(plan.batch_id, pipeline, tables)
+    results = [_result(r) for r in runner.run(_task(spec, plan.tasks), len(plan.tasks))]
+    reach("write.after-files")
+    counts = merge_counts(plan, [count for result in results for count in result.counts], [t.name for t in spec.tables])
+    _check_share(pipeline, counts)
+    files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}
+    files[pipeline.ledger_table] += _write_ledger(plan, counts, tables[pipeline.ledger_table])
+    outputs = tuple(_output(plan, name, table, files[name]) for name, table in tables.items())
+    reach("write.after-manifests")
+    return WrittenBatch(plan, outputs, counts)
+
+
+def merge_counts(
+    plan: BatchPlan, slices: Iterable[PartitionCounts], tables: Sequence[str]
+) -> tuple[PartitionCounts, ...]:
+    """Counts of slices added up by partition, in the plan's order, for each partition whose position moves."""
+    merged = {
+        part.at: PartitionCounts(part.topic, part.partition, part.start, part.end, written=dict.fromkeys(tables, 0))
+        for part in plan.ranges
+        if part.span
+    }
+    for piece in slices:
+        total = merged[TopicPartition(piece.topic, piece.partition)]
+        for name in _SUMS:
+            setattr(total, name, getattr(total, name) + getattr(piece, name))
+        total.max_timestamp_ms = max(total.max_timestamp_ms, piece.max_timestamp_ms)
+        total.timestamp_type = max(total.timestamp_type, piece.timestamp_type)
+        total.written = {name: rows + piece.written[name] for name, rows in total.written.items()}
+    return tuple(merged.values())
+
+
+def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table]) -> IngestSpec:
+    """What each task of a batch is given: tables as they are now, connections as they stand in the files."""
+    default = pipeline.config.table_defaults.target_file_size
+    return IngestSpec(
+        batch_id=batch_id,
+        group=pipeline.group,
+        catalog=pipeline.catalog,
+        tables=tuple(
+            TableSpec(t.name, _without_history(tables[t.name].metadata), t.target_file_bytes) for t in pipeline.tables
+        ),
+        dead_letters=TableSpec(
+            pipeline.dead_letter_table, _without_history(tables[pipeline.dead_letter_table].metadata), default
+        ),
+        stop_on_bad_record=pipeline.config.on_bad_record == "stop",
+        kafka=pipeline.kafka.properties,
+    )
+
+
+def _without_history(metadata: TableMetadata) -> str:
+    """What a writer needs; the snapshots of a busy table are megabytes."""
+    history = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "current_snapshot_id": None}
+    return metadata.model_copy(update=history | {"statistics": [], "partition_statistics": []}).model_dump_json()
+
+
+def _task(spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]]) -> Callable[[int], bytes]:
+    return partial(_run, spec, tuple(tasks))
+
+
+def _run(spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], number: int) -> bytes:
+    return pickle.dumps(run_task(spec, tasks[number], number))
+
+
+def _result(pickled: bytes) -> TaskResult:
+    return pickle.loads(pickled)  # noqa: S301 - written by our own task
+
+
+def _check_share(pipeline: Pipeline, counts: Iterable[PartitionCounts]) -> None:
+    bad, records = 0, 0
+    for count in counts:
+        bad, records = bad + count.dead_lettered, records + count.records
+    limit = pipeline.config.dead_letters.stop_above
+    if limit is not None and bad > limit * records:
+        raise BadRecord(
+            f"{bad} of {records} records of the batch can't be stored, more than dead_letters.stop_above allows "
+            f"({limit:.2%}); nothing of it was published",
+            hint="correct the producer or the tables, or raise dead_letters.stop_above",
+        )
+
+
+def _write_ledger(plan: BatchPlan, counts: Sequence[PartitionCounts], table: Table) -> list[WrittenFile]:
+    with unreachable_as_ours(f"writing files of {'.'.join(table.name())}"):
+        writer = TableWriter(table.io, table.metadata, f"calve-{plan.batch_id}-ledger")
+        writer.write(ledger_rows(plan, counts))
+        return writer.close()
+
+
+def _output(plan: BatchPlan, name: str, table: Table, files: Sequence[WrittenFile]) -> TableOutput:
+    """The table's part of the batch, its manifests written; without any if there are no files."""
+    metadata = table.metadata
+    manifests = []
+    with unreachable_as_ours(f"writing manifests of {name}"):
+        for spec_id in sorted({file.spec_id for file in files}):
+            path = table.location_provider().new_metadata_location(
+                f"calve-{plan.batch_id}-{spec_id}-{uuid.uuid4()}.avro"
+            )
+            of_spec = [file for file in files if file.spec_id == spec_id]
+            manifests.append(write_manifest(table.io, metadata, spec_id, of_spec, path))
+    return TableOutput(name, str(metadata.table_uuid), metadata.current_schema_id, tuple(manifests))

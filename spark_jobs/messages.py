@@ -1,0 +1,116 @@
+"""A batch of Kafka messages as columns: what can be said about 10,000 records at once is not said record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import Message
+
+from sink_core.batch import PartitionCounts
+from sink_core.offsets import OffsetRange
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """n records, those of each slice in the order of their offsets.
+
+    `slices` says for each record which of the reader's slices it belongs to. `timestamps_ms` are -1 where there is
+    none, `sizes` are the bytes of key and value. `values` are None for tombstones.
+    """
+
+    records: list[Message]
+    slices: Int64s
+    offsets: Int64s
+    timestamps_ms: Int64s
+    sizes: Int64s
+    values: list[bytes | None]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def by_slice(self) -> Iterator[tuple[int, Int64s]]:
+        """Each slice that has records, and their places in order."""
+        order = np.argsort(self.slices, kind="stable")
+        bounds = np.flatnonzero(np.diff(self.slices[order])) + 1
+        for places in np.split(order, bounds) if len(order) else []:
+            yield int(self.slices[places[0]]), places
+
+
+class SliceIndex:
+    """Which slice a message belongs to."""
+
+    def __init__(self, slices: Sequence[OffsetRange]) -> None:
+        self._by_name = {(part.topic, part.partition): i for i, part in enumerate(slices)}
+        self._partitions_only = len({part.topic for part in slices}) == 1
+        self._by_partition = np.full(max((part.partition for part in slices), default=0) + 1, -1, np.int64)
+        for i, part in enumerate(slices):
+            self._by_partition[part.partition] = i
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def of(self, message: Message) -> int:
+        return self._by_name[_topic(message), _partition(message)]
+
+    def all_of(self, messages: Sequence[Message]) -> Int64s:
+        """As `of`, for many; a lookup by name costs as much as all else that is done to a record here."""
+        if len(self) == 1:
+            return np.zeros(len(messages), np.int64)
+        if self._partitions_only:
+            return self._by_partition[np.array([m.partition() for m in messages], np.int64)]
+        return np.array([self.of(message) for message in messages], np.int64)
+
+
+def columns(messages: list[Message], index: SliceIndex) -> Messages:
+    """The columns of `messages`, none of which carries an error."""
+    keys = [m.key() for m in messages]
+    sizes = np.fromiter(map(len, messages), np.int64, len(messages))
+    if any(keys):
+        sizes += np.fromiter((len(key or b"") for key in keys), np.int64, len(keys))
+    return Messages(
+        records=messages,
+        slices=index.all_of(messages),
+        offsets=np.array([m.offset() for m in messages], np.int64),
+        timestamps_ms=np.array([m.timestamp()[1] for m in messages], np.int64),
+        sizes=sizes,
+        values=[m.value() for m in messages],  # pyright: ignore[reportArgumentType] (bytes without a deserialiser)
+    )
+
+
+def only(messages: Messages, keep: npt.NDArray[np.bool_]) -> Messages:
+    """The records where `keep` is true."""
+    if keep.all():
+        return messages
+    places = np.flatnonzero(keep)
+    return Messages(
+        records=[messages.records[i] for i in places],
+        slices=messages.slices[places],
+        offsets=messages.offsets[places],
+        timestamps_ms=messages.timestamps_ms[places],
+        sizes=messages.sizes[places],
+        values=[messages.values[i] for i in places],
+    )
+
+
+def count(messages: Messages, counts: Sequence[PartitionCounts]) -> None:
+    """Add what the broker delivered to the counts of each slice."""
+    for i, places in messages.by_slice():
+        delivered = counts[i]
+        delivered.records += len(places)
+        delivered.value_bytes += int(messages.sizes[places].sum())
+        delivered.max_timestamp_ms = max(delivered.max_timestamp_ms, int(messages.timestamps_ms[places].max()))
+        delivered.timestamp_type = messages.records[places[-1]].timestamp()[0]
+
+
+def _topic(message: Message) -> str:
+    return str(message.topic())
+
+
+def _partition(message: Message) -> int:
+    partition = message.partition()
+    return -1 if partition is None else partition

@@ -1,0 +1,304 @@
+"""The loop: plan → write → publish → commit, until the lag is gone or the bounds are reached.
+
+Knows neither a terminal nor Dagster: both give it a callback for progress and get values back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyiceberg.table import Table
+
+from sink_core.batch import WrittenBatch
+from sink_core.commit.coordinator import CommitReport
+from sink_core.config.effective import Pipeline
+from sink_core.control import checks
+from sink_core.control.complete import data_complete, data_written
+from sink_core.control.decision import Decision, Verdict, decide
+from sink_core.control.state import CommitState
+from sink_core.errors import TableUnusable
+from sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from sink_core.kafka.source import describe_topics, sample
+from sink_core.offsets import Position, Positions
+from sink_core.planning import Planned, Planner
+from sink_core.session import Session
+from sink_core.tables.create import ensure_tables
+from spark_jobs.ingest import write_batch
+from spark_jobs.runner import SparkRunner
+
+SAMPLE_RECORDS = 1_000
+LINGER_POLL_S = 0.1
+
+KEEP_ALIVE_AFTER_S = 42 * 3600
+"""A quarter of the seven days after which brokers by default drop the offsets of a group without members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """When a run ends although there is more to read. `linger_s` is how long it waits for more once the lag is gone."""
+
+    max_batches: int
+    max_duration_s: float
+    linger_s: float
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Bounds:
+        run = pipeline.config.run
+        return cls(run.max_batches, run.max_duration, run.linger)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A step of a run begins. `phase` is one of start, plan, write, publish, commit, wait, end."""
+
+    phase: str
+    message: str
+    batch_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One batch that was planned and written. `seconds` of wall time by step."""
+
+    batch_id: str
+    verdict: Verdict
+    why: str
+    ranges: tuple[tuple[str, int, int, int], ...]
+    records: int
+    dead_lettered: int
+    value_bytes: int
+    rows: dict[str, int]
+    lag_after: int
+    seconds: dict[str, float]
+
+
+@dataclass(slots=True)
+class RunReport:
+    """What a run did. `ended` says why it ended; `stopped_early` if there may be more to read."""
+
+    batches: list[BatchReport] = field(default_factory=list[BatchReport])
+    commits: list[CommitReport] = field(default_factory=list[CommitReport])
+    ended: str = ""
+    stopped_early: bool = False
+
+
+OnProgress = Callable[[Progress], None]
+OnBatch = Callable[[BatchReport], None]
+
+
+class Ingest:
+    """Plans, writes and publishes batches of one pipeline on one Spark session."""
+
+    def __init__(self, session: Session, runner: SparkRunner, *, on_progress: OnProgress | None = None) -> None:
+        self._session = session
+        self._runner = runner
+        self._progress = on_progress or (lambda _progress: None)
+        self._planner = Planner(session, max_tasks=runner.parallelism())
+        self._tables: dict[str, Table] = {}
+
+    def prepare(self) -> None:
+        """Bind the pipeline, create missing tables, put the start positions in place. Harmless when done before."""
+        self._progress(Progress("start", "binding the pipeline and looking at its tables"))
+        self._session.bind()
+        committer = self._session.committer()
+        for name in self._session.pipeline.table_names:
+            # Before anything is created: a table that was dropped must not come back as if it were new.
+            committer.load_checked(name)
+        ensure_tables(self._session.catalog, self._session.pipeline, self._sample_values)
+        self._tables = self._load_tables()
+        source = self._planner.look()
+        if self._session.log.state.last_publish is None:
+            self._planner.bootstrap(source)
+
+    def next_batch(self) -> BatchReport | None:
+        """One batch from plan to publish; None if there is nothing to read."""
+        seconds: dict[str, float] = {}
+        self._progress(Progress("plan", "reading positions and end offsets"))
+        with _timed(seconds, "plan"):
+            planned = self._planner.next(self._planner.look())
+        if planned is None:
+            return None
+        plan = planned.plan
+        what = f"{plan.offsets:,} offsets in {len(plan.tasks)} tasks"
+        self._progress(Progress("write", what, plan.batch_id))
+        with _timed(seconds, "write"):
+            self._tables = self._load_tables()
+            written = write_batch(plan, pipeline=self._session.pipeline, tables=self._tables, runner=self._runner)
+        self._progress(Progress("publish", f"{written.records:,} records", plan.batch_id))
+        with _timed(seconds, "publish"):
+            decision = self._publish(planned, written)
+        return _report(planned, written, decision, seconds)
+
+    def keep_alive(self) -> None:
+        """Re-commit the positions of a pipeline that has published nothing for a while (see `KEEP_ALIVE_AFTER_S`)."""
+        last = self._session.log.state.complete
+        if last is not None and time.time() - last.event.written_at_ms / 1000 > KEEP_ALIVE_AFTER_S:
+            self._progress(Progress("publish", "keeping the group's offsets from expiring"))
+            self._session.publisher.keep_alive()
+
+    def has_lag(self) -> bool:
+        return any(self._planner.look().lag().values())
+
+    def _load_tables(self) -> dict[str, Table]:
+        """The pipeline's tables as they are now; a finding on one of them stops before anything is written."""
+        committer = self._session.committer()
+        loaded = {name: committer.load_checked(name) for name in self._session.pipeline.table_names}
+        gone = sorted(name for name, found in loaded.items() if found is None)
+        if gone:
+            raise TableUnusable(f"{', '.join(gone)}: dropped while this run was at work", hint="run again")
+        return {name: found[0] for name, found in loaded.items() if found is not None}
+
+    def _sample_values(self) -> list[bytes]:
+        topics, settings = self._session.pipeline.config.source.topics, self._session.pipeline.kafka.properties
+        records = [r for topic in topics for r in sample(settings, topic, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)]
+        return [record.value for record in records if record.value is not None]
+
+    def _publish(self, planned: Planned, written: WrittenBatch) -> Decision:
+        session, plan = self._session, planned.plan
+        events = [
+            *data_written(written, session.pipeline_id),
+            data_complete(
+                written,
+                pipeline_id=session.pipeline_id,
+                high_watermarks=planned.high_watermarks,
+                timestamp_types=planned.source.timestamp_types,
+                ledger_table=session.pipeline.ledger_table,
+            ),
+        ]
+        positions = {r.at: Position(r.end, plan.batch_id) for r in plan.ranges}
+
+        def after_fence(found: Positions, state: CommitState) -> Decision:
+            decision = decide(plan, found, state)
+            if decision.verdict is not Verdict.ALREADY_PUBLISHED:
+                self._check_topics(planned)
+            return decision
+
+        return session.publisher.publish(after_fence, events, positions)
+
+    def _check_topics(self, planned: Planned) -> None:
+        """A topic recreated since the plan has other records at the same offsets."""
+        topics = describe_topics(self._session.admin, planned.source.topics, timeout_s=ADMIN_TIMEOUT_S)
+        finding = checks.topic_changed(planned.plan.topic_ids, {n: t.topic_id for n, t in topics.items()})
+        if finding is not None:
+            raise finding.error(str(self._session.pipeline.path))
+
+
+def run_pipeline(
+    session: Session,
+    runner: SparkRunner,
+    *,
+    bounds: Bounds | None = None,
+    on_progress: OnProgress | None = None,
+    on_batch: OnBatch | None = None,
+) -> RunReport:
+    """Run one pipeline until it is caught up or `bounds` (default: the pipeline file's) are reached.
+
+    A stale batch ends the run without an error: another run is at work, and has published or will publish those
+    records. Raises FindingError if the pipeline must stop; what was committed until then stays.
+    """
+    bounds = bounds or Bounds.of(session.pipeline)
+    progress = on_progress or (lambda _progress: None)
+    ingest = Ingest(session, runner, on_progress=on_progress)
+    report = RunReport()
+    deadline = time.monotonic() + bounds.max_duration_s
+    ingest.prepare()
+    if (paused := session.log.state.paused) is not None:
+        report.ended = f"paused by {paused.by}: {paused.reason}"
+        return report
+    committing = _Committing(session, report, progress)
+    committing.commit(everything=True)
+    for batch in _batches(ingest, bounds, deadline, report, progress):
+        report.batches.append(batch)
+        if on_batch:
+            on_batch(batch)
+        if batch.verdict is Verdict.STALE:
+            report.ended = f"stale batch: {batch.why}"
+            break
+        committing.after_batch()
+    if not report.batches:
+        ingest.keep_alive()
+    committing.commit(everything=False)
+    progress(Progress("end", report.ended))
+    return report
+
+
+def _batches(
+    ingest: Ingest, bounds: Bounds, deadline: float, report: RunReport, progress: OnProgress
+) -> Iterator[BatchReport]:
+    """Batches until there is nothing to read for `linger_s`, or a bound is reached."""
+    done = 0
+    while True:
+        if done >= bounds.max_batches or time.monotonic() >= deadline:
+            report.stopped_early = True
+            report.ended = f"bound reached: {done} batches of run.max_batches {bounds.max_batches}, or run.max_duration"
+            return
+        batch = ingest.next_batch()
+        if batch is not None:
+            done += 1
+            yield batch
+        elif not _more_within(ingest, min(time.monotonic() + bounds.linger_s, deadline), progress):
+            report.ended = "caught up"
+            return
+
+
+def _more_within(ingest: Ingest, until: float, progress: OnProgress) -> bool:
+    """Wait for new records, at most until `until` (monotonic seconds)."""
+    if time.monotonic() < until:
+        progress(Progress("wait", "caught up; waiting for more records"))
+    while time.monotonic() < until:
+        if ingest.has_lag():
+            return True
+        time.sleep(LINGER_POLL_S)
+    return False
+
+
+class _Committing:
+    """When a run commits: after each batch, or each `commit.every` seconds and at its end."""
+
+    def __init__(self, session: Session, report: RunReport, progress: OnProgress) -> None:
+        self._session = session
+        self._report = report
+        self._progress = progress
+        every = session.pipeline.config.commit.every
+        self._every_s = 0.0 if every == "batch" else float(every)
+        self._last = time.monotonic()
+
+    def after_batch(self) -> None:
+        if time.monotonic() - self._last >= self._every_s:
+            self.commit(everything=False)
+
+    def commit(self, *, everything: bool) -> None:
+        """`everything` looks at tables without news too, so that findings on them show."""
+        self._progress(Progress("commit", "taking what is published into the tables"))
+        tables = self._session.pipeline.table_names if everything else ()
+        report = self._session.coordinator().commit(tables=tables, after_publish=bool(self._report.batches))
+        self._last = time.monotonic()
+        if report.commits or report.failed:
+            self._report.commits.append(report)
+        report.raise_failures()
+
+
+def _report(planned: Planned, written: WrittenBatch, decision: Decision, seconds: dict[str, float]) -> BatchReport:
+    plan = planned.plan
+    return BatchReport(
+        batch_id=plan.batch_id,
+        verdict=decision.verdict,
+        why=decision.why,
+        ranges=tuple((r.topic, r.partition, r.start, r.end) for r in plan.ranges if r.span),
+        records=written.records,
+        dead_lettered=sum(c.dead_lettered for c in written.counts),
+        value_bytes=written.value_bytes,
+        rows={output.table: output.rows for output in written.tables},
+        lag_after=sum(planned.source.lag().values()) - plan.offsets,
+        seconds=seconds,
+    )
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Generator[None]:
+    started = time.monotonic()
+    yield
+    seconds[step] = round(time.monotonic() - started, 3)

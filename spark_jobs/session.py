@@ -1,0 +1,125 @@
+"""Starting a Spark session so that nothing of it reaches the user's terminal but errors."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sink_core.config.connections import SparkSettings
+from sink_core.config.references import resolve
+from sink_core.errors import ConfigError, Unreachable
+from sink_core.jars import spark_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MIB = 1024 * 1024
+_LOG_TAIL_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A session and how to end it."""
+
+    session: SparkSession
+    stop: Callable[[], None]
+
+
+def start(settings: SparkSettings) -> Started:
+    """A session as `settings` describe it; the process's own classic session if there is one already.
+
+    Raises ConfigError if Spark refuses the settings, Unreachable if the master or the Connect server doesn't answer.
+    """
+    own = {key: _as_text(value) for key, value in resolve(settings.conf).items()}
+    if settings.remote is not None:
+        return _connect(str(resolve({"spark.remote": settings.remote})["spark.remote"]), own)
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return Started(running, lambda: None)
+    master = str(resolve({"spark.master": settings.master})["spark.master"])
+    return _launch(master, settings.driver_memory, own)
+
+
+def _connect(remote: str, own: Mapping[str, str]) -> Started:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote(remote)
+    for key, value in own.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.create() if remote.startswith("sc://") else builder.getOrCreate()
+        session.range(1).collect()
+    except PySparkException as error:
+        raise Unreachable(
+            f"Spark Connect at {_without_parameters(remote)}: {_first_line(error)}",
+            hint="check `remote` under `spark` in connections.yaml, and that the server runs",
+        ) from None
+    return Started(session, session.stop)
+
+
+def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> Started:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    scratch = tempfile.TemporaryDirectory(prefix="calve-spark-", ignore_cleanup_errors=True)
+    log = Path(scratch.name) / "driver.log"
+    conf = SparkConf().setAll(list({**_defaults(master, driver_memory, scratch.name), **own}.items()))
+    try:
+        with log.open("ab") as output:
+            # The JVM writes to the terminal it inherits before any of its log settings apply. A JVM of an earlier
+            # session in this process serves this one as well.
+            gateway = SparkContext._gateway or launch_gateway(conf, {"stdout": output, "stderr": output})  # pyright: ignore[reportPrivateUsage]
+        context = SparkContext(conf=conf, gateway=gateway)
+    except (Py4JError, PySparkException, OSError) as error:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+        raise ConfigError(
+            f"Spark with master {master} doesn't start: {_first_line(error)}\n{tail}",
+            hint="correct `master` and `conf` under `spark` in connections.yaml; Spark needs Java 17",
+        ) from None
+    session = SparkSession(context)
+
+    def stop() -> None:
+        session.stop()
+        scratch.cleanup()
+
+    return Started(session, stop)
+
+
+def _defaults(master: str, driver_memory: int | None, scratch: str) -> dict[str, str]:
+    conf = {
+        "spark.master": master,
+        "spark.app.name": "calve",
+        "spark.jars": ",".join(map(str, spark_jars())),
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if driver_memory is not None:
+        conf["spark.driver.memory"] = f"{max(1, driver_memory // _MIB)}m"
+    if master.startswith("local"):
+        loopback = "127.0.0.1"
+        conf |= {"spark.driver.host": loopback, "spark.driver.bindAddress": loopback, "spark.local.dir": scratch}
+    return conf
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def _without_parameters(remote: str) -> str:
+    """A Connect address may carry a token among its parameters."""
+    return remote.partition(";")[0]
