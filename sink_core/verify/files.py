@@ -1,0 +1,180 @@
+"""The files of a table's head: do they exist, is one named twice, and reading columns of them one file at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import FileScanTask, Table
+
+from sink_core.batch import ManifestRef
+from sink_core.commit.view import TableView
+from sink_core.control.events import DataWritten
+from sink_core.control.state import Logged
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.manifests import manifest_file
+from sink_core.verify.report import Evidence
+
+REQUESTS = 16
+"""Existence checks in flight at a time."""
+
+_PROGRESS_EVERY = 1000
+# A manifest that is in no snapshot yet is read as if it were; the id is of no consequence.
+_NO_SNAPSHOT = -1
+
+
+@dataclass(slots=True)
+class ReadableFiles:
+    """The files of a table that could be found. Reading one that turns out broken is a violation, not a crash."""
+
+    table: Table
+    name: str
+    tasks: list[FileScanTask]
+    evidence: Evidence
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The columns as Arrow batches, deletes applied. Memory: these columns of one file."""
+        schema = self.table.schema().select(*columns)
+        scan = ArrowScan(self.table.metadata, self.table.io, schema, AlwaysTrue())
+        for done, task in enumerate(self.tasks):
+            if done % 100 == 0:
+                self.evidence.progress(f"{self.name}: file {done + 1} of {len(self.tasks)}")
+            try:
+                yield from scan.to_record_batches([task])
+            except (OSError, pa.ArrowException, EOFError) as error:
+                message = f"{task.file.file_path} can't be read: {type(error).__name__}: {str(error)[:200]}"
+                self.evidence.violation("file-unreadable", self.name, message)
+
+
+def head_tasks(table: Table, name: str, evidence: Evidence) -> list[FileScanTask] | None:
+    """What the head names; None if that can't be said (a violation, or row changes that pyiceberg does not read)."""
+    try:
+        with unreachable_as_ours(f"listing the files of {name}"):
+            return list(table.scan().plan_files())
+    except ValueError as error:
+        evidence.skipped(name, f"its files: {error}")
+    except Exception as error:
+        lost = _missing_metadata(table)
+        if not lost:
+            raise
+        evidence.violation("metadata-file-missing", name, f"{lost} is gone; the head can't be read: {error}"[:400])
+    return None
+
+
+def _missing_metadata(table: Table) -> str | None:
+    """The manifest list or manifest of the head that does not exist."""
+    head = table.current_snapshot()
+    if head is None:
+        return None
+    if not table.io.new_input(head.manifest_list).exists():
+        return head.manifest_list
+    paths = (m.manifest_path for m in head.manifests(table.io))
+    return next((p for p in paths if not table.io.new_input(p).exists()), None)
+
+
+def check_files(
+    table: Table,
+    view: TableView,
+    written: Iterable[Logged[DataWritten]],
+    reload: Callable[[], Table],
+    evidence: Evidence,
+) -> ReadableFiles:
+    """Every file that the head names exists and is named once; returns those that are there.
+
+    `reload` loads the table again: a file that maintenance took out of the head meanwhile is not missing.
+    """
+    tasks = head_tasks(table, view.table, evidence) or []
+    evidence.count("files", len(tasks))
+    _check_named_once(tasks, view.table, evidence)
+    missing = set(missing_files(table.io, _paths(tasks), view.table, evidence))
+    if missing:
+        fresh = head_tasks(reload(), view.table, evidence)
+        gone = sorted(missing & set(_paths(fresh if fresh is not None else tasks)))
+        owners = _batches_of(table, view, written, set(gone))
+        for path in gone:
+            message = f"{path} does not exist, and the head names it"
+            evidence.violation("file-missing", view.table, message, batches=owners.get(path, ()))
+    readable = [task for task in tasks if missing.isdisjoint(_paths([task]))]
+    return ReadableFiles(table, view.table, readable, evidence)
+
+
+def missing_files(io: FileIO, paths: Iterable[str], name: str, evidence: Evidence) -> Iterator[str]:
+    """Those of `paths` that do not exist, by a request for each."""
+
+    def exists(path: str) -> bool:
+        with unreachable_as_ours(f"looking for {path}"):
+            return io.new_input(path).exists()
+
+    wanted = list(dict.fromkeys(paths))
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        for start in range(0, len(wanted), _PROGRESS_EVERY):
+            chunk = wanted[start : start + _PROGRESS_EVERY]
+            evidence.progress(f"{name}: looking for files {start + 1} to {start + len(chunk)} of {len(wanted)}")
+            yield from (path for path, there in zip(chunk, pool.map(exists, chunk), strict=True) if not there)
+
+
+def pending_tasks(
+    table: Table, pending: Iterable[Logged[DataWritten]], name: str, evidence: Evidence
+) -> list[FileScanTask]:
+    """The files of batches that are published and that the table has not taken in yet."""
+    tasks: list[FileScanTask] = []
+    for logged in pending:
+        for ref in logged.event.manifests:
+            tasks += _tasks_of(table, ref, logged.event.batch_id, name, evidence)
+    return tasks
+
+
+def _tasks_of(table: Table, ref: ManifestRef, batch_id: str, name: str, evidence: Evidence) -> list[FileScanTask]:
+    if not table.io.new_input(ref.path).exists():
+        message = f"{ref.path} does not exist; batch {batch_id} is published and not committed"
+        evidence.violation("file-missing", name, message, batches=(batch_id,))
+        return []
+    entries = manifest_file(ref, _NO_SNAPSHOT).fetch_manifest_entry(table.io)
+    tasks = [FileScanTask(entry.data_file) for entry in entries]
+    missing = set(missing_files(table.io, _paths(tasks), name, evidence))
+    for path in sorted(missing):
+        message = f"{path} does not exist; batch {batch_id} is published and not committed"
+        evidence.violation("file-missing", name, message, batches=(batch_id,))
+    return [task for task in tasks if task.file.file_path not in missing]
+
+
+def _paths(tasks: Iterable[FileScanTask]) -> Iterator[str]:
+    for task in tasks:
+        yield task.file.file_path
+        yield from (delete.file_path for delete in task.delete_files)
+
+
+def _check_named_once(tasks: Iterable[FileScanTask], name: str, evidence: Evidence) -> None:
+    for path, times in Counter(task.file.file_path for task in tasks).items():
+        if times > 1:
+            evidence.violation("file-twice", name, f"{path} is named {times} times by the head: its rows count doubly")
+
+
+def _batches_of(
+    table: Table, view: TableView, written: Iterable[Logged[DataWritten]], paths: set[str]
+) -> dict[str, tuple[str, ...]]:
+    """The batch that each of `paths` belongs to: by its manifest's event, else those of the snapshot that added it."""
+    head = table.current_snapshot()
+    if head is None or not paths:
+        return {}
+    by_manifest = {m.path: logged.event.batch_id for logged in written for m in logged.event.manifests}
+    owners: dict[str, tuple[str, ...]] = {}
+    for manifest in head.manifests(table.io):
+        for entry in manifest.fetch_manifest_entry(table.io):
+            if entry.data_file.file_path in paths:
+                owners[entry.data_file.file_path] = _owner(manifest, by_manifest, view)
+    return owners
+
+
+def _owner(manifest: ManifestFile, by_manifest: dict[str, str], view: TableView) -> tuple[str, ...]:
+    if manifest.manifest_path in by_manifest:
+        return (by_manifest[manifest.manifest_path],)
+    snapshot = view.snapshots.get(manifest.added_snapshot_id or _NO_SNAPSHOT)
+    return snapshot.own.batches if snapshot and snapshot.own else ()

@@ -1,0 +1,191 @@
+"""The ledger's proof: each partition's rows are contiguous, without overlap or gap, and each row adds up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from sink_core.offsets import OffsetRange, Offsets, TopicPartition
+from sink_core.verify.offset_sets import of_range, shown
+from sink_core.verify.report import Evidence
+
+_DIGEST_MASK = 2**64 - 1
+_NUMBERS = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes")
+COLUMNS = ("batch_id", "topic", "partition", "start_offset", "end_offset", *_NUMBERS, "written")
+
+
+class LedgerRow(NamedTuple):
+    """What became of the offsets `[start, end)` of one partition in one batch; `written` is rows per data table."""
+
+    batch_id: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int
+    gaps: int
+    tombstones: int
+    filtered: int
+    dead_lettered: int
+    value_bytes: int
+    written: Mapping[str, int]
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def shown(self) -> str:
+        return str(OffsetRange(self.topic, self.partition, self.start, self.end))
+
+    @property
+    def storable(self) -> int:
+        """Records that each data table must have got."""
+        return self.records - self.filtered - self.dead_lettered - self.tombstones
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[LedgerRow]:
+    """Ledger rows from Arrow batches that hold `COLUMNS`."""
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in COLUMNS]
+        columns[-1] = [dict(written or ()) for written in columns[-1]]
+        yield from map(LedgerRow, *columns)
+
+
+def digest(ends: Iterable[tuple[TopicPartition, int]]) -> int:
+    """A number for a set of end positions that does not depend on their order."""
+    return combined(*(_hash(at, end) for at, end in ends))
+
+
+def _hash(at: TopicPartition, end: int) -> int:
+    return hash((at, end))
+
+
+def combined(*digests: int) -> int:
+    """The digest of a union of disjoint sets."""
+    return sum(digests) & _DIGEST_MASK
+
+
+@dataclass(slots=True)
+class BatchSums:
+    """A batch over all its ledger rows; `ends` is the digest of the positions that it moved."""
+
+    rows: int = 0
+    offsets: int = 0
+    ends: int = 0
+    records: int = 0
+    gaps: int = 0
+    tombstones: int = 0
+    filtered: int = 0
+    dead_lettered: int = 0
+    value_bytes: int = 0
+    written: dict[str, int] = field(default_factory=dict[str, int])
+
+    def add(self, row: LedgerRow) -> None:
+        self.rows += 1
+        self.offsets += row.end - row.start
+        if row.end > row.start:
+            self.ends = combined(self.ends, _hash(row.at, row.end))
+        self.records += row.records
+        self.gaps += row.gaps
+        self.tombstones += row.tombstones
+        self.filtered += row.filtered
+        self.dead_lettered += row.dead_lettered
+        self.value_bytes += row.value_bytes
+        for table, rows in row.written.items():
+            self.written[table] = self.written.get(table, 0) + rows
+
+    @property
+    def storable(self) -> int:
+        return self.records - self.filtered - self.dead_lettered - self.tombstones
+
+    def numbers(self) -> dict[str, int]:
+        return {"offsets": self.offsets, **{name: getattr(self, name) for name in _NUMBERS}}
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The fold of all ledger rows, in any order. Memory grows with batches and partitions, not with offsets."""
+
+    batches: dict[str, BatchSums] = field(default_factory=dict[str, BatchSums])
+    covered: dict[TopicPartition, BitMap64] = field(default_factory=dict[TopicPartition, BitMap64])
+    twice: dict[TopicPartition, BitMap64] = field(default_factory=dict[TopicPartition, BitMap64])
+    begins: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+
+    def take(self, row: LedgerRow, evidence: Evidence) -> None:
+        """Fold a row in; it must be a range, and add up by itself."""
+        evidence.count("ledger rows")
+        if not 0 <= row.start <= row.end:
+            message = f"the row runs from {row.start} to {row.end}, which is no range"
+            evidence.violation("ledger-row-invalid", row.at, message, batches=(row.batch_id,))
+            return
+        _check_sums(row, evidence)
+        self.batches.setdefault(row.batch_id, BatchSums()).add(row)
+        self._cover(row)
+
+    def _cover(self, row: LedgerRow) -> None:
+        at, span = row.at, row.end - row.start
+        self.begins[at] = min(row.start, self.begins.get(at, row.start))
+        covered = self.covered.setdefault(at, BitMap64())
+        if span and covered.range_cardinality(row.start, row.end):
+            self.twice.setdefault(at, BitMap64()).update(covered & of_range(row.start, row.end))
+        if span:
+            covered.add_range(row.start, row.end)
+
+    def check(
+        self, begins: Offsets, ends: Offsets, rows: Callable[[], Iterable[LedgerRow]], evidence: Evidence
+    ) -> None:
+        """Contiguity from `begins` (a partition that is not in it: from its first row) to `ends`.
+
+        `rows` gives the same rows again; it is only called to name the batches where something is wrong.
+        """
+        holes: dict[TopicPartition, BitMap64] = {}
+        beyond: dict[TopicPartition, BitMap64] = {}
+        for at in sorted(self.covered.keys() | ends.keys()):
+            covered = self.covered.get(at, BitMap64())
+            begin = begins.get(at, self.begins.get(at, ends.get(at, 0)))
+            expected = of_range(begin, ends.get(at, begin))
+            holes[at], beyond[at] = expected - covered, covered - expected
+        for kind, found, what in (
+            ("ledger-gap", holes, "published offsets are in no row of the ledger"),
+            ("ledger-overlap", self.twice, "offsets are in more than one row of the ledger"),
+            ("ledger-beyond-positions", beyond, "offsets are in the ledger and outside of what was published"),
+        ):
+            _name(kind, {at: bad for at, bad in found.items() if bad}, what, rows, evidence)
+
+
+def _check_sums(row: LedgerRow, evidence: Evidence) -> None:
+    span = row.end - row.start
+    if row.records + row.gaps != span:
+        message = f"{row.records} records + {row.gaps} gaps are {row.records + row.gaps}, the range has {span} offsets"
+        evidence.violation("ledger-row-sum", row.at, message, ranges=(row.shown,), batches=(row.batch_id,))
+    for table, written in row.written.items():
+        if written != row.storable:
+            message = (
+                f"{table}: {written} written + {row.filtered} filtered + {row.dead_lettered} dead-lettered + "
+                f"{row.tombstones} tombstones are not {row.records} records"
+            )
+            evidence.violation("ledger-row-sum", row.at, message, ranges=(row.shown,), batches=(row.batch_id,))
+
+
+def _name(
+    kind: str,
+    bad: Mapping[TopicPartition, BitMap64],
+    what: str,
+    rows: Callable[[], Iterable[LedgerRow]],
+    evidence: Evidence,
+) -> None:
+    if not bad:
+        return
+    batches: dict[TopicPartition, dict[str, None]] = {at: {} for at in bad}
+    for row in rows():
+        # One offset more at both sides: the rows around a gap are the only ones there are.
+        if row.at in bad and bad[row.at].range_cardinality(max(0, row.start - 1), row.end + 1):
+            batches[row.at][row.batch_id] = None
+    for at, offsets in sorted(bad.items()):
+        message = f"{len(offsets)} {what}" + (", next to the batches named" if kind == "ledger-gap" else "")
+        evidence.violation(kind, at, message, ranges=shown(at, offsets), batches=tuple(batches[at])[:10])

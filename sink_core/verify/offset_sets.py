@@ -1,0 +1,44 @@
+"""Sets of offsets as roaring bitmaps, and how they are shown: as half-open ranges."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import islice
+
+from pyroaring import BitMap64
+
+from sink_core.offsets import OffsetRange, TopicPartition
+
+SHOWN_RANGES = 10
+
+
+def of_range(start: int, end: int) -> BitMap64:
+    """The offsets `[start, end)`; empty if `end <= start`."""
+    offsets = BitMap64()
+    if start < end:
+        offsets.add_range(start, end)
+    return offsets
+
+
+def runs(offsets: BitMap64) -> Iterator[tuple[int, int]]:
+    """The maximal runs `[start, end)`, ascending; the cost grows with their number, not with their length."""
+    end = 0
+    while (start := next(iter(offsets.iter_equal_or_larger(end)), None)) is not None:
+        end = _end_of_run(offsets, start)
+        yield start, end
+
+
+def _end_of_run(offsets: BitMap64, start: int) -> int:
+    length = 1
+    while offsets.contains_range(start, start + length):
+        length *= 2
+    return start + bisect_left(range(length), True, key=lambda n: not offsets.contains_range(start, start + n + 1))
+
+
+def shown(at: TopicPartition, offsets: BitMap64) -> tuple[str, ...]:
+    """The runs as text, at most `SHOWN_RANGES` of them and a remark if there are more."""
+    first = [str(OffsetRange(*at, start, end)) for start, end in islice(runs(offsets), SHOWN_RANGES + 1)]
+    if len(first) <= SHOWN_RANGES:
+        return tuple(first)
+    return (*first[:SHOWN_RANGES], f"{at} … up to {offsets.max()}")

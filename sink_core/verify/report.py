@@ -1,0 +1,105 @@
+"""What a proof says: violations, what could not be checked, and what was counted. Values, all JSON-able."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SHOWN_PER_KIND = 20
+"""Violations of one kind about one subject that are spelled out; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Something that contradicts "every source offset was accounted for once".
+
+    `subject` is a table, a partition (`flights[3]`) or the control topic, `ranges` are source offsets in the form
+    `flights[3] [100, 240)`, `batches` the batches concerned as far as they are known.
+    """
+
+    kind: str
+    subject: str
+    message: str
+    ranges: tuple[str, ...] = ()
+    batches: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotChecked:
+    """A part of the proof that could not be made, and why."""
+
+    subject: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """The result. `proven` means that nothing that was checked is violated; `not_checked` bounds that claim.
+
+    `facts` counts what was looked at, `uncommitted` the batches per table that are published and not yet committed,
+    `left_out` the violations per kind that are not spelled out.
+    """
+
+    pipeline: str
+    deep: bool
+    violations: tuple[Violation, ...]
+    not_checked: tuple[NotChecked, ...]
+    facts: Mapping[str, int]
+    uncommitted: Mapping[str, int]
+    left_out: Mapping[str, int]
+
+    @property
+    def proven(self) -> bool:
+        return not self.violations
+
+    def to_json(self) -> dict[str, Any]:
+        return {"proven": self.proven, **asdict(self)}
+
+
+class Evidence:
+    """Collects what the checks find. `on_progress` gets a line per step."""
+
+    def __init__(self, on_progress: Callable[[str], None] | None = None) -> None:
+        self.violations: list[Violation] = []
+        self.not_checked: list[NotChecked] = []
+        self.facts: Counter[str] = Counter()
+        self.uncommitted: dict[str, int] = {}
+        self._per_kind: Counter[tuple[str, str]] = Counter()
+        self._on_progress = on_progress
+
+    def violation(
+        self, kind: str, subject: object, message: str, *, ranges: tuple[str, ...] = (), batches: tuple[str, ...] = ()
+    ) -> None:
+        violation = Violation(kind, str(subject), message, ranges, batches)
+        if violation in self.violations:
+            # The ledger is read more than once.
+            return
+        self._per_kind[kind, violation.subject] += 1
+        if self._per_kind[kind, violation.subject] <= SHOWN_PER_KIND:
+            self.violations.append(violation)
+
+    def skipped(self, subject: object, why: str) -> None:
+        self.not_checked.append(NotChecked(str(subject), why))
+
+    def count(self, fact: str, number: int = 1) -> None:
+        self.facts[fact] += number
+
+    def progress(self, line: str) -> None:
+        if self._on_progress is not None:
+            self._on_progress(line)
+
+    def report(self, pipeline: str, *, deep: bool) -> VerifyReport:
+        left_out: Counter[str] = Counter()
+        for (kind, _), number in self._per_kind.items():
+            left_out[kind] += max(0, number - SHOWN_PER_KIND)
+        return VerifyReport(
+            pipeline=pipeline,
+            deep=deep,
+            violations=tuple(self.violations),
+            not_checked=tuple(dict.fromkeys(self.not_checked)),
+            facts=dict(self.facts),
+            uncommitted=dict(self.uncommitted),
+            left_out=dict(+left_out),
+        )

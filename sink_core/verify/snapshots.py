@@ -1,0 +1,138 @@
+"""A table's snapshots against the batches that fed it: each batch in exactly one, with the rows it published. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation
+
+from sink_core.commit.properties import Own
+from sink_core.commit.view import SnapshotView, TableView
+from sink_core.verify.report import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What the head's ancestors say a table holds.
+
+    `snapshots` by batch; `rows` by batch; `oldest_stored` is the control offset (exclusive) below which batches may
+    have been in a snapshot that is expired.
+    """
+
+    snapshots: Mapping[str, tuple[int, ...]]
+    rows: Mapping[str, int]
+    oldest_stored: int
+
+
+def is_whole(metadata: TableMetadata, view: TableView) -> bool:
+    """Whether the head's ancestry reaches back to the table's first snapshot.
+
+    Some expire snapshots and leave the parent's id in place, some (pyiceberg) take it out; the sequence number tells.
+    """
+    *_, oldest = [None, *view.ancestors()]
+    if oldest is None:
+        return view.head is None
+    found = metadata.snapshot_by_id(oldest.snapshot_id)
+    return found is not None and (found.sequence_number or 0) <= 1
+
+
+def contents(view: TableView) -> Contents:
+    """Fold the ancestry of the head; a cherry-picked copy holds what its source says."""
+    snapshots: dict[str, tuple[int, ...]] = {}
+    rows: dict[str, int] = {}
+    oldest_stored = 0
+    for snapshot in view.ancestors():
+        own = _own(snapshot, view) if snapshot is not None else None
+        if snapshot is None or own is None:
+            continue
+        oldest_stored = own.stored_offset
+        for batch_id in own.batches:
+            snapshots[batch_id] = (*snapshots.get(batch_id, ()), snapshot.snapshot_id)
+            rows[batch_id] = rows.get(batch_id, 0) + own.counts.get(batch_id, 0)
+    return Contents(snapshots, rows, oldest_stored)
+
+
+def _own(snapshot: SnapshotView, view: TableView) -> Own | None:
+    source = view.snapshots.get(snapshot.source_id) if snapshot.source_id is not None else None
+    return snapshot.own or (source.own if source else None)
+
+
+def compare(
+    view: TableView,
+    expected: Mapping[str, int],
+    published_at: Mapping[str, int],
+    pending: Iterable[str],
+    evidence: Evidence,
+    *,
+    whole: bool,
+) -> None:
+    """Hold the table's snapshots against `expected` rows per batch; `whole` says that none of them is expired.
+
+    `published_at` is the control offset of each batch that is still in the log; `pending` are the batches that are
+    published and that the table has not taken in yet, which is a state and not a violation.
+    """
+    held, waiting = contents(view), set(pending)
+    evidence.count("snapshots", len(view.snapshots))
+    evidence.uncommitted[view.table] = len(waiting - held.rows.keys())
+    unknown: list[str] = []
+    for batch_id, rows in expected.items():
+        if batch_id in held.rows:
+            _compare_rows(view.table, batch_id, rows, held, evidence)
+        elif batch_id in waiting:
+            continue
+        elif not whole and published_at.get(batch_id, 0) < held.oldest_stored:
+            unknown.append(batch_id)
+        else:
+            message = f"batch {batch_id} ({rows} rows) is in no snapshot, and the table says that it has taken it in"
+            evidence.violation("batch-missing", view.table, message, batches=(batch_id,))
+    for batch_id in held.rows.keys() - expected.keys():
+        message = f"snapshot {_ids(held, batch_id)} holds batch {batch_id}, which published nothing for this table"
+        evidence.violation("batch-unknown", view.table, message, batches=(batch_id,))
+    if unknown:
+        why = f"{len(unknown)} batches can't be looked up: the snapshots that took them in have been expired"
+        evidence.skipped(view.table, why)
+
+
+def _compare_rows(table: str, batch_id: str, rows: int, held: Contents, evidence: Evidence) -> None:
+    if len(held.snapshots[batch_id]) > 1:
+        message = f"batch {batch_id} is in {len(held.snapshots[batch_id])} snapshots: {_ids(held, batch_id)}"
+        evidence.violation("batch-twice", table, message, batches=(batch_id,))
+    elif held.rows[batch_id] != rows:
+        message = f"batch {batch_id}: {held.rows[batch_id]} rows in snapshot {_ids(held, batch_id)}, {rows} published"
+        evidence.violation("batch-rows", table, message, batches=(batch_id,))
+
+
+def _ids(held: Contents, batch_id: str) -> str:
+    return ", ".join(map(str, held.snapshots[batch_id]))
+
+
+def compare_total(metadata: TableMetadata, view: TableView, evidence: Evidence, *, whole: bool) -> None:
+    """Where every ancestor is ours or a rewrite, the head's `total-records` is the sum of what ours took in."""
+    held = contents(view)
+    if not whole:
+        evidence.skipped(view.table, "the total number of rows: snapshots have been expired")
+        return
+    others = [s for s in view.ancestors() if s is not None and _own(s, view) is None and not _rewrites(metadata, s)]
+    if others:
+        ids = ", ".join(str(s.snapshot_id) for s in others[:3])
+        why = f"the total number of rows: {len(others)} snapshots of other writers ({ids})"
+        evidence.skipped(view.table, why)
+        return
+    total, rows = _total_records(metadata), sum(held.rows.values())
+    if total is not None and total != rows:
+        message = f"the head says {total} rows in total, the batches in its snapshots have {rows}"
+        evidence.violation("table-total", view.table, message)
+
+
+def _rewrites(metadata: TableMetadata, snapshot: SnapshotView) -> bool:
+    found = metadata.snapshot_by_id(snapshot.snapshot_id)
+    return found is not None and found.summary is not None and found.summary.operation is Operation.REPLACE
+
+
+def _total_records(metadata: TableMetadata) -> int | None:
+    head = metadata.snapshot_by_name(MAIN_BRANCH)
+    total = head.summary.additional_properties.get("total-records") if head and head.summary else None
+    return int(total) if total is not None else None

@@ -1,0 +1,133 @@
+"""`verify`: prove from the ledger, the control topic and the tables that each source offset was accounted for once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from pyiceberg.table import FileScanTask
+
+from sink_core.errors import TableUnusable
+from sink_core.session import Session
+from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
+from sink_core.verify import batches, snapshots
+from sink_core.verify import deep as offsets
+from sink_core.verify.files import ReadableFiles, check_files, pending_tasks
+from sink_core.verify.ledger import COLUMNS, Ledger, LedgerRow, rows_of
+from sink_core.verify.recount import recount
+from sink_core.verify.report import Evidence, VerifyReport
+from sink_core.verify.world import World, load_table, look
+
+_DEAD_LETTER_COLUMNS = ("topic", "partition", "offset")
+
+
+def verify(session: Session, *, deep: bool, on_progress: Callable[[str], None] | None = None) -> VerifyReport:
+    """Check log, positions, ledger and tables against each other; with `deep` each row's source offset as well.
+
+    Violations are in the report, never raised. Raises Unreachable if a part does not answer, ConfigError if it refuses.
+    Memory grows with batches, partitions and files; the deep check holds a bit per source offset at most. Safe beside
+    running pipelines: what is published meanwhile is stated as uncommitted.
+    """
+    evidence = Evidence(on_progress)
+    proof = _Proof(session, look(session, evidence), evidence)
+    proof.shallow()
+    if deep:
+        proof.deep()
+    return evidence.report(session.pipeline.name, deep=deep)
+
+
+class _Proof:
+    """The checks in their order; each adds to the evidence."""
+
+    def __init__(self, session: Session, world: World, evidence: Evidence) -> None:
+        self._session = session
+        self._world = world
+        self._evidence = evidence
+        self._internal = batches.Internal(session.pipeline.ledger_table, session.pipeline.dead_letter_table)
+        self._ledger = Ledger()
+        self._files: dict[str, ReadableFiles] = {}
+        self._pending: dict[str, set[str]] = {}
+        self._pending_ledger: list[FileScanTask] = []
+
+    def shallow(self) -> None:
+        self._evidence.count("tables", len(self._world.tables))
+        for name in self._world.tables:
+            self._check_files(name)
+        self._check_ledger()
+        for name in self._world.tables:
+            self._check_snapshots(name)
+
+    def deep(self) -> None:
+        dead = self._check_dead_letters()
+        for name in self._files.keys() - {self._internal.ledger, self._internal.dead_letters}:
+            self._check_rows(name, dead)
+        recount(self._session, self._rows(), self._ledger.covered, self._evidence)
+
+    def _check_files(self, name: str) -> None:
+        table, view, state = self._world.tables[name], self._world.views[name], self._world.state
+        pending = state.pending(name, view.uuid, view.stored_offset)
+        reload = partial(load_table, self._session, name)
+        self._pending[name] = {logged.event.batch_id for logged in pending}
+        self._files[name] = check_files(table, view, state.written.get(name, []), reload, self._evidence)
+        tasks = pending_tasks(table, pending, name, self._evidence)
+        if name == self._internal.ledger:
+            self._pending_ledger = tasks
+
+    def _rows(self) -> Iterator[LedgerRow]:
+        """The ledger's rows, those included that are published and not yet committed."""
+        files = self._files.get(self._internal.ledger)
+        if files is not None:
+            pending = ReadableFiles(files.table, files.name, self._pending_ledger, self._evidence)
+            yield from rows_of(files.read(COLUMNS))
+            yield from rows_of(pending.read(COLUMNS))
+
+    def _check_ledger(self) -> None:
+        history, ledger = self._world.history, self._ledger
+        for row in self._rows():
+            ledger.take(row, self._evidence)
+        if history.trimmed:
+            why = "batches below the checkpoint against the log: their events have been trimmed"
+            self._evidence.skipped(history.topic, why)
+        ledger.check(history.begins, history.positions, self._rows, self._evidence)
+        batches.compare(history, ledger, self._internal, self._evidence)
+        self._evidence.count("partitions", len(ledger.covered))
+        for sums in ledger.batches.values():
+            for fact, number in sums.numbers().items():
+                self._evidence.count(fact.replace("_", " "), number)
+
+    def _check_snapshots(self, name: str) -> None:
+        table, view, history = self._world.tables[name], self._world.views[name], self._world.history
+        expected = batches.expected_rows(history, self._ledger, name, self._internal)
+        published_at = {batch_id: published.offset for batch_id, published in history.batches.items()}
+        whole = snapshots.is_whole(table.metadata, view)
+        snapshots.compare(view, expected, published_at, self._pending[name], self._evidence, whole=whole)
+        snapshots.compare_total(table.metadata, view, self._evidence, whole=whole)
+
+    def _check_rows(self, name: str, dead: offsets.Held) -> None:
+        files = self._files[name]
+        try:
+            usable = has_kafka_column(files.table.schema(), table=name)
+        except TableUnusable:
+            usable = False
+        if not usable:
+            self._evidence.skipped(name, f"its rows: the table has no column {KAFKA_COLUMN} of Calve's type")
+            return
+        held = offsets.held_by(files.read([KAFKA_COLUMN]), struct=KAFKA_COLUMN)
+        self._compare(name, held, lambda row: row.written.get(name, 0))
+        offsets.compare_dead_letters(name, held, dead, self._evidence)
+
+    def _check_dead_letters(self) -> offsets.Held:
+        files = self._files.get(self._internal.dead_letters)
+        if files is None:
+            return offsets.Held()
+        held = offsets.held_by(files.read(_DEAD_LETTER_COLUMNS))
+        self._compare(files.name, held, lambda row: row.dead_lettered)
+        return held
+
+    def _compare(self, name: str, held: offsets.Held, expected: Callable[[LedgerRow], int]) -> None:
+        pending = self._pending[name]
+
+        def committed(row: LedgerRow) -> int:
+            return 0 if row.batch_id in pending else expected(row)
+
+        offsets.compare(name, held, self._rows(), committed, self._ledger.covered, self._evidence)

@@ -1,0 +1,146 @@
+"""What the proof looks at, loaded in the order that makes it comparable: tables, positions, log to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from sink_core.commit.findings import AncestryCut, compare
+from sink_core.commit.view import TableView, view_of
+from sink_core.control import checks
+from sink_core.control.state import CommitState
+from sink_core.errors import ConfigError, FindingError
+from sink_core.finding import Finding
+from sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from sink_core.kafka.source import Topic, describe_topics, end_offsets, log_starts
+from sink_core.session import Session
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.verify.events import read_events
+from sink_core.verify.history import History
+from sink_core.verify.report import Evidence
+
+# A dead publisher's transaction ends after a minute; the broker looks for such every ten seconds.
+_SETTLE_S = 120.0
+_SETTLE_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """`tables` and `views` are older than `state`: what they hold is in it, and what it holds may be new to them."""
+
+    tables: dict[str, Table]
+    views: dict[str, TableView]
+    state: CommitState
+    history: History
+
+
+def look(session: Session, evidence: Evidence) -> World:
+    """Load everything; a finding of the pipeline or of a table becomes a violation."""
+    ran = session.read_only()
+    if not ran:
+        evidence.skipped(session.log.topic, "there is no control topic: the pipeline has never run here")
+    tables, views = dict[str, Table](), dict[str, TableView]()
+    for name in table_names(session):
+        evidence.progress(f"loading {name}")
+        if (loaded := _load(session, name, evidence, ran=ran)) is not None:
+            tables[name], views[name] = loaded
+    history = History(session.log.topic)
+    if ran:
+        _check_positions(session, evidence)
+        _read_history(session, history, evidence)
+    return World(tables, views, session.log.state, history)
+
+
+def load_table(session: Session, name: str) -> Table:
+    """Raises NoSuchTableError, and Calve's errors for everything else."""
+    with unreachable_as_ours(f"loading table {name}"):
+        return session.catalog.load_table(name)
+
+
+def table_names(session: Session) -> list[str]:
+    """The pipeline's tables, its own two last, then those that only the log still speaks of."""
+    return list(dict.fromkeys([*session.pipeline.table_names, *session.log.state.tables]))
+
+
+def _load(session: Session, name: str, evidence: Evidence, *, ran: bool) -> tuple[Table, TableView] | None:
+    try:
+        if ran:
+            # Compares as every commit does, with the log read at least as far as the table has taken it in.
+            return session.committer().load_checked(name)
+    except FindingError as error:
+        _violation(error, evidence)
+    try:
+        table = load_table(session, name)
+    except NoSuchTableError:
+        return None
+    view = view_of(table.metadata, table=name, tag=session.pipeline.tag, keys=session.keys)
+    if not ran:
+        found = compare(view, session.log.state, session.identity)
+        _find(session, found.finding if isinstance(found, AncestryCut) else found, evidence)
+    return table, view
+
+
+def _find(session: Session, finding: Finding | None, evidence: Evidence) -> None:
+    if finding is not None:
+        _violation(finding.error(str(session.pipeline.path)), evidence)
+
+
+def _violation(error: FindingError, evidence: Evidence) -> None:
+    evidence.violation(error.finding, error.subject, f"stored {error.stored}, found {error.found}; {error.hint}")
+
+
+def _check_positions(session: Session, evidence: Evidence) -> None:
+    """Topics and positions against the log; positions are a finding only if they stay unchanged when read again."""
+    topics = _topics(session, evidence)
+    ids = {name: topic.topic_id for name, topic in topics.items()}
+    partitions = [at for topic in topics.values() for at in topic.all_partitions]
+
+    def read() -> tuple[object, Finding | None]:
+        found = session.group.positions(partitions, timeout_s=_SETTLE_S)
+        state = session.log.refresh_to_end(timeout_s=_SETTLE_S)
+        lost = checks.lost_log(found, state, session.log.topic)
+        return found, lost or checks.topic_recreated(ids, state) or checks.positions(found, ids, state)
+
+    _find(session, unchanged(read), evidence)
+    _find(session, checks.truncated(session.log.state, session.log.topic), evidence)
+    found = session.group.positions(partitions, timeout_s=_SETTLE_S)
+    ends = end_offsets(session.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+    starts = log_starts(session.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+    _find(session, checks.against_log(found, starts, ends), evidence)
+
+
+def unchanged(read: Callable[[], tuple[object, Finding | None]]) -> Finding | None:
+    """The finding of `read`, which returns what it looked at as well, once both stay the same when read again.
+
+    A publish between the two reads of one look would be taken for somebody else's change.
+    """
+    before, finding = read()
+    for _ in range(_SETTLE_TRIES):
+        if finding is None:
+            return None
+        found, finding = read()
+        if found == before:
+            return finding
+        before = found
+    return finding
+
+
+def _topics(session: Session, evidence: Evidence) -> dict[str, Topic]:
+    names = session.pipeline.config.source.topics
+    try:
+        return describe_topics(session.admin, names, timeout_s=ADMIN_TIMEOUT_S)
+    except ConfigError as error:
+        evidence.skipped(", ".join(names), f"the source topics and their positions: {error.message}")
+        return {}
+
+
+def _read_history(session: Session, history: History, evidence: Evidence) -> None:
+    state = session.log.state
+    evidence.progress(f"reading {state.next_offset - state.log_start} control events")
+    settings = session.pipeline.kafka.properties
+    for offset, event in read_events(settings, session.log.topic, state.log_start, state.next_offset):
+        history.apply(offset, event, evidence)
+    history.finish(evidence)

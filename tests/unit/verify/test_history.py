@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sink_core.control.events import Checkpoint
+from sink_core.verify.history import History
+from sink_core.verify.report import Evidence
+from tests.unit.verify.hand_made import AT, DATA, bootstrapped, complete, history, kinds, publish, row, written
+
+
+def test_a_chain_from_the_bootstrap_on_is_accepted() -> None:
+    evidence = Evidence()
+    seen = history(bootstrapped(("b1", [row("b1", 5, 10)]), ("b2", [row("b2", 10, 30)]), begin=5), evidence)
+    assert kinds(evidence) == []
+    assert (seen.begins, seen.positions) == ({AT: 5}, {AT: 30})
+    assert seen.batches["b2"].rows[DATA] == 20
+
+
+def test_a_batch_that_does_not_continue_the_one_before_is_named_with_both() -> None:
+    evidence = Evidence()
+    history([*bootstrapped(("b1", [row("b1", 0, 10)])), *publish("b3", "b2", [row("b3", 10, 20)])], evidence)
+    (violation,) = evidence.violations
+    assert violation.kind == "batch-chain"
+    assert "b3 continues batch b2; before it is b1" in violation.message
+
+
+def test_positions_that_move_back_are_named_with_both_values() -> None:
+    evidence = Evidence()
+    history([*bootstrapped(("b1", [row("b1", 0, 10)])), complete("b2", "b1", {AT: 4})], evidence)
+    (violation,) = evidence.violations
+    assert (violation.kind, violation.subject) == ("positions-moved-back", "flights[3]")
+    assert "from 10 to 4" in violation.message
+
+
+def test_a_batch_published_twice_and_one_without_its_completion_are_named() -> None:
+    again = bootstrapped(("b1", [row("b1", 0, 10)]))[-1]
+    evidence = Evidence()
+    history([*bootstrapped(("b1", [row("b1", 0, 10)])), again, written("b9", DATA, 1)], evidence)
+    assert "batch-published-twice" in kinds(evidence)
+    assert evidence.violations[-1].kind == "batch-incomplete"
+    assert evidence.violations[-1].batches == ("b9",)
+
+
+def test_a_table_that_the_completion_does_not_name_is_a_violation() -> None:
+    events = bootstrapped(("b1", [row("b1", 0, 10)]))
+    events[-1] = replace(events[-1], tables=(DATA,))
+    evidence = Evidence()
+    history(events, evidence)
+    assert kinds(evidence) == ["batch-incomplete"]
+
+
+def test_a_range_job_moves_no_position() -> None:
+    evidence = Evidence()
+    job = replace(complete("r1", "", {}), kind="range")
+    seen = history(
+        [*bootstrapped(("b1", [row("b1", 0, 10)])), job, *publish("b2", "b1", [row("b2", 10, 11)])], evidence
+    )
+    assert kinds(evidence) == []
+    assert seen.positions == {AT: 11}
+
+
+def test_after_trimming_the_checkpoint_is_what_the_next_batch_continues() -> None:
+    checkpoint = Checkpoint(
+        pipeline_id="p",
+        up_to_offset=40,
+        pipeline="p",
+        deployment="d",
+        catalog_fingerprint="",
+        cluster_id="",
+        control_topic_id="",
+        paused_by=None,
+        last_complete_batch_id="b7",
+        positions={"flights": (-1, -1, -1, 100)},
+        topic_ids={},
+        through_ms={},
+        told={},
+        open_findings=(),
+    )
+    seen, evidence = History("control"), Evidence()
+    for offset, event in enumerate([checkpoint, *publish("b8", "b7", [row("b8", 100, 120)])], start=41):
+        seen.apply(offset, event, evidence)
+    assert kinds(evidence) == []
+    assert seen.trimmed
+    assert seen.positions == {AT: 120}

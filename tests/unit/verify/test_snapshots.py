@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from sink_core.commit.view import SnapshotView, TableView
+from sink_core.verify.report import Evidence
+from sink_core.verify.snapshots import compare
+from tests.unit.verify.hand_made import DATA, kinds, own, table_view
+
+PUBLISHED_AT = {"b1": 3, "b2": 8, "b3": 12}
+EXPECTED = {"b1": 10, "b2": 20, "b3": 5}
+
+
+def compared(view: TableView, *, pending: tuple[str, ...] = (), whole: bool = True) -> Evidence:
+    evidence = Evidence()
+    compare(view, EXPECTED, PUBLISHED_AT, pending, evidence, whole=whole)
+    return evidence
+
+
+def test_each_batch_in_one_snapshot_with_its_rows() -> None:
+    view = table_view((10, own(9, {"b1": 10, "b2": 20})), (11, None), (12, own(14, {"b3": 5})))
+    evidence = compared(view)
+    assert kinds(evidence) == []
+    assert evidence.uncommitted == {DATA: 0}
+
+
+def test_a_batch_in_two_snapshots_is_named_with_both() -> None:
+    view = table_view((10, own(9, {"b1": 10, "b2": 20})), (12, own(14, {"b3": 5, "b2": 20})))
+    (violation,) = compared(view).violations
+    assert (violation.kind, violation.batches) == ("batch-twice", ("b2",))
+    assert "10" in violation.message
+    assert "12" in violation.message
+
+
+def test_other_counts_than_published_are_named_with_both() -> None:
+    (violation,) = compared(table_view((10, own(14, {**EXPECTED, "b2": 19})))).violations
+    assert violation.kind == "batch-rows"
+    assert "19 rows in snapshot 10, 20 published" in violation.message
+
+
+def test_a_batch_in_no_snapshot_is_a_violation_unless_the_table_is_yet_to_take_it_in() -> None:
+    view = table_view((10, own(9, {"b1": 10, "b2": 20})))
+    assert [(v.kind, v.batches) for v in compared(view).violations] == [("batch-missing", ("b3",))]
+    waiting = compared(view, pending=("b3",))
+    assert kinds(waiting) == []
+    assert waiting.uncommitted == {DATA: 1}
+
+
+def test_what_nobody_published_for_the_table_is_named() -> None:
+    view = table_view((10, own(14, {**EXPECTED, "b7": 1})))
+    assert [(v.kind, v.batches) for v in compared(view).violations] == [("batch-unknown", ("b7",))]
+
+
+def test_batches_of_expired_snapshots_are_stated_as_not_checked() -> None:
+    evidence = compared(table_view((11, own(9, {"b2": 20})), (12, own(14, {"b3": 5})), expired=True), whole=False)
+    assert kinds(evidence) == []
+    assert "1 batches can't be looked up" in evidence.not_checked[0].why
+
+
+def test_expiry_does_not_excuse_a_batch_above_the_oldest_snapshot_left() -> None:
+    evidence = compared(table_view((11, own(9, {"b1": 10, "b2": 20})), (12, own(14, {})), expired=True), whole=False)
+    assert [(v.kind, v.batches) for v in evidence.violations] == [("batch-missing", ("b3",))]
+
+
+def test_a_cherry_picked_copy_holds_what_its_source_says() -> None:
+    source, copy = SnapshotView(10, None, None, own(14, EXPECTED)), SnapshotView(12, 11, 10, None)
+    views = {10: source, 11: SnapshotView(11, None, None, None), 12: copy}
+    assert kinds(compared(TableView(DATA, "u", 12, 10, views))) == []
