@@ -1,0 +1,93 @@
+"""`calve check`: connects to each part and says what to set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestration.cli.boundary import command
+from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from orchestration.cli.output import say, say_json, working
+
+if TYPE_CHECKING:
+    from sink_core.checks.checklist import Outcome
+    from sink_core.config.effective import Pipeline
+
+MOST_TASKS = 64
+"""Executors asked at most."""
+
+_STYLES = {"ok": "green", "note": "yellow", "failed": "red", "unreachable": "red", "skipped": "dim"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    command(app, "check")(check)
+
+
+def check(
+    file: PipelineFile,
+    connections: ConnectionsFile = None,
+    spark: Annotated[bool, typer.Option("--spark", help="Start Spark too, and ask its executors.")] = False,
+    acls: Annotated[bool, typer.Option("--acls", help="Print the ACLs the pipeline needs.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Connect to each part and print ok, or the setting to change. Writes nothing but a file that it deletes.
+
+    Exit code 0: all is well; 1: a check failed; 2: the files are wrong; 3: a part did not answer.
+    """
+    from sink_core.checks.acls import kafka_acls_lines
+    from sink_core.checks.checklist import exit_code
+    from sink_core.config.load import load
+
+    pipeline = load(file, connections)
+    outcomes: list[Outcome] = []
+    for outcome in _outcomes(pipeline, spark=spark):
+        outcomes.append(outcome)
+        if not as_json:
+            _show(outcome)
+    lines = kafka_acls_lines(pipeline) if acls or any(outcome.unauthorized for outcome in outcomes) else []
+    if as_json:
+        say_json({"ok": exit_code(outcomes) == 0, "checks": [_document(o) for o in outcomes], "acls": lines})
+    for line in lines if not as_json else []:
+        say(line)
+    raise typer.Exit(exit_code(outcomes))
+
+
+def _outcomes(pipeline: Pipeline, *, spark: bool) -> Iterator[Outcome]:
+    from sink_core.checks.checklist import Check, answers
+    from sink_core.checks.kafka import KafkaChecks
+    from sink_core.checks.tables import TableChecks
+
+    kafka = KafkaChecks(pipeline)
+    with TableChecks(pipeline, kafka.sample_values) as tables, working("checking") as status:
+        checks = [*kafka.checks(), *tables.checks(), *([Check("spark", lambda: _ask_spark(pipeline))] if spark else [])]
+        yield from answers(checks, before=lambda check: status.update(f"checking {check.name}"))
+
+
+def _ask_spark(pipeline: Pipeline) -> str:
+    from pyspark.errors import PySparkException
+
+    from sink_core.checks.executors import Probe, summary
+    from sink_core.errors import ConfigError
+    from spark_jobs.runner import SparkRunner
+
+    with SparkRunner(pipeline.spark) as runner:
+        try:
+            return summary(runner.run(Probe.of(pipeline), min(runner.parallelism(), MOST_TASKS)))
+        except PySparkException as error:
+            # Spark's message is a traceback of the executor's Python; its last line says what was missing.
+            said = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+            message = f"no task of ours runs on the executors: {said[-1].strip()}"
+            raise ConfigError(message, hint="install Calve with its dependencies where executors run") from None
+
+
+def _show(outcome: Outcome) -> None:
+    say(f"{outcome.status:<12} {outcome.check}: {outcome.message}", style=_STYLES[outcome.status])
+    if outcome.hint:
+        say(f"{'':<12} → {outcome.hint}")
+
+
+def _document(outcome: Outcome) -> dict[str, str]:
+    return {"check": outcome.check, "status": outcome.status, "message": outcome.message, "hint": outcome.hint}

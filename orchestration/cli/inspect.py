@@ -1,0 +1,144 @@
+"""`calve plan`, `calve status` and `calve verify`: looking without touching."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestration.cli.boundary import command
+from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from orchestration.cli.output import say, say_json, say_table, working
+from sink_core.errors import EXIT_STOPPED
+
+if TYPE_CHECKING:
+    from sink_core.batch import BatchPlan
+    from sink_core.status import StatusReport, TableStatus
+    from sink_core.verify.report import VerifyReport
+
+Deep = Annotated[bool, typer.Option("--deep", help="Look at each row's source offset, and count again in Kafka.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    command(app, "plan")(plan)
+    command(app, "status")(status)
+    command(app, "verify")(verify)
+
+
+def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
+    """Show what the next batch would read. Writes nothing; the number of tasks assumes this machine's cores."""
+    from sink_core.config.load import load
+    from sink_core.preview import preview
+    from sink_core.session import Session
+
+    pipeline = load(file, connections)
+    with working("reading positions and end offsets"), Session.open(pipeline) as session:
+        ran = session.read_only() and session.log.state.last_publish is not None
+        planned = preview(session, max_tasks=pipeline.spark.tasks or os.cpu_count() or 1) if ran else None
+    if as_json:
+        say_json({"bootstrapped": ran, "batch": _plan_document(planned) if planned else None})
+    elif not ran:
+        say(f"pipeline {pipeline.name} has not run yet: the first run begins at start: {pipeline.config.source.start}")
+    elif planned is None:
+        say("nothing to read")
+    else:
+        _say_plan(planned)
+
+
+def status(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
+    """Show lag, batches in flight or not committed, tables and what retention leaves."""
+    from sink_core.config.load import load
+    from sink_core.session import Session
+    from sink_core.status import status as look
+
+    with working("looking"), Session.open(load(file, connections)) as session:
+        report = look(session)
+    if as_json:
+        say_json(report.to_json())
+    else:
+        _say_status(report)
+
+
+def verify(
+    file: PipelineFile, deep: Deep = False, connections: ConnectionsFile = None, as_json: AsJson = False
+) -> None:
+    """Prove that every source offset was accounted for once. Exit code 0: proven; 1: violated, with the ranges."""
+    from sink_core.config.load import load
+    from sink_core.session import Session
+    from sink_core.verify.verify import verify as prove
+
+    with working("connecting") as spinner, Session.open(load(file, connections)) as session:
+        report = prove(session, deep=deep, on_progress=spinner.update)
+    if as_json:
+        say_json(report.to_json())
+    else:
+        _say_proof(report)
+    if not report.proven:
+        raise typer.Exit(EXIT_STOPPED)
+
+
+def _plan_document(planned: BatchPlan) -> dict[str, Any]:
+    ranges = [[r.topic, r.partition, r.start, r.end] for r in planned.ranges if r.span]
+    return {
+        "predecessor": planned.predecessor,
+        "offsets": planned.offsets,
+        "estimated_bytes": planned.estimated_bytes,
+        "tasks": len(planned.tasks),
+        "ranges": ranges,
+    }
+
+
+def _say_plan(planned: BatchPlan) -> None:
+    size = planned.estimated_bytes / 2**20
+    say(f"next batch: {planned.offsets:,} offsets, about {size:,.1f} MiB, in {len(planned.tasks)} tasks")
+    rows = [[r.topic, str(r.partition), f"{r.start:,}", f"{r.end:,}", f"{r.span:,}"] for r in planned.ranges if r.span]
+    say_table("ranges", ["topic", "partition", "start", "end", "offsets"], rows)
+
+
+def _say_status(report: StatusReport) -> None:
+    started = "" if report.bootstrapped else ", has not run yet"
+    say(f"pipeline {report.pipeline}{started}: lag {report.lag:,}")
+    if report.paused:
+        say(f"paused since {report.paused.since} by {report.paused.by}: {report.paused.reason}", style="yellow")
+    if last := report.last_batch:
+        say(f"last batch {last.batch_id} at {last.published_at}: {last.records:,} records, {last.value_bytes:,} bytes")
+    for batch in report.in_flight:
+        say(f"in flight: {batch.batch_id}, for {batch.age_s:,.0f} s, by Calve {batch.calve_version}")
+    for topic in report.topics:
+        left = "" if topic.until_loss is None else f", {topic.until_loss:,} records until retention reaches unread ones"
+        say(f"topic {topic.topic}: {topic.partitions} partitions, lag {topic.lag:,}{left}")
+    say_table("tables", ["table", "rows", "not committed", "snapshot", "valid through"], _table_rows(report.tables))
+    for finding in [*report.findings, *(t.finding for t in report.tables if t.finding)]:
+        say(finding, style="red")
+
+
+def _table_rows(tables: tuple[TableStatus, ...]) -> list[list[str]]:
+    return [
+        [
+            table.table,
+            f"{table.rows:,}" if table.exists else "not created yet",
+            f"{table.uncommitted.rows:,} rows of {table.uncommitted.batches} batches",
+            table.head_snapshot or "-",
+            table.valid_through or "-",
+        ]
+        for table in tables
+    ]
+
+
+def _say_proof(report: VerifyReport) -> None:
+    for violation in report.violations:
+        say(f"{violation.kind}: {violation.subject}: {violation.message}", style="red")
+        for place in violation.ranges:
+            say(f"    {place}")
+        if violation.batches:
+            say(f"    batches: {', '.join(violation.batches)}")
+    for kind, number in report.left_out.items():
+        say(f"{kind}: {number:,} more not shown")
+    for part in report.not_checked:
+        say(f"not checked: {part.subject}: {part.why}", style="yellow")
+    for table, batches in ((table, batches) for table, batches in report.uncommitted.items() if batches):
+        say(f"{table}: {batches} batches published, not yet committed")
+    say(", ".join(f"{number:,} {what}" for what, number in report.facts.items()))
+    say("proven" if report.proven else "NOT proven", style="green" if report.proven else "red")

@@ -1,0 +1,39 @@
+"""`calve`: the command line. Commands import what is heavy when they run, so that `--help` is quick."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from orchestration.cli import broker, check, config, init, inspect, run
+
+app = typer.Typer(
+    name="calve",
+    help="Kafka in, Iceberg out, every record exactly once.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Tracebacks are for faults of Calve itself; local variables may hold secrets.
+    pretty_exceptions_show_locals=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"calve {version('calve')}")
+        raise typer.Exit
+
+
+@app.callback()
+def calve(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Kafka in, Iceberg out, every record exactly once."""
+
+
+for module in (init, check, config, run, inspect):
+    module.register(app)
+app.add_typer(broker.app, name="broker")

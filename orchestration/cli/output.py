@@ -1,0 +1,80 @@
+"""What a command says: lines for people, or one JSON document on stdout for machines. Spinners only on a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from enum import Enum
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from sink_core.errors import CalveError, FindingError
+
+STDOUT = Console(highlight=False, markup=False, soft_wrap=True)
+STDERR = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+
+def say(text: str = "", *, style: str | None = None) -> None:
+    """A line on stdout; coloured on a terminal only."""
+    STDOUT.print(text, style=style)
+
+
+def say_json(value: object) -> None:
+    """A JSON document on stdout: dataclasses as objects, what JSON doesn't have as text."""
+    typer.echo(json.dumps(_plain(value), default=_as_json, indent=2, ensure_ascii=False))
+
+
+def say_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """A table on a terminal; elsewhere a line per row, the values separated by tabs."""
+    if not STDOUT.is_terminal:
+        for row in rows:
+            typer.echo("\t".join(row))
+        return
+    table = Table(*columns, title=title, title_justify="left", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    STDOUT.print(table)
+
+
+def say_error(error: CalveError, *, as_json: bool) -> None:
+    """Message and hint, on stderr; with `--json` on stdout, so that there always is one document."""
+    if as_json:
+        say_json(error_document(error))
+    else:
+        STDERR.print(str(error), style="red" if STDERR.is_terminal else None)
+
+
+def error_document(error: CalveError) -> dict[str, Any]:
+    """An error as JSON: its class, message and hint; of a finding both values too."""
+    document: dict[str, Any] = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    if isinstance(error, FindingError):
+        document |= {
+            "finding": error.finding,
+            "subject": error.subject,
+            "stored": error.stored,
+            "found": error.found,
+        }
+    return document
+
+
+@contextmanager
+def working(on: str) -> Generator[Status]:
+    """A spinner while something takes its time; nothing where there is no terminal."""
+    # On the console that lines are written to, if it is a terminal: it keeps the two apart.
+    console = STDOUT if STDOUT.is_terminal else STDERR
+    with console.status(on) as status:
+        yield status
+
+
+def _as_json(value: object) -> object:
+    return value.value if isinstance(value, Enum) else str(value)
+
+
+def _plain(value: object) -> object:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

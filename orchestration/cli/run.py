@@ -1,0 +1,148 @@
+"""`calve run` and `calve commit`: the pipeline without a daemon."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestration.cli.boundary import command
+from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from orchestration.cli.output import error_document, say, say_json, working
+from sink_core.errors import CalveError
+
+if TYPE_CHECKING:
+    from sink_core.commit.coordinator import CommitReport
+    from sink_core.commit.table import TableCommit
+    from spark_jobs.run import BatchReport, RunReport
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    command(app, "run")(run)
+    command(app, "commit")(commit)
+
+
+def run(
+    file: PipelineFile,
+    max_batches: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="End after N batches. Default: run.max_batches.")
+    ] = None,
+    linger: Annotated[
+        float | None, typer.Option(min=0, metavar="S", help="Wait S seconds for more. Default: run.linger.")
+    ] = None,
+    connections: ConnectionsFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plan, write, publish and commit until the pipeline is caught up.
+
+    Exit code 0: done, also if another run was faster; 1: stopped on a finding; 2: the files are wrong; 3: a part did
+    not answer.
+    """
+    from dataclasses import replace
+
+    from sink_core.config.load import load
+    from sink_core.session import Session
+    from spark_jobs.run import Bounds, run_pipeline
+    from spark_jobs.runner import SparkRunner
+
+    pipeline = load(file, connections)
+    bounds = Bounds.of(pipeline)
+    bounds = replace(
+        bounds,
+        max_batches=bounds.max_batches if max_batches is None else max_batches,
+        linger_s=bounds.linger_s if linger is None else linger,
+    )
+    with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
+        status.update("starting Spark")
+        report = run_pipeline(
+            session,
+            runner,
+            bounds=bounds,
+            on_progress=lambda step: status.update(f"{step.phase}: {step.message}"),
+            on_batch=None if as_json else _say_batch,
+        )
+    if as_json:
+        say_json(_run_document(report))
+    else:
+        _say_run(report)
+
+
+def commit(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
+    """Take what is published into its tables; the coordinator alone. Safe beside a run, and twice at once."""
+    from sink_core.config.load import load
+    from sink_core.session import Session
+
+    pipeline = load(file, connections)
+    with working("connecting") as status, Session.open(pipeline) as session:
+        if not session.read_only():
+            _nothing(f"pipeline {pipeline.name} has not run yet: nothing is published", as_json=as_json)
+            return
+        session.bind()
+        if (paused := session.log.state.paused) is not None:
+            _nothing(f"paused by {paused.by}: {paused.reason}", as_json=as_json)
+            return
+        status.update("committing")
+        report = session.coordinator().commit(tables=pipeline.table_names, on_table=None if as_json else _say_table)
+    if as_json:
+        say_json(_commit_document(report))
+    _end(report, as_json=as_json)
+
+
+def _end(report: CommitReport, *, as_json: bool) -> None:
+    """Raise the failure that decides the exit code; with `--json` the document has told all of them already."""
+    try:
+        report.raise_failures()
+    except CalveError as error:
+        if as_json:
+            raise typer.Exit(error.exit_code) from None
+        raise
+
+
+def _nothing(why: str, *, as_json: bool) -> None:
+    if as_json:
+        say_json({"ended": why, "commits": [], "failed": {}})
+    else:
+        say(why)
+
+
+def _say_batch(batch: BatchReport) -> None:
+    seconds = ", ".join(f"{step} {taken:.2f} s" for step, taken in batch.seconds.items())
+    dead = f", {batch.dead_lettered:,} dead letters" if batch.dead_lettered else ""
+    say(f"batch {batch.batch_id}: {batch.verdict.value}: {batch.records:,} records{dead} ({seconds})")
+
+
+def _say_table(table: TableCommit) -> None:
+    if table.landed:
+        say(f"{table.table}: {table.rows:,} rows in {table.files:,} files, snapshot {table.snapshot_id}")
+    else:
+        say(f"{table.table}: nothing new")
+
+
+def _say_run(report: RunReport) -> None:
+    rows: dict[str, int] = {}
+    for round_ in report.commits:
+        for landed in round_.landed:
+            rows[landed.table] = rows.get(landed.table, 0) + landed.rows
+    for table, added in rows.items():
+        say(f"{table}: {added:,} rows committed")
+    say(report.ended)
+
+
+def _run_document(report: RunReport) -> dict[str, Any]:
+    return {
+        "ended": report.ended,
+        "stopped_early": report.stopped_early,
+        "batches": [asdict(batch) for batch in report.batches],
+        "commits": [_commit_document(commit) for commit in report.commits],
+    }
+
+
+def _commit_document(report: CommitReport) -> dict[str, Any]:
+    """Snapshot ids as text: they exceed what JSON readers keep exactly."""
+    return {
+        "commits": [{**asdict(c), "snapshot_id": c.snapshot_id and str(c.snapshot_id)} for c in report.commits],
+        "failed": {table: error_document(error) for table, error in report.failed.items()},
+        "valid_through_ms": report.valid_through_ms,
+    }

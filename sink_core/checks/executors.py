@@ -1,0 +1,64 @@
+"""What a Spark executor lacks to run a task of ours."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from sink_core.config.effective import Pipeline
+from sink_core.config.references import resolve
+from sink_core.errors import ConfigError
+
+MODULES = ("confluent_kafka", "numpy", "pyarrow", "pyarrow.json", "pyiceberg", "pyiceberg_core")
+"""What a task imports beside Calve itself, without which not even the question can be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A task that reports what the executor it runs on lacks. References travel unresolved, only names come back."""
+
+    version: str
+    settings: Mapping[str, Mapping[str, Any]] = field(repr=False)
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Probe:
+        settings = {"kafka": dict(pipeline.kafka.properties), "catalog": dict(pipeline.catalog.properties)}
+        return cls(version("calve"), settings)
+
+    def __call__(self, _task: int) -> bytes:
+        """A report as JSON, which `summary` reads."""
+        lacking = [*self._missing_modules(), *self._unset_variables()]
+        if (found := version("calve")) != self.version:
+            lacking.append(f"calve is {found}, here it is {self.version}")
+        return json.dumps({"host": socket.gethostname(), "lacking": lacking}).encode()
+
+    def _missing_modules(self) -> Iterable[str]:
+        for module in MODULES:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                yield f"cannot import {module}: {error}"
+
+    def _unset_variables(self) -> Iterable[str]:
+        for section, properties in self.settings.items():
+            try:
+                resolve(properties)
+            except ConfigError as error:
+                yield f"{section}: {error.message}"
+
+
+def summary(reports: Iterable[bytes]) -> str:
+    """One line about all executors asked. Raises ConfigError that says what which host lacks."""
+    asked = [json.loads(report) for report in reports]
+    lacking = sorted({f"{report['host']}: {line}" for report in asked for line in report["lacking"]})
+    if lacking:
+        raise ConfigError(
+            "executors lack something:\n    " + "\n    ".join(lacking),
+            hint="install Calve with its dependencies where executors run, and set the variables there",
+        )
+    return f"executors on {', '.join(sorted({report['host'] for report in asked}))} have all a task needs"

@@ -1,0 +1,123 @@
+"""Are catalog and warehouse there, and are the tables such that Calve can write them, or will it create them?"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache, cached_property
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.table import Table
+
+from sink_core.checks.checklist import Check, Note
+from sink_core.config.effective import Pipeline, TableSettings
+from sink_core.errors import ConfigError
+from sink_core.tables.catalog import open_catalog, unreachable_as_ours
+from sink_core.tables.create import load_if_there, missing_table, new_table
+from sink_core.tables.kafka_column import has_kafka_column
+from sink_core.tables.usable import check_usable
+
+Sample = Callable[[], list[bytes]]
+
+
+class TableChecks:
+    """The questions to catalog and storage. Use as a context manager: the catalog is opened by the first of them."""
+
+    def __init__(self, pipeline: Pipeline, sample: Sample) -> None:
+        self._pipeline = pipeline
+        self._sample = cache(sample)
+        self._opened = ExitStack()
+
+    def __enter__(self) -> TableChecks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def checks(self) -> tuple[Check, ...]:
+        """Tables whose columns a sample must show need the topics."""
+        internal = (self._pipeline.ledger_table, self._pipeline.dead_letter_table)
+        return (
+            Check("catalog", self.catalog),
+            Check("warehouse", self.warehouse, needs=("catalog",)),
+            *(self._table_check(settings) for settings in self._pipeline.tables),
+            *(Check(f"table {name}", lambda name=name: self.internal(name), needs=("catalog",)) for name in internal),
+        )
+
+    def catalog(self) -> str:
+        """Whether it opens and answers."""
+        catalog = self._pipeline.catalog
+        with unreachable_as_ours(f"listing the namespaces of catalog {catalog.name}"):
+            namespaces = self._catalog.list_namespaces()
+        return f"{catalog.name} ({catalog.properties.get('type', 'own class')}), {len(namespaces)} namespaces"
+
+    def warehouse(self) -> str | Note:
+        """Writes and deletes a small file where data files go."""
+        place = self._storage()
+        if place is None:
+            return Note("will be seen with the first table: the catalog alone knows where tables are put")
+        io, location = place
+        probe = f"{location.rstrip('/')}/.calve-check-{uuid.uuid4()}"
+        with unreachable_as_ours(f"writing a file below {location}"):
+            with io.new_output(probe).create() as file:
+                file.write(b"calve check")
+            io.delete(probe)
+        return f"{location} can be written"
+
+    def data_table(self, settings: TableSettings) -> str | Note:
+        """Whether it can be written, or can be created as the file says."""
+        table = load_if_there(self._catalog, settings.name)
+        if table is not None:
+            return self._usable(table, settings)
+        if settings.auto_create is None:
+            raise missing_table(self._catalog, settings, self._sample)
+        new = new_table(settings, settings.auto_create, self._sample)
+        return f"will be created with {len(new.schema.fields)} columns, {_partitioning(len(new.spec.fields))}"
+
+    def internal(self, name: str) -> str:
+        """Ledger or dead letters."""
+        table = load_if_there(self._catalog, name)
+        if table is None:
+            return "will be created"
+        check_usable(table.metadata, table=name)
+        return "can be written"
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        return self._opened.enter_context(open_catalog(self._pipeline.catalog))
+
+    def _table_check(self, settings: TableSettings) -> Check:
+        named = settings.auto_create is not None and settings.auto_create.columns
+        needs = ("catalog",) if named else ("catalog", "topics")
+        return Check(f"table {settings.name}", lambda: self.data_table(settings), needs)
+
+    def _usable(self, table: Table, settings: TableSettings) -> str | Note:
+        check_usable(table.metadata, table=settings.name)
+        if has_kafka_column(table.schema(), table=settings.name) or not settings.kafka_column:
+            return "can be written"
+        return Note(
+            "can be written, but has no _kafka column: `verify --deep` can't look into it",
+            "add the column, or set kafka_column: false for the table",
+        )
+
+    def _storage(self) -> tuple[FileIO, str] | None:
+        """Where data goes: of a table that exists, else the warehouse, unless that is only a name."""
+        for name in self._pipeline.table_names:
+            table = load_if_there(self._catalog, name)
+            if table is not None:
+                return table.io, table.metadata.location
+        warehouse = str(self._catalog.properties.get("warehouse", ""))
+        if "://" not in warehouse and not warehouse.startswith("/"):
+            if self._pipeline.catalog.properties.get("type") == "sql":
+                raise ConfigError(
+                    f"catalog {self._catalog.name}: warehouse is {warehouse or 'not set'!r}, no place to put tables",
+                    hint="set `warehouse` under `catalog`, such as file:///data/warehouse or s3://bucket/warehouse",
+                )
+            return None
+        return load_file_io(self._catalog.properties, warehouse), warehouse
+
+
+def _partitioning(fields: int) -> str:
+    return f"partitioned by {fields} terms" if fields > 1 else "partitioned" if fields else "unpartitioned"

@@ -1,0 +1,27 @@
+"""What executors report, as one line or as the list of what to install and set."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from importlib.metadata import version
+
+import pytest
+
+from sink_core.checks.executors import Probe, summary
+from sink_core.errors import ConfigError
+
+
+def test_an_executor_like_this_process_has_all_it_needs() -> None:
+    probe = pickle.loads(pickle.dumps(Probe(version("calve"), {"kafka": {"bootstrap.servers": "b:9092"}})))  # noqa: S301 - our own
+    assert "have all a task needs" in summary([probe(0), probe(1)])
+
+
+def test_what_an_executor_lacks_is_named_with_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CALVE_TEST_SECRET", raising=False)
+    probe = Probe("0.0.0", {"kafka": {"sasl.password": "${ENV:CALVE_TEST_SECRET}"}, "catalog": {}})
+    host = json.loads(probe(0))["host"]
+    with pytest.raises(ConfigError) as raised:
+        summary([probe(0), probe(1)])
+    assert f"{host}: kafka: sasl.password: environment variable CALVE_TEST_SECRET is not set" in raised.value.message
+    assert f"{host}: calve is {version('calve')}, here it is 0.0.0" in raised.value.message

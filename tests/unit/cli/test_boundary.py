@@ -1,0 +1,73 @@
+"""How errors end: exit codes, hints, JSON, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from orchestration.cli.boundary import command
+from orchestration.cli.options import AsJson
+from sink_core import errors
+
+FINDING = errors.FindingError("table-rolled-back", "air.flights", stored="1", found="2", hint="calve resolve")
+
+
+def app_that_raises(error: BaseException) -> typer.Typer:
+    app = typer.Typer(pretty_exceptions_enable=False)
+
+    def fail(as_json: AsJson = False) -> None:
+        raise error
+
+    command(app, "fail")(fail)
+    return app
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (FINDING, 1),
+        (errors.TableUnusable("t"), 1),
+        (errors.ConfigError("t"), 2),
+        (errors.Unreachable("t"), 3),
+        (errors.UnknownOutcome("t"), 3),
+    ],
+)
+def test_each_error_has_its_exit_code(error: errors.CalveError, code: int) -> None:
+    assert CliRunner().invoke(app_that_raises(error)).exit_code == code
+
+
+def test_message_and_hint_go_to_stderr() -> None:
+    result = CliRunner().invoke(app_that_raises(errors.ConfigError("key: [wrong] value", hint="set another")))
+    assert result.stderr == "key: [wrong] value\n  → set another\n"
+    assert result.stdout == ""
+
+
+def test_with_json_the_error_is_the_document() -> None:
+    result = CliRunner().invoke(app_that_raises(FINDING), ["--json"])
+    assert json.loads(result.stdout) == {
+        "error": "FindingError",
+        "message": "table-rolled-back: air.flights: stored 1, found 2",
+        "hint": "calve resolve",
+        "finding": "table-rolled-back",
+        "subject": "air.flights",
+        "stored": "1",
+        "found": "2",
+    }
+    assert result.stderr == ""
+
+
+def test_ctrl_c_ends_quietly() -> None:
+    result = CliRunner().invoke(app_that_raises(KeyboardInterrupt()))
+    assert result.exit_code == 130
+    assert result.output == ""
+
+
+def test_help_does_not_wait_for_what_it_does_not_need() -> None:
+    code = "import sys, orchestration.cli.main; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"pyspark", "pyiceberg", "pyarrow", "confluent_kafka"} & set(loaded)
