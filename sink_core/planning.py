@@ -103,21 +103,27 @@ class Planner:
         Topics first, then positions: the broker drops a topic's offsets with the topic, and a recreated topic must not
         be taken for lost positions.
         """
-        session = self._session
-        topics = describe_topics(session.admin, self._config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
-        self._stop_on(checks.topic_recreated({n: t.topic_id for n, t in topics.items()}, session.log.refresh()))
-        partitions = [at for topic in topics.values() for at in topic.all_partitions]
-        positions = self._settled_positions(topics, partitions)
-        ends = end_offsets(session.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
-        starts = log_starts(session.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+        topics = self._topics()
+        return self._source(topics, self._settled_positions(topics, _partitions(topics)))
+
+    def _topics(self) -> dict[str, Topic]:
+        topics = describe_topics(self._session.admin, self._config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
+        topic_ids = {name: topic.topic_id for name, topic in topics.items()}
+        self._stop_on(checks.topic_recreated(topic_ids, self._session.log.refresh()))
+        return topics
+
+    def _source(self, topics: Mapping[str, Topic], positions: Mapping[TopicPartition, Position]) -> Source:
+        admin, partitions = self._session.admin, _partitions(topics)
+        ends = end_offsets(admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+        starts = log_starts(admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
         self._stop_on(checks.against_log(positions, starts, ends))
         return Source(topics, positions, starts, ends)
 
     def next(self, source: Source) -> Planned | None:
         """The next batch after `source` was looked at, or None if there is nothing to read.
 
-        `START_COMMIT` is written before the ends are read again: whatever lies beyond those high watermarks was
-        appended after its timestamp, which is the broker's.
+        `START_COMMIT` is written before partitions and ends are listed again: whatever lies beyond those high
+        watermarks, or in a partition that is not listed, was appended after its timestamp, which is the broker's.
         """
         if not any(source.lag().values()):
             return None
@@ -133,20 +139,32 @@ class Planner:
             )
         )
         reach("plan.after-start-commit")
-        high = high_watermarks(session.admin, list(source.ends), timeout_s=ADMIN_TIMEOUT_S)
-        ends = end_offsets(session.admin, list(source.ends), timeout_s=ADMIN_TIMEOUT_S)
-        source = Source(source.topics, source.positions, source.starts, ends)
-        plan = plan_batch(
+        topics = self._topics()
+        high = high_watermarks(session.admin, _partitions(topics), timeout_s=ADMIN_TIMEOUT_S)
+        source = self._source(topics, source.positions)
+        plan = self._plan(source, batch_id, predecessor, started.broker_time_ms)
+        return Planned(plan, source, high) if plan else None
+
+    def preview(self) -> BatchPlan | None:
+        """The plan a run would make now, None if there is nothing to read. Writes nothing.
+
+        The control log must have been read. Raises FindingError if a run would stop.
+        """
+        source = self.look()
+        predecessor = _predecessor(source.positions, self._session.log.state) if source.positions else ""
+        return self._plan(source, "preview", predecessor, broker_time_ms=-1)
+
+    def _plan(self, source: Source, batch_id: str, predecessor: str, broker_time_ms: int) -> BatchPlan | None:
+        return plan_batch(
             batch_id=batch_id,
             predecessor=predecessor,
             starts=source.next_offsets(),
-            ends=ends,
-            bytes_per_record=self._bytes_per_record(session.log.state),
+            ends=source.ends,
+            bytes_per_record=self._bytes_per_record(self._session.log.state),
             limits=self._limits,
             topic_ids=source.topic_ids,
-            broker_time_ms=started.broker_time_ms,
+            broker_time_ms=broker_time_ms,
         )
-        return Planned(plan, source, high) if plan else None
 
     def bootstrap(self, source: Source) -> Decision:
         """Put the start positions of all partitions in place, together with an empty `DATA_COMPLETE`.
@@ -273,10 +291,20 @@ class Planner:
             raise finding.error(str(self._session.pipeline.path))
 
 
+def _partitions(topics: Mapping[str, Topic]) -> list[TopicPartition]:
+    return [at for topic in topics.values() for at in topic.all_partitions]
+
+
 def _predecessor(positions: Positions, state: CommitState) -> str:
     """The batch id that the positions of the last publish carry."""
     last = state.positions() or {}
     ids = {position.batch_id for at, position in positions.items() if at in last}
+    if not ids:
+        raise ConfigError(
+            f"the pipeline's last publish was of topics {', '.join(sorted({at.topic for at in last}))}, "
+            "and none of them is in source.topics any more",
+            hint="keep one of them in source.topics, or give the new topics a pipeline of their own",
+        )
     if len(ids) != 1:
         raise ProtocolError(f"the positions carry {len(ids)} batch ids ({', '.join(sorted(ids)[:3])}), expected one")
     return ids.pop()

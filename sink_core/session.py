@@ -121,6 +121,7 @@ class Session:
     def close(self) -> None:
         self.log.close()
         self.group.close()
+        self.catalog.close()
 
     def __enter__(self) -> Session:
         return self

@@ -30,13 +30,14 @@ def register(app: typer.Typer) -> None:
 def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """Show what the next batch would read. Writes nothing; the number of tasks assumes this machine's cores."""
     from sink_core.config.load import load
-    from sink_core.preview import preview
+    from sink_core.planning import Planner
     from sink_core.session import Session
 
     pipeline = load(file, connections)
     with working("reading positions and end offsets"), Session.open(pipeline) as session:
         ran = session.read_only() and session.log.state.last_publish is not None
-        planned = preview(session, max_tasks=pipeline.spark.tasks or os.cpu_count() or 1) if ran else None
+        tasks = pipeline.spark.tasks or os.cpu_count() or 1
+        planned = Planner(session, max_tasks=tasks).preview() if ran else None
     if as_json:
         say_json({"bootstrapped": ran, "batch": _plan_document(planned) if planned else None})
     elif not ran:

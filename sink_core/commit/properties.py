@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sink_core.errors import ProtocolError
+
 COMMIT_ID = "kafka.connect.commit-id"
 VALID_THROUGH = "kafka.connect.valid-through-ts"
 
@@ -73,10 +75,24 @@ def to_summary(keys: SummaryKeys, own: Own) -> dict[str, str]:
 
 
 def from_summary(keys: SummaryKeys, summary: Mapping[str, str]) -> Own | None:
-    """The reverse of `to_summary`; None for a snapshot that is not this pipeline's."""
+    """The reverse of `to_summary`; None for a snapshot that is not this pipeline's.
+
+    Raises ProtocolError for values that this pipeline never writes.
+    """
     offsets, batches = summary.get(keys.offsets), summary.get(keys.batches)
     if offsets is None or batches is None:
         return None
+    try:
+        return _own(keys, summary, offsets, batches)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProtocolError(
+            f"a snapshot says {keys.offsets}={offsets}, {keys.counts}={summary.get(keys.counts)}: "
+            f"not what this pipeline writes ({error})",
+            hint="somebody has edited the snapshot's properties; see docs/operations.md",
+        ) from error
+
+
+def _own(keys: SummaryKeys, summary: Mapping[str, str], offsets: str, batches: str) -> Own:
     through = summary.get(VALID_THROUGH)
     return Own(
         stored_offset=int(json.loads(offsets)["0"]),

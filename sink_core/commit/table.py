@@ -174,9 +174,10 @@ class TableCommitter:
 
 
 def holds_tagged_files(table: Table, view: TableView) -> bool:
-    """Whether the head still names every file that the tagged snapshot added and that is not compacted away.
+    """Whether the head still names every file that the tagged snapshot added.
 
-    Only called when somebody expired snapshots between tag and head, so that the ancestry proves nothing.
+    That is no proof for older snapshots of ours, which only a cherry-pick of the tagged one could have left out. Called
+    when snapshots between tag and head were expired, so that the ancestry proves nothing.
     """
     tagged = table.metadata.snapshot_by_id(view.tag) if view.tag is not None else None
     head = table.metadata.snapshot_by_id(view.head) if view.head is not None else None

@@ -62,4 +62,5 @@ def transactional_producer(settings: Settings, transactional_id: str) -> Produce
 
 
 def _base(settings: Settings) -> dict[str, Any]:
-    return {"client.id": "calve", **resolve(settings)}
+    # Errors come back from the calls; librdkafka's warnings about starting coordinators would only frighten.
+    return {"client.id": "calve", "log_level": 3, **resolve(settings)}
