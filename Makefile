@@ -53,7 +53,7 @@ demo: setup ## 336,776 real flights from Kafka into Iceberg, and the proof
 	$(VENV)/bin/python examples/flights/demo.py $(ARGS)
 
 bench: setup ## Measure throughput per CPU-second
-	$(VENV)/bin/python bench/run.py $(ARGS)
+	$(VENV)/bin/python -m bench.run $(ARGS)
 
 faults: setup ## The long series of injected faults
 	$(VENV)/bin/python -m pytest tests/e2e -m faults $(ARGS)

@@ -1,0 +1,147 @@
+"""What is measured with: a topic of JSON events of 270 bytes with 10 typed fields, made once and kept."""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import cycle, islice
+from pathlib import Path
+
+import yaml
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sink_core.kafka import clients
+from sink_core.kafka.source import describe_topics, high_watermarks
+
+PARTITIONS = 4
+EVENT_BYTES = 270
+COLUMNS = {
+    "id": "long",
+    "user_id": "long",
+    "session": "string",
+    "event": "string",
+    "country": "string",
+    "amount": "double",
+    "quantity": "int",
+    "paid": "boolean",
+    "at": "timestamptz",
+    "note": "string",
+}
+_DISTINCT = 100_000
+_TIMEOUT_S = 300.0
+
+
+def fill(bootstrap: str, records: int, say: Callable[[str], None]) -> str:
+    """The topic with `records` events on `PARTITIONS` partitions, lz4 as producers set it; its name."""
+    topic = f"bench-{records}"
+    if _records(bootstrap, topic) == records:
+        return topic
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    if topic in admin.list_topics(timeout=_TIMEOUT_S).topics:
+        admin.delete_topics([topic])[topic].result(_TIMEOUT_S)
+    _create(admin, topic)
+    say(f"producing {records:,} events to {topic}")
+    _produce(bootstrap, topic, records, say)
+    return topic
+
+
+def events(number: int) -> list[bytes]:
+    """The first `number` events; they repeat after a while."""
+    chance = random.Random(1)  # noqa: S311 - the same events each time
+    distinct = [_event(chance, i) for i in range(min(number, _DISTINCT))]
+    return list(islice(cycle(distinct), number))
+
+
+def write_pipeline(directory: Path, bootstrap: str, topic: str) -> Path:
+    """The file of a pipeline that has never run, which reads `topic` into a new table of a catalog in `directory`."""
+    directory.mkdir(parents=True)
+    connections = {
+        "deployment": "bench",
+        "kafka": {"main": {"bootstrap.servers": bootstrap}},
+        "catalog": {
+            "lake": {
+                "type": "sql",
+                "uri": f"sqlite:///{directory / 'catalog.db'}",
+                "warehouse": f"file://{directory / 'warehouse'}",
+            }
+        },
+        "spark": {"here": {"master": "local[*]"}},
+    }
+    pipeline = {
+        "name": f"bench_{uuid.uuid4().hex[:8]}",
+        "kind": "sink",
+        "source": {"kafka": "main", "topics": [topic]},
+        "catalog": "lake",
+        "spark": "here",
+        "tables": [{"name": "bench.events", "auto_create": {"columns": COLUMNS}}],
+    }
+    (directory / "connections.yaml").write_text(yaml.safe_dump(connections, sort_keys=False))
+    path = directory / "pipeline.yaml"
+    path.write_text(yaml.safe_dump(pipeline, sort_keys=False))
+    return path
+
+
+def _event(chance: random.Random, number: int) -> bytes:
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(milliseconds=chance.randrange(10**9))
+    event = {
+        "id": number,
+        "user_id": chance.randrange(10**9),
+        "session": f"{chance.getrandbits(64):016x}",
+        "event": chance.choice(["view", "click", "buy", "return"]),
+        "country": chance.choice(["DE", "FR", "NL", "PL", "US"]),
+        "amount": round(chance.uniform(1, 999), 2),
+        "quantity": chance.randrange(1, 9),
+        "paid": chance.random() < 0.5,
+        "at": at.isoformat(timespec="milliseconds"),
+        "note": "",
+    }
+    words = " ".join(chance.choice(("glacier", "calving", "iceberg", "fjord", "drift")) for _ in range(20))
+    event["note"] = words[: EVENT_BYTES - len(json.dumps(event, separators=(",", ":")))]
+    return json.dumps(event, separators=(",", ":")).encode()
+
+
+def _records(bootstrap: str, topic: str) -> int:
+    admin = clients.admin({"bootstrap.servers": bootstrap})
+    if topic not in admin.list_topics(timeout=_TIMEOUT_S).topics:
+        return -1
+    partitions = describe_topics(admin, [topic], timeout_s=_TIMEOUT_S)[topic].all_partitions
+    return sum(high_watermarks(admin, list(partitions), timeout_s=_TIMEOUT_S).values())
+
+
+def _create(admin: AdminClient, topic: str) -> None:
+    """Create the topic; right after a deletion the name may still be taken for a moment."""
+    while True:
+        try:
+            admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+        else:
+            return
+
+
+def _produce(bootstrap: str, topic: str, records: int, say: Callable[[str], None]) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "linger.ms": 50,
+            "queue.buffering.max.messages": 500_000,
+        }
+    )
+    for number, value in enumerate(islice(cycle(events(_DISTINCT)), records)):
+        while True:
+            try:
+                producer.produce(topic, value, partition=number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number and number % 1_000_000 == 0:
+            say(f"produced {number:,}")
+    if left := producer.flush(_TIMEOUT_S):
+        raise SystemExit(f"{left} events were not acknowledged in {_TIMEOUT_S:.0f} s")

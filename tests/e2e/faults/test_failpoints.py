@@ -1,0 +1,72 @@
+"""A kill at each named place between two effects, and the run after it; a process stopped there that wakes up late."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+import pytest
+
+from sink_core.errors import EXIT_DONE, EXIT_UNREACHABLE
+from tests.e2e.faults.conftest import NewWorld
+from tests.e2e.faults.kills import RUN_S, prove, run_to_end
+from tests.e2e.faults.processes import ROOT, Launcher
+from tests.e2e.faults.world import World
+
+_REACHED = re.compile(r'\breach\("([a-z.-]+)"\)')
+SOURCES = [path.read_text() for package in ("sink_core", "spark_jobs") for path in (ROOT / package).rglob("*.py")]
+FAILPOINTS = sorted({name for source in SOURCES for name in _REACHED.findall(source)})
+FIRST_RUN = [name for name in FAILPOINTS if name.startswith(("bind.", "publish."))]
+"""Places that a pipeline's first run passes before it has a batch."""
+
+WAKING = ("publish.after-fence", "publish.after-events", "write.after-manifests", "commit.after-list")
+
+
+@pytest.fixture(scope="module")
+def seasoned(new_world: NewWorld, launcher: Launcher) -> World:
+    """A pipeline that has run before."""
+    world = new_world(7, max_records=400)
+    world.produce(100)
+    run_to_end(launcher, world)
+    return world
+
+
+def killed_at(failpoint: str, launcher: Launcher, world: World) -> None:
+    process = launcher.warm(["run", world.file], failpoint=f"{failpoint}=kill")
+    assert process.finish(RUN_S) == -signal.SIGKILL, f"{failpoint} was not reached: {process.output_text}"
+
+
+@pytest.mark.parametrize("failpoint", FIRST_RUN)
+def test_a_first_run_killed_there_is_made_good_by_the_next(
+    failpoint: str, launcher: Launcher, new_world: NewWorld
+) -> None:
+    world = new_world(1)
+    world.produce(100)
+    killed_at(failpoint, launcher, world)
+    run_to_end(launcher, world)
+    prove(launcher, world)
+
+
+@pytest.mark.parametrize("failpoint", [name for name in FAILPOINTS if not name.startswith("bind.")])
+def test_a_run_killed_there_is_made_good_by_the_next(failpoint: str, launcher: Launcher, seasoned: World) -> None:
+    seasoned.produce(100)
+    killed_at(failpoint, launcher, seasoned)
+    run_to_end(launcher, seasoned)
+    assert seasoned.difference().none
+
+
+@pytest.mark.parametrize("failpoint", WAKING)
+def test_a_run_that_wakes_up_late_changes_nothing(failpoint: str, launcher: Launcher, seasoned: World) -> None:
+    seasoned.produce(100)
+    sleeper = launcher.warm(["run", seasoned.file], failpoint=f"{failpoint}=stop@1")
+    assert sleeper.await_stop(RUN_S), f"{failpoint} was not reached: {sleeper.output_text}"
+    run_to_end(launcher, seasoned)
+    sleeper.wake()
+    assert sleeper.finish(RUN_S) in (EXIT_DONE, EXIT_UNREACHABLE), f"{sleeper.output_text}\n{sleeper.errors}"
+    assert "Traceback" not in sleeper.errors
+    assert seasoned.difference().none
+
+
+def test_after_all_of_them_the_proof_holds(launcher: Launcher, seasoned: World) -> None:
+    run_to_end(launcher, seasoned)
+    prove(launcher, seasoned)

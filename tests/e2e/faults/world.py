@@ -1,0 +1,153 @@
+"""A pipeline with a topic whose every record is known: what must be in its tables, and what must not."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from confluent_kafka import Producer
+from pyiceberg.exceptions import NoSuchTableError
+
+from sink_core.kafka import clients
+from tests import support
+
+PARTITIONS = 4
+EMPTY_PARTITION = 3
+COLUMNS = {"id": "long", "amount": "double", "note": "string", "at": "timestamptz"}
+BROKEN = (b"", b"not json", b'{"id": "seven"}', b'{"id": 1}{"id": 2}', b'{"id": 3, "amount": tr', b"\xff\xfe", b"[1]")
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How the tables differ from what was produced; counts of events."""
+
+    lost: int
+    twice: int
+    foreign: int
+    dead_letters_lost: int
+    dead_letters_twice: int
+
+    @property
+    def none(self) -> bool:
+        return self == Difference(0, 0, 0, 0, 0)
+
+
+@dataclass
+class World:
+    """One pipeline, its topic and its catalog. `events` are committed ids, `broken` the number of broken records."""
+
+    bootstrap: str
+    directory: Path
+    spark: dict[str, Any]
+    random: random.Random
+    max_records: int = 150
+    name: str = field(default_factory=lambda: support.unique("faults").replace("-", "_"))
+    events: set[int] = field(default_factory=set[int])
+    broken: int = 0
+    _next: int = 0
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(parents=True)
+        support.create_topic(self.bootstrap, self.name, PARTITIONS)
+        self._write("connections.yaml", self._connections())
+        self._write("pipeline.yaml", self._pipeline())
+        self._producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "transactional.id": support.unique("faults"), "linger.ms": 5},
+            logger=clients.LOGGER,
+        )
+        self._producer.init_transactions(TIMEOUT_S)
+
+    @property
+    def file(self) -> str:
+        return str(self.directory / "pipeline.yaml")
+
+    @property
+    def table(self) -> str:
+        return f"faults.{self.name}"
+
+    def produce(self, events: int) -> None:
+        """Transactions of random size on random partitions; about one in five is aborted, one record in 40 broken."""
+        while events > 0:
+            size, aborted = self.random.randint(1, 60), self.random.random() < 0.2
+            self._producer.begin_transaction()
+            values = [self._record() for _ in range(size)]
+            for _, value in values:
+                self._producer.produce(self.name, value, partition=self.random.randrange(EMPTY_PARTITION))
+            if aborted:
+                self._producer.flush(TIMEOUT_S)
+                self._producer.abort_transaction(TIMEOUT_S)
+                continue
+            self._producer.commit_transaction(TIMEOUT_S)
+            self.events |= {event for event, _ in values if event is not None}
+            self.broken += sum(event is None for event, _ in values)
+            events -= size
+
+    def difference(self) -> Difference:
+        """Compare the tables, read with pyiceberg, with what was produced."""
+        seen = Counter(self._column(self.table, "id"))
+        letters = f"calve.{self.name}_dead_letters"
+        dead = Counter(zip(self._column(letters, "partition"), self._column(letters, "offset"), strict=True))
+        return Difference(
+            lost=len(self.events - seen.keys()),
+            twice=sum(n - 1 for n in seen.values()),
+            foreign=len(seen.keys() - self.events),
+            dead_letters_lost=self.broken - len(dead),
+            dead_letters_twice=sum(n - 1 for n in dead.values()),
+        )
+
+    def _column(self, table: str, column: str) -> Sequence[Any]:
+        catalog = support.open_catalog(self.directory / "lake")
+        try:
+            return catalog.load_table(table).scan(selected_fields=(column,)).to_arrow()[column].to_pylist()
+        except NoSuchTableError:
+            return []
+        finally:
+            catalog.close()
+
+    def _record(self) -> tuple[int | None, bytes]:
+        if self.random.random() < 1 / 40:
+            return None, self.random.choice(BROKEN)
+        self._next += 1
+        event = {
+            "id": self._next,
+            "amount": round(self.random.uniform(0, 1000), 2),
+            "note": "x" * self.random.randint(0, 200),
+            "at": f"2026-01-{self.random.randint(1, 28):02}T12:00:00Z",
+        }
+        return self._next, json.dumps(event).encode()
+
+    def _connections(self) -> dict[str, Any]:
+        return {
+            "deployment": "test",
+            "kafka": {"main": {"bootstrap.servers": self.bootstrap}},
+            "catalog": {"lake": {"type": "sql", **support.catalog_properties(self.directory / "lake")}},
+            "spark": {"cold": {"master": "local[2]", "driver_memory": "512MiB"}, "warm": self.spark},
+        }
+
+    def _pipeline(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": "sink",
+            "source": {"kafka": "main", "topics": [self.name]},
+            "catalog": "lake",
+            "spark": "warm",
+            "tables": [{"name": self.table, "auto_create": {"columns": COLUMNS, "partition_by": ["day(at)"]}}],
+            # Many small batches of several tasks each, so that a moment drawn at random can fall into any step.
+            "batch": {"max_records": self.max_records, "min_task_bytes": "4KiB"},
+            "run": {"max_batches": 1000},
+        }
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        (self.directory / name).write_text(yaml.safe_dump(content, sort_keys=False))
+
+    def use_cold_spark(self) -> str:
+        """A second pipeline file, the same pipeline on a Spark of the run's own; its path."""
+        self._write("cold.yaml", {**self._pipeline(), "spark": "cold"})
+        return str(self.directory / "cold.yaml")
