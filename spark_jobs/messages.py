@@ -62,23 +62,24 @@ class SliceIndex:
         if len(self) == 1:
             return np.zeros(len(messages), np.int64)
         if self._partitions_only:
-            return self._by_partition[np.array([m.partition() for m in messages], np.int64)]
+            return self._by_partition[np.fromiter(map(Message.partition, messages), np.int64, len(messages))]
         return np.array([self.of(message) for message in messages], np.int64)
 
 
 def columns(messages: list[Message], index: SliceIndex) -> Messages:
     """The columns of `messages`, none of which carries an error."""
-    keys = [m.key() for m in messages]
-    sizes = np.fromiter(map(len, messages), np.int64, len(messages))
+    n = len(messages)
+    keys = list(map(Message.key, messages))
+    sizes = np.fromiter(map(len, messages), np.int64, n)
     if any(keys):
-        sizes += np.fromiter((len(key or b"") for key in keys), np.int64, len(keys))
+        sizes += np.fromiter((len(key or b"") for key in keys), np.int64, n)
     return Messages(
         records=messages,
         slices=index.all_of(messages),
-        offsets=np.array([m.offset() for m in messages], np.int64),
-        timestamps_ms=np.array([m.timestamp()[1] for m in messages], np.int64),
+        offsets=np.fromiter(map(Message.offset, messages), np.int64, n),
+        timestamps_ms=np.array([moment for _, moment in map(Message.timestamp, messages)], np.int64),
         sizes=sizes,
-        values=[m.value() for m in messages],  # pyright: ignore[reportArgumentType] (bytes without a deserialiser)
+        values=list(map(Message.value, messages)),
     )
 
 

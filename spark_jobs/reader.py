@@ -100,7 +100,8 @@ class RangeReader:
             return first + self._consumer.consume(most - 1, 0) if first and most > 1 else first
 
     def _take(self, received: list[Message]) -> Iterator[Messages]:
-        records = [m for m in received if m.error() is None]
+        all_records = not any(map(Message.error, received))
+        records = received if all_records else [m for m in received if m.error() is None]
         if records:
             delivered = columns(records, self._index)
             messages = only(delivered, delivered.offsets < self._ends[delivered.slices])
@@ -110,7 +111,7 @@ class RangeReader:
             )
             if len(messages):
                 yield messages
-        if len(records) < len(received):
+        if not all_records:
             self._heed([m for m in received if m.error() is not None])
 
     def _advance(self, messages: Messages) -> None:

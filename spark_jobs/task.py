@@ -164,10 +164,11 @@ class _Work:
 
     def store(self, messages: Messages) -> None:
         """All records to all tables; a record that is bad for one of them goes to the dead letters and to no table."""
-        is_record = np.array([value is not None for value in messages.values], np.bool_)
-        for i, number in _by_slice(messages.slices[~is_record]):
-            self._counts[i].tombstones += number
-        messages = only(messages, is_record)
+        if not all(messages.values):
+            is_record = np.array([value is not None for value in messages.values], np.bool_)
+            for i, number in _by_slice(messages.slices[~is_record]):
+                self._counts[i].tombstones += number
+            messages = only(messages, is_record)
         if len(messages):
             self._store_records(messages)
 

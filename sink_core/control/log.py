@@ -171,7 +171,7 @@ class ControlLog:
                 self.topic,
                 stored=f"events up to offset {self.state.next_offset} had been read",
                 found=f"end offset {end}",
-                hint="it was recreated while this process ran: calve resolve FILE control-topic-truncated --choose rebuild",
+                hint="recreated while this process ran: calve resolve FILE control-topic-truncated --choose rebuild",
             )
         while self.state.next_offset < end:
             if time.monotonic() > deadline:

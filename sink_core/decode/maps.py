@@ -22,7 +22,6 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
-    NestedField,
     StructType,
 )
 
@@ -41,8 +40,8 @@ def has_maps(schema: Schema) -> bool:
     return any(isinstance(field.field_type, MapType) for field in index_by_id(schema).values())
 
 
-def with_entries(value: bytes, fields: tuple[NestedField, ...]) -> bytes:
-    """The JSON object `value` with `fields` only, and each map in them as a list of `{"key": …, "value": …}`.
+def with_entries(value: bytes, wanted: StructType) -> bytes:
+    """The JSON object `value` with `wanted` fields only, each map in them as a list of `{"key": …, "value": …}`.
 
     Raises ValueError (its subclasses for broken UTF-8 and JSON included) for what isn't a JSON object or has a key
     twice, and RecursionError for a value nested too deeply.
@@ -52,7 +51,7 @@ def with_entries(value: bytes, fields: tuple[NestedField, ...]) -> bytes:
     )
     if not isinstance(decoded, dict):
         raise ValueError("not a JSON object")
-    return _rewrite(cast(object, decoded), StructType(*fields)).encode()
+    return _rewrite(cast(object, decoded), wanted).encode()
 
 
 def _rewrite(value: object, wanted: IcebergType) -> str:

@@ -20,5 +20,6 @@ def open_io(catalog: CatalogSettings, table: str, location: str) -> FileIO:
     if catalog.properties.get("type") == _VENDS_CREDENTIALS:
         with unreachable_as_ours(f"loading table {table}"):
             return open_catalog(catalog).load_table(table).io
-    properties = {key: str(value) for key, value in resolve(catalog.properties).items()}
-    return load_file_io(properties, location)
+    # Nested ones (`auth`) are a REST client's.
+    flat = {k: v for k, v in resolve(catalog.properties).items() if not isinstance(v, dict | list)}
+    return load_file_io({key: str(value) for key, value in flat.items()}, location)

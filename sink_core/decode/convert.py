@@ -1,0 +1,79 @@
+"""Parsed columns brought to the types of the table: lossless, or an error for that row."""
+
+# pyarrow makes its compute functions at import, unseen by type checkers.
+# pyright: reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+
+from sink_core.decode.text import from_text
+from sink_core.tables.arrow import arrow_schema, file_schema, missing, rebuild
+
+
+class Converter:
+    """Converts batches of the parser's types to the in-memory types of `schema`."""
+
+    def __init__(self, schema: Schema) -> None:
+        # Types of files tell a UUID from fixed[16], those in memory don't.
+        self._typed, self._target = file_schema(schema), arrow_schema(schema)
+
+    def convert(self, parsed: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """The rows that fit, and by row number what is wrong with each of the others."""
+        try:
+            return self._all(parsed), {}
+        except pa.ArrowInvalid:
+            bad = self._misfits(parsed)
+        keep = np.ones(len(parsed), np.bool_)
+        keep[list(bad)] = False
+        return self._all(parsed.filter(pa.array(keep))), bad
+
+    def _all(self, parsed: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [self._column(i, column) for i, column in enumerate(parsed.columns)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._target)
+
+    def _misfits(self, parsed: pa.RecordBatch) -> dict[int, str]:
+        """What is wrong with the first column of each row in which anything is."""
+        bad: dict[int, str] = {}
+        for i, column in enumerate(parsed.columns):
+            spans = [(0, len(column))]
+            while spans:
+                start, end = spans.pop()
+                try:
+                    # Not a slice: its lists would still hold the values of all rows.
+                    self._column(i, column.take(pa.array(np.arange(start, end))))
+                except pa.ArrowInvalid as error:
+                    middle = (start + end) // 2
+                    if end - start == 1:
+                        bad.setdefault(start, str(error))
+                    else:
+                        spans += [(start, middle), (middle, end)]
+        return bad
+
+    def _column(self, i: int, parsed: pa.Array) -> pa.Array:
+        """Raises ArrowInvalid beginning with the field's name if a row doesn't fit."""
+        target = self._target.field(i)
+        try:
+            column = rebuild(rebuild(parsed, self._typed.field(i).type, _leaf), target.type)
+            if "decimal" in str(target.type):
+                # The parser checks a number's own digits, not those it has at the column's scale.
+                column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(f"{target.name}: {error}") from error
+        if name := missing(column, target):
+            raise pa.ArrowInvalid(f"{name}: required, but missing or null")
+        return column
+
+
+def _leaf(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if array.type == wanted:
+        return array
+    if not pa.types.is_float32(wanted):
+        return from_text(array, wanted)
+    narrow = pc.cast(array, wanted)
+    if pc.any(pc.and_(pc.is_inf(narrow), pc.is_finite(array))).as_py():
+        raise pa.ArrowInvalid("number too big for float")
+    return narrow

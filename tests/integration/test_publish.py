@@ -1,0 +1,236 @@
+"""Publishing on a real broker: whatever interleaves or breaks, each record is published once."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from orchestration.broker import Broker
+from sink_core.control.decision import Decision, Verdict
+from sink_core.control.events import DataComplete, DataWritten, PipelineBound
+from sink_core.control.log import REQUIRED_CONFIG
+from sink_core.errors import ConfigError, ProtocolError, UnknownOutcome
+from sink_core.failpoints import VARIABLE, FailpointReached
+from sink_core.offsets import Position, TopicPartition
+from sink_core.planning import Planner
+from tests import support
+from tests.pipelines import TIMEOUT_S, Flow, reached
+from tests.support import TopicFactory
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
+
+
+def next_offsets(flow: Flow) -> list[int]:
+    """The positions' offsets, in the order of the partitions."""
+    return [position.offset for _, position in sorted(flow.positions().items())]
+
+
+def batch_ids(flow: Flow) -> set[str]:
+    """The batch ids that the positions carry."""
+    return {position.batch_id for position in flow.positions().values()}
+
+
+def published(flow: Flow) -> list[DataComplete]:
+    return [event for event in flow.events(DataComplete) if event.kind == "batch"]
+
+
+@pytest.mark.parametrize("place", ["after-fence", "after-begin", "after-events"])
+def test_a_publisher_that_is_overtaken_in_its_transaction_leaves_nothing(flow: Flow, place: str) -> None:
+    flow.run()
+    flow.produce(range(10))
+    with reached(f"publish.{place}", flow.run):
+        report = flow.run()
+    [late] = report.batches
+    assert late.verdict is Verdict.STALE
+    assert "has been published since" in report.ended
+    assert flow.ids() == list(range(10))
+    assert [event.batch_id for event in published(flow)] == list(batch_ids(flow)) != [late.batch_id]
+    assert late.batch_id not in {event.batch_id for event in flow.events(DataWritten)}
+
+
+def test_offsets_in_an_unfinished_transaction_hold_nobody_up(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow.run()
+    flow.produce(range(10))
+    monkeypatch.setenv(VARIABLE, "publish.after-offsets=raise")
+    with pytest.raises(FailpointReached):
+        flow.run()
+    monkeypatch.delenv(VARIABLE)
+    assert flow.run().ended == "caught up"
+    assert flow.ids() == list(range(10))
+    assert len(published(flow)) == 1
+
+
+def test_a_batch_planned_before_another_was_published_is_stale(flow: Flow) -> None:
+    flow.run()
+    flow.produce(range(10))
+    with reached("write.after-manifests", flow.run):
+        report = flow.run()
+    assert [batch.verdict for batch in report.batches] == [Verdict.STALE]
+    assert flow.ids() == list(range(10))
+
+
+def test_a_batch_whose_reply_was_lost_is_found_published(flow: Flow) -> None:
+    def lose_the_reply() -> None:
+        raise UnknownOutcome("no answer to commit_transaction")
+
+    flow.run()
+    flow.produce(range(10))
+    with reached("publish.after-commit", lose_the_reply):
+        report = flow.run()
+    assert [batch.verdict for batch in report.batches] == [Verdict.ALREADY_PUBLISHED]
+    assert report.ended == "caught up"
+    assert flow.ids() == list(range(10))
+    assert len(published(flow)) == 1
+
+
+def test_keeping_alive_changes_neither_offsets_nor_metadata(flow: Flow) -> None:
+    flow.produce(range(3))
+    flow.run()
+    before = flow.positions()
+    with flow.session() as session:
+        session.bind()
+        assert session.publisher.keep_alive() == len(before) == 2
+    assert flow.positions() == before
+    flow.produce(range(3, 5))
+    assert flow.run().ended == "caught up"
+    assert flow.ids() == list(range(5))
+
+
+def test_keeping_alive_in_the_middle_of_a_publish_costs_it_only_a_try(flow: Flow) -> None:
+    def keep_alive() -> None:
+        with flow.session() as session:
+            session.bind()
+            session.publisher.keep_alive()
+
+    flow.run()
+    flow.produce(range(3))
+    with reached("publish.after-events", keep_alive):
+        report = flow.run()
+    assert [batch.verdict for batch in report.batches] == [Verdict.PUBLISH]
+    assert flow.ids() == list(range(3))
+    assert len(published(flow)) == 1
+
+
+def test_idle_partitions_move_with_every_publish(flow: Flow) -> None:
+    flow.produce(range(3))
+    flow.run()
+    first = batch_ids(flow)
+    flow.produce(range(3, 5))
+    flow.run()
+    assert next_offsets(flow) == [5, 0]
+    assert len(first) == len(batch_ids(flow)) == 1
+    assert first != batch_ids(flow)
+
+
+def test_a_partition_added_later_starts_at_its_beginning(flow: Flow) -> None:
+    flow.produce(range(3))
+    flow.but(extra={"source": {"start": "latest"}}).run()
+    for created in flow.admin.create_partitions([NewPartitions(flow.topic, 3)]).values():
+        created.result(TIMEOUT_S)
+    flow.produce(range(10, 15), partition=2)
+    flow.run()
+    assert flow.ids() == list(range(10, 15))
+    assert next_offsets(flow) == [3, 0, 5]
+
+
+def test_bootstrap_by_two_at_once_happens_once(flow: Flow) -> None:
+    flow.produce(range(5))
+    with reached("publish.after-fence", flow.run):
+        assert flow.run().ended == "caught up"
+    assert [event.kind for event in flow.events(DataComplete)] == ["bootstrap", "batch"]
+    assert flow.ids() == list(range(5))
+
+
+def test_first_use_by_several_at_once_agrees_on_one_binding(flow: Flow) -> None:
+    def bind(_: int) -> str:
+        with flow.session() as session:
+            return session.bind().pipeline_id
+
+    with ThreadPoolExecutor(4) as pool:
+        agreed = set(pool.map(bind, range(4)))
+    assert agreed == {flow.events(PipelineBound)[0].pipeline_id}
+
+
+def test_a_binding_that_lost_the_race_changes_nothing(flow: Flow) -> None:
+    with flow.session() as session:
+        first = session.bind()
+        session.log.append(replace(first, event_id="late", pipeline_id="late"))
+    with flow.session() as session:
+        assert session.bind().pipeline_id == first.pipeline_id
+
+
+def test_start_at_latest_reads_what_comes_from_then_on(flow: Flow) -> None:
+    flow = flow.but(extra={"source": {"start": "latest"}})
+    flow.produce(range(5))
+    assert flow.run().batches == []
+    flow.produce(range(5, 8))
+    flow.run()
+    assert flow.ids() == [5, 6, 7]
+
+
+def test_start_at_a_timestamp_reads_from_the_first_record_of_that_time(flow: Flow) -> None:
+    flow = flow.but(extra={"source": {"start": {"timestamp": datetime.fromtimestamp(2, UTC).isoformat()}}})
+    values = [f'{{"id": {i}}}' for i in range(4)]
+    support.produce(flow.bootstrap, flow.topic, values, timestamps=[1000, 1999, 2000, 3000])
+    flow.run()
+    assert flow.ids() == [2, 3]
+
+
+def test_start_at_a_group_takes_its_offsets_over_once(flow: Flow) -> None:
+    flow.produce(range(5))
+    other = flow.but(name=f"{flow.name}_old")
+    other.move_positions({TopicPartition(flow.topic, 0): 3})
+    flow = flow.but(extra={"source": {"start": {"group": other.pipeline.group}}})
+    flow.run()
+    other.move_positions({TopicPartition(flow.topic, 0): 0})
+    flow.run()
+    assert flow.ids() == [3, 4]
+
+
+def test_start_at_a_group_without_offsets_is_refused(flow: Flow) -> None:
+    with pytest.raises(ConfigError, match=r"group nobody has no offsets .*\n.*use earliest or latest"):
+        flow.but(extra={"source": {"start": {"group": "nobody"}}}).run()
+    assert flow.positions() == {}
+
+
+def test_positions_that_were_there_before_the_first_use_are_not_taken_over(flow: Flow) -> None:
+    flow.produce(range(5))
+    flow.move_positions({TopicPartition(flow.topic, 0): 3})
+    with pytest.raises(ProtocolError, match=rf"{flow.pipeline.group}.*\n.*delete its offsets"):
+        flow.run()
+    assert flow.events(DataComplete) == []
+
+
+def test_the_events_of_10_000_partitions_pass_a_topic_with_default_limits(flow: Flow) -> None:
+    support.create_topic(flow.bootstrap, flow.pipeline.control_topic, 1, REQUIRED_CONFIG)
+    flow.run()
+    seeded = random.Random(1)
+    offsets = tuple(seeded.randrange(2**40) for _ in range(10_000))
+    [first] = flow.events(DataComplete)
+    event = replace(first, event_id="big", batch_id="big", positions={"t": offsets}, through_ms={"t": offsets})
+    at = TopicPartition(flow.topic, 0)
+    with flow.session() as session:
+        decided = Decision(Verdict.PUBLISH, "for the test")
+        session.publisher.publish(lambda _positions, _state: decided, [event], {at: Position(0, "big")})
+        session.log.open(create=False)
+        assert session.log.refresh_to_end().last_publish == event
+
+
+def test_a_plan_names_the_batch_it_continues(flow: Flow) -> None:
+    flow.run()
+    flow.produce(range(3))
+    with flow.session() as session:
+        session.bind()
+        planner = Planner(session, max_tasks=2)
+        planned = planner.next(planner.look())
+    assert planned is not None
+    assert {planned.plan.predecessor} == batch_ids(flow)

@@ -1,0 +1,174 @@
+"""Whole runs on Spark `local[2]`, from records in Kafka to rows that another reader sees."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from orchestration.broker import Broker
+from sink_core.config.connections import SparkSettings
+from sink_core.control.events import CommitComplete, DataComplete, Paused, Resumed
+from sink_core.errors import BadRecord
+from spark_jobs.run import Bounds
+from spark_jobs.runner import SparkRunner
+from tests import support
+from tests.pipelines import TIMEOUT_S, Flow, reached
+from tests.support import TopicFactory
+
+BAD = [
+    b"",
+    b"{",
+    b"[1]",
+    b'{"id": "not a number"}',
+    b'{"id": 1.5}',
+    b'{"id": 2}{"id": 3}',
+    b"\xff\xfe",
+    b'{"id": 9e99}',
+]
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
+
+
+@pytest.fixture
+def runner(spark: SparkSession) -> SparkRunner:
+    """On the session that is already up."""
+    return SparkRunner(SparkSettings(master="local[2]", tasks=2))
+
+
+def open_transaction(flow: Flow, ids: range) -> Producer:
+    """A producer with records on partition 0 in a transaction that is still open."""
+    producer = Producer({"bootstrap.servers": flow.bootstrap, "transactional.id": support.unique("tx")})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    for i in ids:
+        producer.produce(flow.topic, json.dumps({"id": i}).encode(), partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    return producer
+
+
+def test_records_of_every_kind_end_where_they_belong(flow: Flow, runner: SparkRunner, spark: SparkSession) -> None:
+    flow = flow.but(extra={"batch": {"max_records": 40}})
+    flow.produce(range(50))
+    support.produce(flow.bootstrap, flow.topic, [*BAD, None], partition=1, keys=[b"k"] * (len(BAD) + 1))
+    flow.produce(range(50, 60), partition=1)
+    open_transaction(flow, range(900, 910)).abort_transaction(TIMEOUT_S)
+    committed = open_transaction(flow, range(60, 70))
+    committed.commit_transaction(TIMEOUT_S)
+    report = flow.run(runner)
+    assert report.ended == "caught up"
+    assert len(report.batches) >= 2
+    assert flow.ids() == flow.spark_ids(spark) == list(range(70))
+    letters = flow.rows(flow.pipeline.dead_letter_table)
+    assert sorted((letter["offset"], letter["value"]) for letter in letters) == list(enumerate(BAD))
+    assert all(letter["error"] and letter["key"] == b"k" for letter in letters)
+    ledger = flow.rows(flow.pipeline.ledger_table)
+    sums = {name: sum(row[name] for row in ledger) for name in ("records", "gaps", "tombstones", "dead_lettered")}
+    # Ten aborted records, and the markers that end the two transactions.
+    assert sums == {"records": 70 + len(BAD) + 1, "gaps": 12, "tombstones": 1, "dead_lettered": len(BAD)}
+    assert sum(dict(row["written"])[flow.table] for row in ledger) == 70
+    assert sum(row["end_offset"] - row["start_offset"] for row in ledger) == sums["records"] + sums["gaps"]
+
+
+def test_a_second_run_with_nothing_to_do_writes_nothing(flow: Flow, runner: SparkRunner) -> None:
+    flow.produce(range(5))
+    flow.run(runner)
+    before = [flow.load_table(name).metadata_location for name in flow.pipeline.table_names]
+    report = flow.run(runner)
+    assert (report.ended, report.batches, report.stopped_early) == ("caught up", [], False)
+    assert [flow.load_table(name).metadata_location for name in flow.pipeline.table_names] == before
+
+
+def test_a_batch_takes_no_more_than_it_may_and_a_run_no_more_batches(flow: Flow, runner: SparkRunner) -> None:
+    flow = flow.but(extra={"batch": {"max_records": 10}, "run": {"max_batches": 3}})
+    flow.produce(range(50))
+    report = flow.run(runner)
+    assert [batch.records for batch in report.batches] == [10, 10, 10]
+    assert report.stopped_early
+    assert "run.max_batches 3" in report.ended
+    flow.run(runner)
+    assert flow.ids() == list(range(50))
+
+
+def test_a_commit_interval_leaves_the_commit_to_the_end_of_the_run(flow: Flow, runner: SparkRunner) -> None:
+    flow = flow.but(extra={"batch": {"max_records": 10}, "commit": {"every": "1h"}})
+    flow.produce(range(30))
+    report = flow.run(runner)
+    assert [len(batches.batch_id) > 0 for batches in report.batches] == [True] * 3
+    assert len(flow.own_snapshots()) == len(flow.events(CommitComplete)) == 1
+    assert flow.ids() == list(range(30))
+
+
+def test_linger_picks_up_what_comes_late(flow: Flow, runner: SparkRunner) -> None:
+    flow.produce(range(5))
+    late = threading.Timer(0.5, flow.produce, [range(5, 8)])
+    with reached("publish.after-commit", late.start, skip=1):
+        flow.run(runner, Bounds(max_batches=2, max_duration_s=60, linger_s=30))
+    late.join()
+    assert flow.ids() == list(range(8))
+
+
+def test_a_paused_pipeline_does_nothing_until_it_is_resumed(flow: Flow, runner: SparkRunner) -> None:
+    flow.produce(range(5))
+    flow.run(runner)
+    flow.produce(range(5, 8))
+    with flow.session() as session:
+        bound = session.bind()
+        session.log.append(Paused(pipeline_id=bound.pipeline_id, by="ana", reason="moving house"))
+    report = flow.run(runner)
+    assert report.batches == []
+    assert "ana" in report.ended
+    assert "moving house" in report.ended
+    assert flow.ids() == list(range(5))
+    with flow.session() as session:
+        session.bind()
+        session.log.append(Resumed(pipeline_id=bound.pipeline_id, by="ana"))
+    flow.run(runner)
+    assert flow.ids() == list(range(8))
+
+
+def test_a_bad_record_stops_a_pipeline_that_asks_for_it(flow: Flow, runner: SparkRunner) -> None:
+    flow = flow.but(extra={"on_bad_record": "stop"})
+    flow.produce(range(5))
+    support.produce(flow.bootstrap, flow.topic, [b"{"])
+    with pytest.raises(BadRecord, match=rf"{flow.topic}\[0\] offset 5: .*\n.*dead_letter"):
+        flow.run(runner)
+    assert flow.ids() == []
+    assert [event.kind for event in flow.events(DataComplete)] == ["bootstrap"]
+
+
+def test_what_is_promised_under_log_append_time_is_never_broken(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, runner: SparkRunner
+) -> None:
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1, {"message.timestamp.type": "LogAppendTime"}))
+    promised: list[int] = []
+    seen: set[int] = set()
+    for start in (0, 100, 200):
+        older = open_transaction(flow, range(start, start + 5))
+        flow.produce(range(start + 50, start + 55))
+        time.sleep(0.01)
+        promised += promises_kept(flow, runner, promised, seen)
+        older.commit_transaction(TIMEOUT_S)
+        flow.produce(range(start + 60, start + 65))
+        promised += promises_kept(flow, runner, promised, seen)
+    assert promised == sorted(promised)
+    assert promised[-1] > promised[0] > 0
+    assert len(flow.ids()) == 45
+
+
+def promises_kept(flow: Flow, runner: SparkRunner, promised: list[int], seen: set[int]) -> list[int]:
+    """Run, and hold the rows that are new to what was promised before; returns the newest promise."""
+    flow.run(runner)
+    fresh = [row for row in flow.rows() if row["id"] not in seen]
+    through = max(promised, default=-1)
+    assert all(row["_kafka"]["timestamp"].timestamp() * 1000 > through for row in fresh)
+    seen.update(row["id"] for row in fresh)
+    return [own.valid_through_ms for _, own in flow.own_snapshots()[-1:] if own.valid_through_ms]
