@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from sink_core.errors import ProtocolError
 
 COMMIT_ID = "kafka.connect.commit-id"
 VALID_THROUGH = "kafka.connect.valid-through-ts"
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ def to_summary(keys: SummaryKeys, own: Own) -> dict[str, str]:
         keys.cluster_id: own.cluster_id,
     }
     if own.valid_through_ms is not None:
-        summary[VALID_THROUGH] = str(own.valid_through_ms)
+        summary[VALID_THROUGH] = _iso(own.valid_through_ms)
     return summary
 
 
@@ -97,10 +101,20 @@ def _own(keys: SummaryKeys, summary: Mapping[str, str], offsets: str, batches: s
     return Own(
         stored_offset=int(json.loads(offsets)["0"]),
         commit_id=summary.get(COMMIT_ID, ""),
-        valid_through_ms=int(through) if through is not None else None,
+        valid_through_ms=_millis(through) if through is not None else None,
         batches=tuple(batches.split(",")) if batches else (),
         counts=json.loads(summary.get(keys.counts, "{}")),
         last_event_id=summary.get(keys.last_event_id, ""),
         control_topic_id=summary.get(keys.control_topic_id, ""),
         cluster_id=summary.get(keys.cluster_id, ""),
     )
+
+
+def _iso(milliseconds: int) -> str:
+    """As the connector writes it: ISO 8601 in UTC. A producer's timestamp beyond the year 9999 is cut to its end."""
+    moment = _EPOCH + timedelta(milliseconds=min(milliseconds, _LAST_MS))
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _millis(iso: str) -> int:
+    return (datetime.fromisoformat(iso) - _EPOCH) // timedelta(milliseconds=1)
