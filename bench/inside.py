@@ -21,7 +21,8 @@ from spark_jobs.run import run_pipeline
 from spark_jobs.runner import SparkRunner
 
 BATCH = 10_000
-_WARM_UP_RECORDS = 20_000
+_WARM_UP_RECORDS = 200_000
+"""Enough for a task on each core, so that all Python workers are up."""
 
 
 def ingest(bootstrap: str, topic: str, records: int, directory: Path) -> Measured:

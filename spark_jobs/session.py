@@ -112,6 +112,7 @@ def _defaults(master: str, driver_memory: int | None, scratch: str) -> dict[str,
     if master.startswith("local"):
         loopback = "127.0.0.1"
         conf |= {"spark.driver.host": loopback, "spark.driver.bindAddress": loopback, "spark.local.dir": scratch}
+        conf["spark.python.daemon.module"] = "spark_jobs.daemon"
         # `spark.jars` would copy them for executors, which are the driver itself here.
         conf["spark.driver.extraClassPath"] = os.pathsep.join(map(str, spark_jars()))
     else:

@@ -21,7 +21,7 @@ import pytest
 
 from orchestration.broker import Broker, free_port
 from sink_core.jars import spark_jars
-from tests.e2e.faults import daemon
+from spark_jobs import daemon
 from tests.e2e.faults.processes import ROOT, Launcher
 from tests.e2e.faults.world import World
 
