@@ -31,9 +31,9 @@ def say_json(value: object) -> None:
 
 
 def say_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """A table on a terminal; elsewhere a line per row, the values separated by tabs."""
+    """A table on a terminal; elsewhere a line per row, the columns' names first, separated by tabs."""
     if not STDOUT.is_terminal:
-        for row in rows:
+        for row in [columns, *rows]:
             typer.echo("\t".join(row))
         return
     table = Table(*columns, title=title, title_justify="left", box=None, pad_edge=False)
