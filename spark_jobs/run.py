@@ -97,7 +97,6 @@ class Ingest:
         self._runner = runner
         self._progress = on_progress or (lambda _progress: None)
         self._planner = Planner(session, max_tasks=runner.parallelism())
-        self._tables: dict[str, Table] = {}
 
     def prepare(self) -> None:
         """Bind the pipeline, create missing tables, put the start positions in place. Harmless when done before."""
@@ -108,7 +107,6 @@ class Ingest:
             # Before anything is created: a table that was dropped must not come back as if it were new.
             committer.load_checked(name)
         ensure_tables(self._session.catalog, self._session.pipeline, self._sample_values)
-        self._tables = self._load_tables()
         source = self._planner.look()
         if self._session.log.state.last_publish is None:
             self._planner.bootstrap(source)
@@ -125,8 +123,8 @@ class Ingest:
         what = f"{plan.offsets:,} offsets in {len(plan.tasks)} tasks"
         self._progress(Progress("write", what, plan.batch_id))
         with _timed(seconds, "write"):
-            self._tables = self._load_tables()
-            written = write_batch(plan, pipeline=self._session.pipeline, tables=self._tables, runner=self._runner)
+            tables = self._load_tables()
+            written = write_batch(plan, pipeline=self._session.pipeline, tables=tables, runner=self._runner)
         self._progress(Progress("publish", f"{written.records:,} records", plan.batch_id))
         with _timed(seconds, "publish"):
             decision = self._publish(planned, written)
