@@ -22,6 +22,7 @@ $(READY): pyproject.toml constraints.txt | java python
 	@[ -x $(VENV)/bin/pip ] || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev,postgres,s3]' -c constraints.txt
 	$(VENV)/bin/python -m sink_core.jars
+	$(VENV)/bin/calve spark prepare
 	@touch $@
 
 java:

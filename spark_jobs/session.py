@@ -13,9 +13,14 @@ from sink_core.config.connections import SparkSettings
 from sink_core.config.references import resolve
 from sink_core.errors import ConfigError, Unreachable
 from sink_core.jars import spark_jars
+from spark_jobs import class_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The driver hands out tasks for some seconds: the optimising compiler and parallel collectors cost six CPU-seconds a
+run here and gain nothing."""
 
 _MIB = 1024 * 1024
 _LOG_TAIL_LINES = 15
@@ -99,9 +104,7 @@ def _defaults(master: str, driver_memory: int | None, scratch: str) -> dict[str,
     conf = {
         "spark.master": master,
         "spark.app.name": "calve",
-        # The driver hands out tasks for some seconds: the optimising compiler and parallel collectors cost six
-        # CPU-seconds a run here and gain nothing.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {class_archive.java_option()}".strip(),
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",

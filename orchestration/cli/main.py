@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import broker, check, config, init, inspect, run
+from orchestration.cli import broker, check, config, init, inspect, run, spark
 
 app = typer.Typer(
     name="calve",
@@ -37,3 +37,4 @@ def calve(
 for module in (init, check, config, run, inspect):
     module.register(app)
 app.add_typer(broker.app, name="broker")
+app.add_typer(spark.app, name="spark")

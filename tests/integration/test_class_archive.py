@@ -1,0 +1,59 @@
+"""The archive of Spark's classes: written once, used by Java, harmless where it doesn't fit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_jobs import class_archive
+
+RUN = """
+import sys
+from sink_core.config.connections import SparkSettings
+from spark_jobs import class_archive
+from spark_jobs.runner import SparkRunner
+from spark_jobs.session import JAVA_OPTIONS
+
+options = f"{JAVA_OPTIONS} {sys.argv[2]} -Xlog:class+load:file={sys.argv[1]}"
+with SparkRunner(SparkSettings(master="local[1]", conf={"spark.driver.extraJavaOptions": options})) as runner:
+    assert runner.run(lambda number: bytes([number]), 1) == [bytes([0])]
+"""
+
+
+def loaded_from_archive(tmp_path: Path, option: str) -> int:
+    """How many of Spark's own classes a session's Java took from the archive."""
+    log = tmp_path / "classes.log"
+    subprocess.run([sys.executable, "-c", RUN, str(log), option], check=True, timeout=120)
+    loads = [line for line in log.read_text().splitlines() if " org.apache.spark." in line]
+    assert len(loads) > 1000
+    return sum("shared objects file (top)" in line for line in loads)
+
+
+def test_java_takes_sparks_classes_from_the_archive(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "calve", "spark", "prepare"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(class_archive.archive()) in done.stdout
+    assert class_archive.java_option() == f"-XX:SharedArchiveFile={class_archive.archive()}"
+    assert loaded_from_archive(tmp_path, class_archive.java_option()) > 1000
+
+
+def test_java_goes_without_an_archive_that_does_not_fit(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jsa"
+    broken.write_bytes(os.urandom(10_000))
+    assert loaded_from_archive(tmp_path, f"-XX:SharedArchiveFile={broken}") == 0
+
+
+def test_another_java_has_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = class_archive.archive()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").write_text("#!/bin/sh\n")
+    (tmp_path / "bin" / "java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert class_archive.archive() != before
+    assert class_archive.java_option() == ""
