@@ -93,6 +93,7 @@ class TableStatus:
     exists: bool
     rows: int = 0
     files: int = 0
+    bytes: int = 0
     snapshots: int = 0
     head_snapshot: str | None = None
     stored_offset: int = 0
@@ -262,6 +263,7 @@ def table_status(
         exists=True,
         rows=int(summary.get("total-records", "0")),
         files=int(summary.get("total-data-files", "0")),
+        bytes=int(summary.get("total-files-size", "0")),
         snapshots=len(view.snapshots),
         head_snapshot=str(view.head) if view.head is not None else None,
         stored_offset=view.stored_offset,

@@ -18,6 +18,7 @@ from sink_core.config.effective import Pipeline
 from sink_core.control import checks
 from sink_core.control.complete import data_complete, data_written
 from sink_core.control.decision import Decision, Verdict, decide
+from sink_core.control.events import Paused
 from sink_core.control.state import CommitState
 from sink_core.errors import TableUnusable
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -52,11 +53,15 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A step of a run begins. `phase` is one of start, plan, write, publish, commit, wait, end."""
+    """A step of a run begins. `phase` is one of start, plan, write, publish, commit, wait, end.
+
+    `offsets` is the size of the batch that is written.
+    """
 
     phase: str
     message: str
     batch_id: str = ""
+    offsets: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +74,16 @@ class BatchReport:
     ranges: tuple[tuple[str, int, int, int], ...]
     records: int
     dead_lettered: int
+    tombstones: int
+    gaps: int
     value_bytes: int
     rows: dict[str, int]
     lag_after: int
     seconds: dict[str, float]
+
+    @property
+    def published(self) -> bool:
+        return self.verdict is not Verdict.STALE
 
 
 @dataclass(slots=True)
@@ -87,6 +98,7 @@ class RunReport:
 
 OnProgress = Callable[[Progress], None]
 OnBatch = Callable[[BatchReport], None]
+OnCommit = Callable[[CommitReport], None]
 
 
 class Ingest:
@@ -99,9 +111,14 @@ class Ingest:
         self._planner = Planner(session, max_tasks=runner.parallelism())
 
     def prepare(self) -> None:
-        """Bind the pipeline, create missing tables, put the start positions in place. Harmless when done before."""
+        """Bind the pipeline, create missing tables, put the start positions in place. Harmless when done before.
+
+        A paused pipeline is only bound: a new one can be paused before anything is read for it.
+        """
         self._progress(Progress("start", "binding the pipeline and looking at its tables"))
         self._session.bind()
+        if self.paused:
+            return
         committer = self._session.committer()
         for name in self._session.pipeline.table_names:
             # Before anything is created: a table that was dropped must not come back as if it were new.
@@ -112,16 +129,16 @@ class Ingest:
             self._planner.bootstrap(source)
 
     def next_batch(self) -> BatchReport | None:
-        """One batch from plan to publish; None if there is nothing to read."""
+        """One batch from plan to publish; None if there is nothing to read, or the pipeline is paused."""
         seconds: dict[str, float] = {}
         self._progress(Progress("plan", "reading positions and end offsets"))
         with _timed(seconds, "plan"):
-            planned = self._planner.next(self._planner.look())
+            planned = self._plan()
         if planned is None:
             return None
         plan = planned.plan
         what = f"{plan.offsets:,} offsets in {len(plan.tasks)} tasks"
-        self._progress(Progress("write", what, plan.batch_id))
+        self._progress(Progress("write", what, plan.batch_id, plan.offsets))
         with _timed(seconds, "write"):
             tables = self._load_tables()
             written = write_batch(plan, pipeline=self._session.pipeline, tables=tables, runner=self._runner)
@@ -137,8 +154,24 @@ class Ingest:
             self._progress(Progress("publish", "keeping the group's offsets from expiring"))
             self._session.publisher.keep_alive()
 
-    def has_lag(self) -> bool:
-        return any(self._planner.look().lag().values())
+    def has_news(self) -> bool:
+        """Something to read, or a pause to obey."""
+        return any(self._planner.look().lag().values()) or self.paused is not None
+
+    @property
+    def paused(self) -> Paused | None:
+        """The pause in effect, by what was read of the log so far."""
+        return self._session.log.state.paused
+
+    def _plan(self) -> Planned | None:
+        """None if there is nothing to read, or the pipeline is paused.
+
+        The pause is looked for before `START_COMMIT` is written and once more in what was read of the log after it:
+        whoever pauses and then reads the log so finds the batch there, or the batch gives way.
+        """
+        source = self._planner.look()
+        planned = None if self.paused else self._planner.next(source)
+        return None if self.paused else planned
 
     def _load_tables(self) -> dict[str, Table]:
         """The pipeline's tables as they are now; a finding on one of them stops before anything is written."""
@@ -191,42 +224,67 @@ def run_pipeline(
     bounds: Bounds | None = None,
     on_progress: OnProgress | None = None,
     on_batch: OnBatch | None = None,
+    on_commit: OnCommit | None = None,
+    committing: bool = True,
 ) -> RunReport:
-    """Run one pipeline until it is caught up or `bounds` (default: the pipeline file's) are reached.
+    """Go through `run_steps`; `on_batch` and `on_commit` are told of each."""
+    report = RunReport()
+    steps = run_steps(session, runner, report, bounds=bounds, on_progress=on_progress, committing=committing)
+    for step in steps:
+        if isinstance(step, BatchReport):
+            if on_batch:
+                on_batch(step)
+        elif on_commit:
+            on_commit(step)
+    return report
 
-    A stale batch ends the run without an error: another run is at work, and has published or will publish those
-    records. Raises FindingError if the pipeline must stop; what was committed until then stays.
+
+def run_steps(
+    session: Session,
+    runner: SparkRunner,
+    report: RunReport,
+    *,
+    bounds: Bounds | None = None,
+    on_progress: OnProgress | None = None,
+    committing: bool = True,
+) -> Iterator[BatchReport | CommitReport]:
+    """Run one pipeline until it is caught up, `bounds` (default: the pipeline file's) are reached, or it is paused.
+
+    Gives each batch once it is published (or is stale), and each commit that did something, before the failure of one
+    of its tables is raised; `report` has all of it and says at the end why it ended. A stale batch ends the run without
+    an error: another run is at work, and has published or will publish those records. Raises FindingError if the
+    pipeline must stop; what was committed until then stays. Unless `committing`, what is published waits for a commit
+    by somebody else.
     """
     bounds = bounds or Bounds.of(session.pipeline)
     progress = on_progress or (lambda _progress: None)
     ingest = Ingest(session, runner, on_progress=on_progress)
-    report = RunReport()
     deadline = time.monotonic() + bounds.max_duration_s
     ingest.prepare()
-    if (paused := session.log.state.paused) is not None:
-        report.ended = f"paused by {paused.by}: {paused.reason}"
-        return report
-    committing = _Committing(session, report, progress)
-    committing.commit(everything=True)
+    if ingest.paused:
+        report.ended = _why(ingest.paused)
+        return
+    commits = _Commits(session, report, progress, wanted=committing)
+    yield from commits.commit(everything=True)
     for batch in _batches(ingest, bounds, deadline, report, progress):
         report.batches.append(batch)
-        if on_batch:
-            on_batch(batch)
+        yield batch
         if batch.verdict is Verdict.STALE:
             report.ended = f"stale batch: {batch.why}"
             break
-        committing.after_batch()
+        yield from commits.after_batch()
     if not report.batches:
         ingest.keep_alive()
-    committing.commit(everything=False)
+    if report.batches or not ingest.paused:
+        # A pause lets a run commit what it has published itself.
+        yield from commits.commit(everything=False)
     progress(Progress("end", report.ended))
-    return report
 
 
 def _batches(
     ingest: Ingest, bounds: Bounds, deadline: float, report: RunReport, progress: OnProgress
 ) -> Iterator[BatchReport]:
-    """Batches until there is nothing to read for `linger_s`, or a bound is reached."""
+    """Batches until there is nothing to read for `linger_s`, a bound is reached or the pipeline is paused."""
     done = 0
     while True:
         if done >= bounds.max_batches or time.monotonic() >= deadline:
@@ -237,45 +295,56 @@ def _batches(
         if batch is not None:
             done += 1
             yield batch
+        elif ingest.paused:
+            report.ended = _why(ingest.paused)
+            return
         elif not _more_within(ingest, min(time.monotonic() + bounds.linger_s, deadline), progress):
             report.ended = "caught up"
             return
 
 
 def _more_within(ingest: Ingest, until: float, progress: OnProgress) -> bool:
-    """Wait for new records, at most until `until` (monotonic seconds)."""
+    """Wait for new records or a pause, at most until `until` (monotonic seconds)."""
     if time.monotonic() < until:
         progress(Progress("wait", "caught up; waiting for more records"))
     while time.monotonic() < until:
-        if ingest.has_lag():
+        if ingest.has_news():
             return True
         time.sleep(LINGER_POLL_S)
     return False
 
 
-class _Committing:
-    """When a run commits: after each batch, or each `commit.every` seconds and at its end."""
+def _why(paused: Paused) -> str:
+    return f"paused by {paused.by}: {paused.reason}"
 
-    def __init__(self, session: Session, report: RunReport, progress: OnProgress) -> None:
+
+class _Commits:
+    """When a run commits: after each batch, or each `commit.every` seconds and at its end; never unless `wanted`."""
+
+    def __init__(self, session: Session, report: RunReport, progress: OnProgress, *, wanted: bool) -> None:
         self._session = session
         self._report = report
         self._progress = progress
+        self._wanted = wanted
         every = session.pipeline.config.commit.every
         self._every_s = 0.0 if every == "batch" else float(every)
         self._last = time.monotonic()
 
-    def after_batch(self) -> None:
+    def after_batch(self) -> Iterator[CommitReport]:
         if time.monotonic() - self._last >= self._every_s:
-            self.commit(everything=False)
+            yield from self.commit(everything=False)
 
-    def commit(self, *, everything: bool) -> None:
+    def commit(self, *, everything: bool) -> Iterator[CommitReport]:
         """`everything` looks at tables without news too, so that findings on them show."""
+        if not self._wanted:
+            return
         self._progress(Progress("commit", "taking what is published into the tables"))
         tables = self._session.pipeline.table_names if everything else ()
         report = self._session.coordinator().commit(tables=tables, after_publish=bool(self._report.batches))
         self._last = time.monotonic()
         if report.commits or report.failed:
             self._report.commits.append(report)
+            yield report
         report.raise_failures()
 
 
@@ -288,6 +357,8 @@ def _report(planned: Planned, written: WrittenBatch, decision: Decision, seconds
         ranges=tuple((r.topic, r.partition, r.start, r.end) for r in plan.ranges if r.span),
         records=written.records,
         dead_lettered=sum(c.dead_lettered for c in written.counts),
+        tombstones=sum(c.tombstones for c in written.counts),
+        gaps=sum(c.gaps for c in written.counts),
         value_bytes=written.value_bytes,
         rows={output.table: output.rows for output in written.tables},
         lag_after=sum(planned.source.lag().values()) - plan.offsets,

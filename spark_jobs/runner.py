@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -25,10 +24,14 @@ _ARROW_RESULT = pa.schema([("task", pa.int64()), ("failed", pa.bool_()), ("resul
 
 
 class SparkRunner:
-    """Runs tasks on Spark. The session starts with the first use and ends with `stop`, or the end of a `with`."""
+    """Runs tasks on Spark. The session starts with the first use and ends with `stop`, or the end of a `with`.
 
-    def __init__(self, settings: SparkSettings) -> None:
+    `session` gives one that somebody else starts and stops.
+    """
+
+    def __init__(self, settings: SparkSettings, *, session: Callable[[], SparkSession] | None = None) -> None:
         self._settings = settings
+        self._session = session
         self._started: Started | None = None
 
     def __enter__(self) -> SparkRunner:
@@ -65,9 +68,8 @@ class SparkRunner:
     def session(self) -> SparkSession:
         """The session, started if need be. Raises ConfigError or Unreachable if it can't be had."""
         if self._started is None:
-            # Spark starts its Python workers with this interpreter, which has what tasks import.
-            os.environ["PYSPARK_PYTHON"] = sys.executable
-            self._started = start(self._settings)
+            given = self._session
+            self._started = Started(given(), lambda: None) if given else start(self._settings)
         return self._started.session
 
     def stop(self) -> None:

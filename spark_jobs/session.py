@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,16 +41,48 @@ def start(settings: SparkSettings) -> Started:
 
     Raises ConfigError if Spark refuses the settings, Unreachable if the master or the Connect server doesn't answer.
     """
-    own = {key: _as_text(value) for key, value in resolve(settings.conf).items()}
+    _with_this_python()
     if settings.remote is not None:
-        return _connect(str(resolve({"spark.remote": settings.remote})["spark.remote"]), own)
+        return _connect(_resolved(settings.remote), _own(settings))
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
     if running is not None:
         return Started(running, lambda: None)
-    master = str(resolve({"spark.master": settings.master})["spark.master"])
-    return _launch(master, settings.driver_memory, own)
+    return _launch(_resolved(settings.master or ""), settings.driver_memory, _own(settings))
+
+
+@contextmanager
+def configuration(settings: SparkSettings) -> Generator[dict[str, str]]:
+    """What to give a session's builder, for those who start it themselves, in this `with`.
+
+    A session that was started meanwhile is stopped at its end, and its scratch folder removed.
+    """
+    _with_this_python()
+    if settings.remote is not None:
+        yield {"spark.remote": _resolved(settings.remote), **_own(settings)}
+        return
+    from pyspark.sql import SparkSession
+
+    before = SparkSession.getActiveSession()
+    with tempfile.TemporaryDirectory(prefix="calve-spark-", ignore_cleanup_errors=True) as scratch:
+        yield {**_defaults(_resolved(settings.master or ""), settings.driver_memory, scratch), **_own(settings)}
+        session = SparkSession.getActiveSession()
+        if session is not None and session is not before:
+            session.stop()
+
+
+def _with_this_python() -> None:
+    """Spark starts its Python workers with this interpreter, which has what tasks import."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+
+
+def _resolved(address: str) -> str:
+    return str(resolve({"address": address})["address"])
+
+
+def _own(settings: SparkSettings) -> dict[str, str]:
+    return {key: _as_text(value) for key, value in resolve(settings.conf).items()}
 
 
 def _connect(remote: str, own: Mapping[str, str]) -> Started:

@@ -58,7 +58,7 @@ class Coordinator:
         limit = state.limit
         commits: list[TableCommit] = []
         failed: dict[str, CalveError] = {}
-        for name in sorted({*tables, *self._with_news(state)}):
+        for name in sorted({*tables, *state.tables_with_news()}):
             try:
                 commit = self._committer.commit(name)
             except CalveError as error:
@@ -73,14 +73,6 @@ class Coordinator:
         if report.landed:
             self._complete(report, state, limit)
         return report
-
-    def _with_news(self, state: CommitState) -> list[str]:
-        """Tables that lack something by what the log says; the table itself has the last word."""
-        return [
-            table
-            for table, written in state.written.items()
-            if written and written[-1].offset >= max(state.told.get(table, {"": 0}).values())
-        ]
 
     def _tell(self, commit: TableCommit, state: CommitState) -> None:
         """Report what the table has, also for what a dead coordinator left unsaid."""

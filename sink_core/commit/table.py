@@ -39,7 +39,8 @@ ATTEMPTS = 10
 class TableCommit:
     """What a commit found or did at one table. `snapshot_id` is None for a table that has never had a commit of ours.
 
-    `landed` is False when there was nothing new. `conflicts` counts lost races before success.
+    `landed` is False when there was nothing new. `conflicts` counts lost races before success. `rows` and `files` were
+    added; the totals, in rows, files and bytes, are the table's with them.
     """
 
     table: str
@@ -52,6 +53,8 @@ class TableCommit:
     rows: int = 0
     files: int = 0
     total_rows: int = 0
+    total_files: int = 0
+    total_bytes: int = 0
     conflicts: int = 0
 
 
@@ -231,7 +234,9 @@ def _nothing_new(table: Table, view: TableView, conflicts: int) -> TableCommit:
         stored_offset=view.stored_offset,
         valid_through_ms=own.valid_through_ms if own else None,
         landed=False,
-        total_rows=_total_rows(table, 0),
+        total_rows=_total(table, "total-records"),
+        total_files=_total(table, "total-data-files"),
+        total_bytes=_total(table, "total-files-size"),
         conflicts=conflicts,
     )
 
@@ -245,7 +250,7 @@ def _landed(
     conflicts: int,
 ) -> TableCommit:
     manifests = _manifests(pending)
-    rows = sum(m.rows for m in manifests)
+    rows, files = sum(m.rows for m in manifests), sum(m.files for m in manifests)
     return TableCommit(
         table=view.table,
         table_uuid=view.uuid,
@@ -255,13 +260,16 @@ def _landed(
         landed=True,
         batches=own.batches,
         rows=rows,
-        files=sum(m.files for m in manifests),
-        total_rows=_total_rows(table, rows),
+        files=files,
+        total_rows=_total(table, "total-records", rows),
+        total_files=_total(table, "total-data-files", files),
+        total_bytes=_total(table, "total-files-size", sum(m.data_bytes for m in manifests)),
         conflicts=conflicts,
     )
 
 
-def _total_rows(table: Table, added: int) -> int:
+def _total(table: Table, key: str, added: int = 0) -> int:
+    """A total of the head's summary, and what is added on top of it."""
     head = table.current_snapshot()
     summary = head.summary.additional_properties if head and head.summary else {}
-    return int(summary.get("total-records", "0")) + added
+    return int(summary.get(key, "0")) + added

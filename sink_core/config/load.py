@@ -23,13 +23,14 @@ M = TypeVar("M", bound=Model)
 
 
 def load(path: Path, connections: Path | None = None) -> Pipeline:
-    """The pipeline in `path`, a pipeline file or a Dagster `defs.yaml`, with `connections.yaml` from beside it.
+    """The pipeline in `path`, a pipeline file or a Dagster `defs.yaml`, with its connections.
 
+    Those stand in `connections`, else in the nearest `connections.yaml` beside the pipeline file or in a folder above.
     Reads no environment variable and opens no connection. Raises one ConfigError that lists every problem of
     both files.
     """
     pipeline_file = _pipeline_mapping(_existing(path, "pipeline file"))
-    connections_file = _existing(connections or path.parent / CONNECTIONS_FILE, "connections file")
+    connections_file = _existing(connections or _nearest_connections(path), "connections file")
     found: list[str] = []
     config = _validated(PipelineConfig, pipeline_file, found)
     shared = _validated(Connections, connections_file, found)
@@ -43,9 +44,16 @@ def load(path: Path, connections: Path | None = None) -> Pipeline:
 def _existing(path: Path, what: str) -> Document:
     if not path.is_file():
         raise ConfigError(
-            f"{path}: no such {what}", hint=f"check the path; {CONNECTIONS_FILE} is looked for beside the pipeline file"
+            f"{path}: no such {what}",
+            hint=f"check the path; {CONNECTIONS_FILE} is looked for beside the pipeline file and above",
         )
     return read(path)
+
+
+def _nearest_connections(path: Path) -> Path:
+    beside = path.parent / CONNECTIONS_FILE
+    above = (folder / CONNECTIONS_FILE for folder in path.absolute().parents[1:])
+    return next((file for file in (beside, *above) if file.is_file()), beside)
 
 
 def _pipeline_mapping(document: Document) -> Document:

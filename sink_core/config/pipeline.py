@@ -43,6 +43,18 @@ Cron = Annotated[
     Field(json_schema_extra={"pattern": _CRON}),
 ]
 
+_OWNER, _KEY_PART = r"^(team:[A-Za-z0-9_.-]+|[^@\s]+@[^@\s]+)$", r"^[A-Za-z0-9_]+$"
+Owner = Annotated[
+    str,
+    matching(_OWNER, "an owner; write team:name or an e-mail address"),
+    Field(json_schema_extra={"pattern": _OWNER}),
+]
+KeyPart = Annotated[
+    str,
+    matching(_KEY_PART, "part of an asset key; use letters, digits and _"),
+    Field(json_schema_extra={"pattern": _KEY_PART}),
+]
+
 # Parts of an error's location that start with "<" name a branch of a union, not a key, and are not shown.
 _NAME, _INLINE = Tag("<name>"), Tag("<inline>")
 
@@ -198,10 +210,10 @@ class Trigger(Model):
     """When the sensor starts a run."""
 
     every: Duration = Field(default=5.0, gt=0)
-    """Start a run when the oldest waiting record is this old. Accepted; takes effect with Dagster's sensor."""
+    """Start a run when the oldest waiting record may be this old. The sensor looks every 5 s."""
 
     or_records: int = Field(default=1_000_000, ge=1)
-    """Start a run when this many records wait. Accepted; takes effect with Dagster's sensor."""
+    """Start a run when this many records wait."""
 
 
 class Batch(Model):
@@ -234,15 +246,22 @@ class Commit(Model):
     """When what is published is committed to the tables."""
 
     every: BatchOrDuration = "batch"
-    """`batch`: after each batch. A duration such as `1m` commits on a schedule; takes effect with Dagster's schedules,
-    the command line commits at the end of a run then."""
+    """`batch`: after each batch. A duration commits on a schedule: minutes that divide an hour (`1m`, `5m`, `30m`) or
+    hours that divide a day. `calve run`, which has no schedule, then commits each time so long has passed, and at its
+    end."""
 
 
 class Objectives(Model):
     """What the pipeline is measured against."""
 
     freshness: Duration | None = None
-    """Greatest age of a record that is not in its table yet. Accepted; takes effect with Dagster's checks."""
+    """Greatest age of a record that is not in its table yet; a check fails above it."""
+
+    lag: Annotated[int, Field(ge=0)] | None = None
+    """Greatest number of records that wait; a check fails above it."""
+
+    dead_letters: Percent = 0.01
+    """Greatest share of dead letters in the last 100 batches; a check warns above it."""
 
 
 class Compact(Model):
@@ -294,11 +313,20 @@ class Maintenance(Model):
 class Dagster(Model):
     """How the pipeline appears in Dagster."""
 
-    group: str | None = None
-    """Asset group. Accepted; takes effect with Dagster's definitions."""
+    group: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_]+$")
+    """Asset group. Default: the pipeline's name."""
 
-    owners: tuple[str, ...] = ()
-    """`team:name` or an e-mail address. Accepted; takes effect with Dagster's definitions."""
+    owners: tuple[Owner, ...] = ()
+    """`team:name` or an e-mail address."""
+
+    key_prefix: tuple[KeyPart, ...] = ()
+    """Put before the tables' asset keys, which are their names otherwise."""
+
+    automatic: bool = True
+    """Sensor and schedules run from the first load on. `false`: they are switched on in the UI."""
+
+    checks: Cron | None = None
+    """When the checks run beside those after each run, the proof of the ledger among them. Default: once an hour."""
 
 
 class PipelineConfig(Model):

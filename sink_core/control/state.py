@@ -59,13 +59,14 @@ class CommitState:
     `told` holds per table and UUID the highest stored control offset (exclusive) anybody reported. `complete` is the
     last `DATA_COMPLETE` that moved positions. `written` holds every `DATA_WRITTEN` still in the log, in log order;
     which of them are new for a table is decided against that table's own stored offset (`pending`). `partitions` are
-    all that ever had a position.
+    all that ever had a position. `resumed` is the last `RESUMED` still in the log, whatever followed it.
     """
 
     log_start: int = 0
     next_offset: int = 0
     bound: PipelineBound | None = None
     paused: Paused | None = None
+    resumed: Resumed | None = None
     checkpoint: Logged[Checkpoint] | None = None
     complete: Logged[DataComplete] | None = None
     batches: dict[str, BatchSeen] = field(default_factory=dict[str, BatchSeen])
@@ -110,7 +111,7 @@ class CommitState:
             case Paused():
                 self.paused, self._pause_seen = event, True
             case Resumed():
-                self.paused, self._pause_seen = None, True
+                self.paused, self.resumed, self._pause_seen = None, event, True
             case Resolved():
                 self.resolved.append(Logged(offset, event))
             case _:
@@ -156,6 +157,14 @@ class CommitState:
     def told_offset(self, table: str, table_uuid: str) -> int:
         """Highest stored control offset reported for this incarnation of a table; 0 if none was."""
         return self.told.get(table, {}).get(table_uuid, 0)
+
+    def tables_with_news(self) -> list[str]:
+        """Tables that lack something by what the log says; the table itself has the last word."""
+        return [
+            table
+            for table, written in self.written.items()
+            if written and written[-1].offset >= max(self.told.get(table, {"": 0}).values())
+        ]
 
     @property
     def tables(self) -> list[str]:
