@@ -11,7 +11,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java python lint test demo bench faults clean
+.PHONY: help setup java python lint test demo dev bench faults clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -20,7 +20,7 @@ setup: java $(READY) ## Virtual environment with pinned dependencies, jars, Java
 
 $(READY): pyproject.toml constraints.txt | java python
 	@[ -x $(VENV)/bin/pip ] || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev,postgres,s3]' -c constraints.txt
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev,postgres,s3,ui]' -c constraints.txt
 	$(VENV)/bin/python -m sink_core.jars
 	$(VENV)/bin/calve spark prepare
 	@touch $@
@@ -52,6 +52,9 @@ test: setup lint ## Lint, then every test but the long fault series (ARGS="-k na
 
 demo: setup ## 336,776 real flights from Kafka into Iceberg, and the proof
 	$(VENV)/bin/python examples/flights/demo.py $(ARGS)
+
+dev: setup ## Flights that keep coming, their pipeline and Dagster's UI, until Ctrl-C
+	$(VENV)/bin/python examples/flights/dev.py $(ARGS)
 
 bench: setup ## Measure throughput per CPU-second
 	$(VENV)/bin/python -m bench.run $(ARGS)

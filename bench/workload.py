@@ -49,6 +49,13 @@ def fill(bootstrap: str, records: int, say: Callable[[str], None]) -> str:
     return topic
 
 
+def new_topic(bootstrap: str) -> str:
+    """An empty topic with `PARTITIONS` partitions; its name."""
+    topic = f"bench-{uuid.uuid4().hex[:8]}"
+    _create(AdminClient({"bootstrap.servers": bootstrap}), topic)
+    return topic
+
+
 def events(number: int) -> list[bytes]:
     """The first `number` events; they repeat after a while."""
     chance = random.Random(1)  # noqa: S311 - the same events each time

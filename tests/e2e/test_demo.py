@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import signal
 import subprocess
 import sys
 import zipfile
@@ -15,10 +16,14 @@ from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 
+import dagster as dg
+import psutil
 import pytest
+from dagster import DagsterInstance
 
 from orchestration import broker
 from tests import support
+from tests.e2e.dagster.stack import until
 
 ROOT = Path(__file__).parents[2]
 FLIGHTS = 20_000
@@ -43,9 +48,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Generator[Runs]:
         broker.stop(folder / "broker")
 
 
+COMMAND = [sys.executable, "examples/flights/demo.py", "--limit", str(FLIGHTS)]
+
+
 def _demo(folder: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "examples/flights/demo.py", "--limit", str(FLIGHTS)],
+        COMMAND,
         cwd=ROOT,
         env={**os.environ, "CALVE_DEMO_DIR": str(folder)},
         capture_output=True,
@@ -112,3 +120,56 @@ def test_the_second_run_adds_nothing_and_says_so(runs: Runs) -> None:
 
 def test_nothing_is_left_running(runs: Runs) -> None:
     assert broker.status(runs.folder / "broker") is None
+
+
+def test_dagster_ran_the_job_each_time_and_knows_what_it_made(runs: Runs) -> None:
+    with DagsterInstance.from_config(str(runs.folder / "dagster")) as instance:
+        ingests = instance.get_runs(dg.RunsFilter(job_name="flights_ingest_job"))
+        assert [run.status for run in ingests] == [dg.DagsterRunStatus.SUCCESS] * 2
+        made = instance.get_latest_materialization_event(dg.AssetKey(["air", "flights"]))
+    assert made is not None
+    assert made.asset_materialization is not None
+    assert made.asset_materialization.metadata["dagster/row_count"].value == FLIGHTS
+    assert f"{FLIGHTS + BROKEN:,} records in 1 batches; caught up" in runs.first
+    assert "0 records in 0 batches; caught up" in runs.second
+    assert "DEBUG" not in runs.first
+
+
+def test_the_aggregate_downstream_adds_up(runs: Runs) -> None:
+    with support.open_catalog(runs.folder / "lake") as catalog:
+        rows = catalog.load_table("air.delays_by_carrier").scan().to_arrow().to_pylist()
+        head = catalog.load_table("air.flights").current_snapshot()
+    assert Counter({row["carrier"]: row["flights"] for row in rows}) == _carriers_in_the_source()
+    with DagsterInstance.from_config(str(runs.folder / "dagster")) as instance:
+        made = instance.get_latest_materialization_event(dg.AssetKey(["air", "delays_by_carrier"]))
+    assert made is not None
+    assert made.asset_materialization is not None
+    assert head is not None
+    metadata = made.asset_materialization.metadata
+    assert metadata["snapshot id"].value == str(head.snapshot_id)
+    assert metadata["dagster/row_count"].value == len(rows)
+    table = metadata["carriers"]
+    assert isinstance(table, dg.TableMetadataValue)
+    assert [record.data for record in table.records] == rows
+
+
+def test_ctrl_c_while_the_job_runs_leaves_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    with output.open("wb") as file:
+        demo = subprocess.Popen(
+            COMMAND, cwd=ROOT, env={**os.environ, "CALVE_DEMO_DIR": str(tmp_path)}, stdout=file, stderr=file
+        )
+    try:
+        until(lambda: demo.poll() is not None or "start:" in output.read_text(), timeout_s=240, why=output.read_text)
+        descendants = psutil.Process(demo.pid).children(recursive=True)
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 130, output.read_text()
+    finally:
+        demo.kill()
+        demo.wait()
+        broker_left = broker.stop(tmp_path / "broker")
+    assert [p for p in descendants if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
+    assert not broker_left
+    assert "Traceback" not in output.read_text()
+    with DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
+        assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.CANCELED]

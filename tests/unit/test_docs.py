@@ -22,7 +22,15 @@ from sink_core.config.load import load
 from sink_core.control.schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/design.md", "docs/operations.md", "docs/events.md", "docs/terms.md")
+DOCUMENTS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/dagster.md",
+    "docs/design.md",
+    "docs/events.md",
+    "docs/operations.md",
+    "docs/terms.md",
+)
 ERRORS = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CalveError)]
 OTHER_PROGRAMS = {"export"}
 """What shell blocks may use besides `make` and `calve`."""
@@ -140,7 +148,7 @@ def test_the_pipeline_in_the_readme_is_valid(tmp_path: Path) -> None:
 
 
 def test_the_demo_pipeline_is_valid() -> None:
-    assert load(ROOT / "examples/flights/pipeline.yaml").table_names[0] == "air.flights"
+    assert load(ROOT / "orchestration/defs/flights/defs.yaml").table_names[0] == "air.flights"
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, "CHANGELOG.md"])

@@ -1,0 +1,108 @@
+"""Many pipelines in one code location, some with brokers that don't answer: `python -m bench.pipelines`.
+
+Says how long the location takes to load, how long the sensors' ticks take and how long a pipeline waits for its next.
+The healthy pipelines are paused, so that no run is started: a tick then asks Kafka all it ever asks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from bench.measure import ROOT
+from bench.workload import new_topic, write_pipeline
+from orchestration import broker
+from orchestration.broker import free_port
+from sink_core.config.effective import Pipeline
+from sink_core.config.load import load
+from sink_core.control.events import Paused
+from sink_core.session import Session
+from tests.e2e.dagster.stack import Stack, stack
+
+DIRECTORY = ROOT / ".bench"
+LOAD = "import time; began = time.perf_counter(); import calve_test_defs; print(time.perf_counter() - began)"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print one JSON document."""
+    options = _options().parse_args(arguments)
+    shutil.rmtree(DIRECTORY / "pipelines", ignore_errors=True)
+    started = broker.start(DIRECTORY / "broker")
+    try:
+        # Those that don't answer come first: whoever waited for them would show.
+        servers = [f"127.0.0.1:{free_port()}" for _ in range(options.unreachable)]
+        servers += [started.bootstrap] * (options.pipelines - options.unreachable)
+        topic = new_topic(started.bootstrap)
+        files = [_file(DIRECTORY / "pipelines" / f"p{i}", server, topic) for i, server in enumerate(servers)]
+        pipelines = [load(file) for file in files]
+        for pipeline in pipelines[options.unreachable :]:
+            _pause(pipeline)
+        found = _measure(files, pipelines[options.unreachable :], options.seconds)
+    finally:
+        broker.stop(DIRECTORY / "broker")
+    print(json.dumps({"pipelines": options.pipelines, "unreachable": options.unreachable, **found}, indent=2))
+    return 0
+
+
+def _measure(files: Sequence[Path], healthy: Sequence[Pipeline], seconds: float) -> dict[str, object]:
+    with stack(DIRECTORY / "pipelines" / "dagster", files) as dagster:
+        load_s = _seconds_to_load(dagster)
+        dagster.daemon()
+        # The first round loads the location and connects.
+        time.sleep(30)
+        began = time.time()
+        time.sleep(seconds)
+        waits: list[float] = []
+        took: list[float] = []
+        for pipeline in healthy:
+            ticks = [t for t in dagster.ticks(f"{pipeline.name}_lag", limit=1000) if t.timestamp >= began]
+            at = sorted(tick.timestamp for tick in ticks)
+            waits += [later - earlier for earlier, later in pairwise([began, *at, began + seconds])]
+            took += [tick.end_timestamp - tick.timestamp for tick in ticks if tick.end_timestamp]
+        return {
+            "location_loads_s": round(load_s, 2),
+            "ticks": len(took),
+            "tick_p50_s": round(statistics.median(took), 3),
+            "tick_p95_s": round(statistics.quantiles(took, n=20)[-1], 3),
+            "longest_wait_for_a_tick_s": round(max(waits), 1),
+        }
+
+
+def _file(directory: Path, bootstrap: str, topic: str) -> Path:
+    """A pipeline whose table has a key of its own in the location."""
+    file = write_pipeline(directory, bootstrap, topic)
+    file.write_text(file.read_text() + f"dagster: {{key_prefix: [{directory.name}]}}\n")
+    return file
+
+
+def _pause(pipeline: Pipeline) -> None:
+    with Session.open(pipeline) as session:
+        session.log.append(Paused(pipeline_id=session.bind().pipeline_id, by="bench", reason="only ticks are measured"))
+
+
+def _seconds_to_load(dagster: Stack) -> float:
+    command = [sys.executable, "-c", LOAD]
+    done = subprocess.run(  # noqa: S603 - our own command
+        command, cwd=dagster.directory, env=dagster.full_environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.pipelines", description="Ticks of many pipelines.")
+    parser.add_argument("--pipelines", type=int, default=100, metavar="N", help="pipelines in the location (100)")
+    parser.add_argument("--unreachable", type=int, default=2, metavar="N", help="of them with dead brokers (2)")
+    parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="measured time (60)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

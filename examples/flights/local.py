@@ -1,0 +1,151 @@
+"""What demo.py and dev.py share: the folder they work in, its broker, its Dagster instance, and how processes end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import dagster as dg
+import psutil
+from dagster import DagsterInstance
+
+from orchestration import broker
+from orchestration.pipelines.runs import UNDER_WAY
+from sink_core.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+PIPELINE = Path("orchestration/defs/flights/defs.yaml")
+
+RUNS_END_WITHIN_S = 6.0
+PROCESSES_END_WITHIN_S = 6.0
+BROKER_ENDS_WITHIN_S = 6.0
+"""Together below 20 s."""
+
+ASKED = threading.Event()
+"""A signal to end came. An exception alone may get lost, in a finalizer for one."""
+
+
+def folder() -> Path:
+    """Where everything is kept: CALVE_DEMO_DIR, else `.demo` in the clone."""
+    return Path(os.environ.get("CALVE_DEMO_DIR") or ROOT / ".demo").absolute()
+
+
+class Interrupted(SystemExit):
+    """SIGINT, SIGTERM or SIGHUP came. Its code is 128 and the signal's number."""
+
+
+def interruptible() -> None:
+    """Make the first of these signals raise Interrupted, so that everything is cleaned up; later ones do nothing.
+
+    The clean-up ends by itself in seconds; cut short, it would leave processes behind.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupted)
+    # Ignored below `nohup`.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _interrupted)
+
+
+def _interrupted(number: int, _frame: object) -> None:
+    if not ASKED.is_set():
+        ASKED.set()
+        raise Interrupted(128 + number)
+
+
+@contextmanager
+def alone(directory: Path) -> Generator[None]:
+    """Hold the folder for this process. Raises ConfigError if another demo has it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"`make demo` or `make dev` is at work in {directory}", hint="end it, or set another CALVE_DEMO_DIR"
+            ) from None
+        yield
+
+
+@contextmanager
+def running_broker(directory: Path) -> Generator[str]:
+    """The broker's address, also in the environment. It is stopped afterwards unless it ran before.
+
+    Raises ConfigError and Unreachable as `broker.start` does.
+    """
+    found = broker.status(directory)
+    try:
+        bootstrap = broker.start(directory, heap_mb=512).bootstrap
+        os.environ |= {"CALVE_DEMO_DIR": str(directory.parent), "CALVE_DEMO_BOOTSTRAP": bootstrap}
+        yield bootstrap
+    finally:
+        if not found:
+            broker.stop(directory, timeout=BROKER_ENDS_WITHIN_S)
+
+
+@contextmanager
+def opened_instance(home: Path) -> Generator[DagsterInstance]:
+    """The Dagster instance of `home` with the shipped dagster.yaml, also for child processes. No run is under way."""
+    home.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "deploy" / "dagster.yaml", home)
+    os.environ["DAGSTER_HOME"] = str(home)
+    with DagsterInstance.get() as instance:
+        # Of a process that was killed: they would keep their places for ever.
+        close_runs(instance)
+        try:
+            yield instance
+        finally:
+            close_runs(instance)
+
+
+def ask_runs_to_end(instance: DagsterInstance) -> None:
+    """What they have not published is read again by the next run."""
+    for run in runs_under_way(instance):
+        if run.status != dg.DagsterRunStatus.CANCELING:
+            # It may end meanwhile, and its code server may be gone.
+            with suppress(dg.DagsterError):
+                instance.run_coordinator.cancel_run(run.run_id)
+
+
+def stop_runs(instance: DagsterInstance) -> None:
+    """Ask all runs to end, also such as begin meanwhile, and wait a little for them."""
+    deadline = time.monotonic() + RUNS_END_WITHIN_S
+    while runs_under_way(instance) and time.monotonic() < deadline:
+        ask_runs_to_end(instance)
+        time.sleep(0.1)
+
+
+def close_runs(instance: DagsterInstance) -> None:
+    """Mark runs as canceled whose processes are gone, and free their slots in the pools."""
+    for run in runs_under_way(instance):
+        instance.report_run_canceled(run)
+        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+def runs_under_way(instance: DagsterInstance) -> list[dg.DagsterRun]:
+    return list(instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)))
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process of ours and all that come from it."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    return []
+
+
+def end(processes: Iterable[psutil.Process]) -> None:
+    """Wait a little for processes that were told to end, then kill those that are left."""
+    left = psutil.wait_procs(list(processes), timeout=PROCESSES_END_WITHIN_S)[1]
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(left, timeout=1)

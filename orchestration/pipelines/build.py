@@ -1,0 +1,81 @@
+"""All of a pipeline's Dagster definitions, from its model. The component and plain Python projects both come here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from orchestration.pipelines import specs
+from orchestration.pipelines.checks import checks_of
+from orchestration.pipelines.commit import commit_of
+from orchestration.pipelines.ingest import ingest_of
+from orchestration.pipelines.names import CHECKS, COMMIT, INGEST, job_name, resource_key, run_tags, table_key
+from orchestration.pipelines.schedules import checks_schedule, commit_schedule
+from orchestration.pipelines.sensor import lag_sensor
+from orchestration.pipelines.spark import spark_resource
+from orchestration.pipelines.watch import Watch
+from sink_core.config.effective import Pipeline
+from sink_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import (
+        UnresolvedAssetJobDefinition as JobDefinition,
+    )
+
+MARGIN_S = 1800
+"""A run may last this much longer than `run.max_duration`: the last batch begins within it and ends when it ends."""
+
+
+def build_pipeline_defs(pipeline: Pipeline) -> dg.Definitions:
+    """Assets, checks, jobs, sensor, schedules and Spark resource of `pipeline` (`sink_core.config.load.load` gives it).
+
+    Opens no connection and reads no environment variable. Raises ConfigError for what no schedule can express.
+    """
+    _check_distinct(pipeline)
+    ingest, commit, checks, watch = ingest_of(pipeline), commit_of(pipeline), checks_of(pipeline), Watch(pipeline)
+    by_batch = pipeline.config.commit.every == "batch"
+    assets = dg.AssetSelection.assets(ingest, commit) if by_batch else dg.AssetSelection.assets(ingest)
+    ingest_job = _job(pipeline, INGEST, assets.without_checks(), f"Moves what waits for {pipeline.name}.")
+    commit_job = _job(
+        pipeline,
+        COMMIT,
+        dg.AssetSelection.assets(commit).without_checks(),
+        f"Takes what {pipeline.name} has published into its tables.",
+    )
+    checks_job = _job(pipeline, CHECKS, dg.AssetSelection.checks(checks), f"Proves and checks {pipeline.name}.")
+    return dg.Definitions(
+        assets=[*specs.topics(pipeline), ingest, commit],
+        asset_checks=[checks],
+        jobs=[ingest_job, commit_job, checks_job],
+        sensors=[lag_sensor(pipeline, ingest_job, watch)],
+        schedules=[
+            *([] if by_batch else [commit_schedule(pipeline, commit_job, watch)]),
+            checks_schedule(pipeline, checks_job),
+        ],
+        resources={resource_key(pipeline): spark_resource(pipeline.spark)},
+    )
+
+
+def _check_distinct(pipeline: Pipeline) -> None:
+    known: dict[str, str] = {}
+    for table in pipeline.table_names:
+        other = known.setdefault(table_key(pipeline, table).to_python_identifier(), table)
+        if other != table:
+            raise ConfigError(
+                f"{pipeline.path}: tables: Dagster can't tell {table} from {other}: to it - and _ are the same",
+                hint="rename one of them, or feed it from another pipeline",
+            )
+
+
+def _job(pipeline: Pipeline, stage: str, selection: dg.AssetSelection, description: str) -> JobDefinition:
+    run = pipeline.config.run
+    most_s = MARGIN_S + (int(run.max_duration + run.linger) if stage == INGEST else 0)
+    return dg.define_asset_job(
+        job_name(pipeline, stage),
+        selection=selection,
+        description=description,
+        tags={**run_tags(pipeline, stage), "dagster/max_runtime": str(most_s)},
+        # A process for each step costs more than the steps do.
+        executor_def=dg.in_process_executor,
+    )

@@ -1,0 +1,103 @@
+"""Asset checks: after each ingest run within it, and on a schedule in a job of their own, the proof then too."""
+
+# Without postponed annotations: Dagster looks at those of ops as they stand.
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from orchestration.pipelines import verdicts
+from orchestration.pipelines.names import CHECKS, batches_key, op_name, table_key
+from orchestration.pipelines.runs import failures_told
+from orchestration.pipelines.verdicts import Verdict
+from sink_core.config.effective import Pipeline
+
+if TYPE_CHECKING:
+    from sink_core.session import Session
+
+DESCRIPTIONS = {
+    verdicts.LAG: "Records that wait, against objectives.lag.",
+    verdicts.RETENTION: "How near deletion by retention is to records that were not read yet.",
+    verdicts.FRESHNESS: "Age of the oldest record that is not in the table, against objectives.freshness.",
+    verdicts.FILE_SIZES: "Many small files make reading slow; compaction joins them.",
+    verdicts.RATE: "Share of dead letters in the last batches, against objectives.dead_letters.",
+    verdicts.PROOF: "The ledger is contiguous and adds up; control topic, positions and tables agree with it.",
+}
+
+
+def specs(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
+    """All checks of a pipeline."""
+    of_tables = [(t.name, check) for t in pipeline.tables for check in (verdicts.FRESHNESS, verdicts.FILE_SIZES)]
+    named: list[tuple[str | None, str]] = [
+        (None, verdicts.LAG),
+        (None, verdicts.RETENTION),
+        (pipeline.dead_letter_table, verdicts.RATE),
+        (pipeline.ledger_table, verdicts.PROOF),
+        *of_tables,
+    ]
+    return [
+        dg.AssetCheckSpec(name=check, asset=asset_key(pipeline, table), description=DESCRIPTIONS[check])
+        for table, check in named
+    ]
+
+
+def checks_of(pipeline: Pipeline) -> dg.AssetChecksDefinition:
+    """One op for all: they look at the same state."""
+
+    @dg.multi_asset_check(name=op_name(pipeline, CHECKS), specs=specs(pipeline), can_subset=True)
+    def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        from sink_core.session import Session
+
+        wanted = context.selected_asset_check_keys
+        with failures_told(context.instance, context.run.run_id, pipeline), Session.open(pipeline) as session:
+            found = [*look(pipeline, session), *prove(pipeline, session)]
+            for verdict in found:
+                key = dg.AssetCheckKey(asset_key(pipeline, verdict.table), verdict.check)
+                if key in wanted:
+                    yield dg.AssetCheckResult(
+                        asset_key=key.asset_key,
+                        check_name=key.name,
+                        passed=verdict.passed,
+                        severity=_severity(verdict),
+                        description=verdict.text,
+                        metadata=dict(verdict.numbers),
+                    )
+
+    return checks
+
+
+def look(pipeline: Pipeline, session: "Session") -> list[Verdict]:
+    """Every verdict but the proof."""
+    from sink_core.status import status
+
+    return verdicts.health(pipeline, status(session), session.log.state.batches.values())
+
+
+def prove(pipeline: Pipeline, session: "Session") -> Iterator[Verdict]:
+    """The proof; nothing if there is nothing to prove yet."""
+    from sink_core.verify.verify import verify
+
+    if session.log.state.last_publish is not None:
+        yield verdicts.proof(pipeline, verify(session, deep=False))
+
+
+def evaluations(pipeline: Pipeline, found: Iterable[Verdict]) -> Iterator[dg.AssetCheckEvaluation]:
+    """The verdicts as events that any op may yield."""
+    for verdict in found:
+        yield dg.AssetCheckEvaluation(
+            asset_key=asset_key(pipeline, verdict.table),
+            check_name=verdict.check,
+            passed=verdict.passed,
+            severity=_severity(verdict),
+            description=verdict.text,
+            metadata=dict(verdict.numbers),
+        )
+
+
+def asset_key(pipeline: Pipeline, table: str | None) -> dg.AssetKey:
+    return batches_key(pipeline) if table is None else table_key(pipeline, table)
+
+
+def _severity(verdict: Verdict) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.WARN if verdict.warning else dg.AssetCheckSeverity.ERROR

@@ -1,0 +1,48 @@
+"""The commit op: the owner of the tables. "Materialize" on a table means: take in now what is published."""
+
+# Without postponed annotations: Dagster looks at those of ops as they stand.
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from orchestration.pipelines import metadata, specs
+from orchestration.pipelines.names import COMMIT, op_name, pool, table_key
+from orchestration.pipelines.runs import failures_told
+from sink_core.config.effective import Pipeline
+
+
+def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
+    """Materializes the tables that got something; those that stay behind make the run red without holding others up."""
+
+    @dg.multi_asset(
+        name=op_name(pipeline, COMMIT), specs=specs.tables(pipeline), pool=pool(pipeline, COMMIT), can_subset=False
+    )
+    def commit(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        from sink_core.session import Session
+
+        with failures_told(context.instance, context.run.run_id, pipeline), Session.open(pipeline) as session:
+            if not session.read_only():
+                context.log.info(f"pipeline {pipeline.name} has not run yet: nothing is published")
+                return
+            session.bind()
+            if (paused := session.log.state.paused) is not None:
+                context.log.info(f"paused by {paused.by}: {paused.reason}")
+                return
+            report = session.coordinator().commit(tables=pipeline.table_names)
+            for landed in report.landed:
+                schema = session.catalog.load_table(landed.table).schema()
+                known = {**metadata.of_commit(landed), **metadata.of_schema(schema)}
+                yield dg.MaterializeResult(
+                    asset_key=table_key(pipeline, landed.table),
+                    metadata=known,
+                    data_version=dg.DataVersion(str(landed.snapshot_id)),
+                )
+            for table, error in report.failed.items():
+                context.log.error(f"{table} stays behind: {error}")
+            if not report.landed and not report.failed:
+                context.log.info("nothing new: all that is published is in its tables")
+            report.raise_failures()
+
+    return commit

@@ -1,0 +1,150 @@
+"""The ingest op: bounded batches in a loop, each told to Dagster as it is published and as tables take it in."""
+
+# Without postponed annotations: Dagster looks at `config`'s as it stands.
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from orchestration.pipelines import checks, metadata, specs, verdicts
+from orchestration.pipelines.names import COMMIT, INGEST, batches_key, op_name, pool, resource_key, table_key
+from orchestration.pipelines.runs import failures_told
+from orchestration.pipelines.spark import session_of
+from sink_core.config.effective import Pipeline
+from sink_core.errors import CalveError
+
+if TYPE_CHECKING:
+    from sink_core.commit.coordinator import CommitReport
+    from sink_core.session import Session
+    from spark_jobs.run import Bounds, Progress, RunReport
+    from spark_jobs.runner import SparkRunner
+
+MOVED_TAG = "calve/moved"
+PROOF_EVERY_S = 600.0
+LARGE_BATCH = 100_000
+"""Offsets from which a batch's steps are logged: the loop may make several small ones a second."""
+
+Told = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[Any]
+
+
+class IngestConfig(dg.Config):
+    """Bounds of one run; what is left out comes from the pipeline file."""
+
+    max_batches: int | None = None
+    max_duration_s: float | None = None
+    linger_s: float | None = None
+
+
+def ingest_of(pipeline: Pipeline) -> dg.AssetsDefinition:
+    """The owner of the pipeline's batches."""
+
+    @dg.multi_asset(
+        name=op_name(pipeline, INGEST),
+        specs=[specs.batches(pipeline)],
+        pool=pool(pipeline, INGEST),
+        required_resource_keys={resource_key(pipeline)},
+    )
+    def ingest(context: dg.AssetExecutionContext, config: IngestConfig) -> Iterator[Told]:
+        from sink_core.session import Session
+        from spark_jobs.runner import SparkRunner
+
+        start_session = session_of(getattr(context.resources, resource_key(pipeline)))
+        with (
+            failures_told(context.instance, context.run.run_id, pipeline),
+            Session.open(pipeline) as session,
+            SparkRunner(pipeline.spark, session=start_session) as runner,
+        ):
+            yield from _Run(context, pipeline, session).through(runner, _bounds(pipeline, config))
+
+    return ingest
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run and what it has told so far."""
+
+    context: dg.AssetExecutionContext
+    pipeline: Pipeline
+    session: "Session"
+    schemas_told: set[str] = field(default_factory=set[str])
+
+    def through(self, runner: "SparkRunner", bounds: "Bounds") -> Iterator[Told]:
+        from spark_jobs.run import BatchReport, RunReport, run_steps
+
+        report, committing = RunReport(), self.pipeline.config.commit.every == "batch"
+        for step in run_steps(
+            self.session, runner, report, bounds=bounds, on_progress=self._progress, committing=committing
+        ):
+            if not isinstance(step, BatchReport):
+                yield from self._commit(step)
+            elif step.published:
+                yield dg.AssetMaterialization(
+                    batches_key(self.pipeline), metadata=metadata.of_batch(step), tags=metadata.tags_of_batches()
+                )
+        self._say(report)
+        yield from self._checks()
+        if self._commit_has_work():
+            # The output is what makes the commit op run; each batch has been told above.
+            yield dg.MaterializeResult(
+                asset_key=batches_key(self.pipeline),
+                metadata={"records": 0},
+                data_version=dg.DataVersion(metadata.STREAM),
+            )
+
+    def _commit(self, report: "CommitReport") -> Iterator[dg.AssetMaterialization]:
+        for landed in report.landed:
+            known = metadata.of_commit(landed)
+            if landed.table not in self.schemas_told:
+                self.schemas_told.add(landed.table)
+                known |= metadata.of_schema(self.session.catalog.load_table(landed.table).schema())
+            tags = metadata.tags_of_table(landed, batches_key(self.pipeline))
+            yield dg.AssetMaterialization(table_key(self.pipeline, landed.table), metadata=known, tags=tags)
+
+    def _checks(self) -> Iterator[dg.AssetCheckEvaluation]:
+        """Without them a run is still a good run."""
+        try:
+            found = checks.look(self.pipeline, self.session)
+            if self._proof_is_due():
+                found = [*found, *checks.prove(self.pipeline, self.session)]
+        except CalveError as error:
+            self.context.log.warning(f"the checks could not be made: {error}")
+        else:
+            yield from checks.evaluations(self.pipeline, found)
+
+    def _commit_has_work(self) -> bool:
+        """Whether the commit op is in this run, which it isn't where a schedule commits, and would commit something."""
+        state, follows = self.session.log.state, op_name(self.pipeline, COMMIT)
+        in_run = any(node.name == follows for node in self.context.job_def.nodes)
+        return in_run and state.paused is None and bool(state.tables_with_news())
+
+    def _proof_is_due(self) -> bool:
+        """It reads the whole ledger; beside these it has a schedule."""
+        key = dg.AssetCheckKey(table_key(self.pipeline, self.pipeline.ledger_table), verdicts.PROOF)
+        last = self.context.instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
+        return last is None or time.time() - last.create_timestamp > PROOF_EVERY_S
+
+    def _progress(self, step: "Progress") -> None:
+        if step.phase == "start" or step.offsets >= LARGE_BATCH:
+            self.context.log.info(f"{step.phase}: {step.message}")
+
+    def _say(self, report: "RunReport") -> None:
+        published = [batch for batch in report.batches if batch.published]
+        records = sum(batch.records for batch in published)
+        moved = f"{records:,} records in {len(published)} batches"
+        self.context.log.info(f"{moved}; {report.ended}")
+        if published:
+            self.context.instance.add_run_tags(self.context.run.run_id, {MOVED_TAG: moved})
+
+
+def _bounds(pipeline: Pipeline, config: IngestConfig) -> "Bounds":
+    from spark_jobs.run import Bounds
+
+    given = Bounds.of(pipeline)
+    return Bounds(
+        max_batches=given.max_batches if config.max_batches is None else config.max_batches,
+        max_duration_s=given.max_duration_s if config.max_duration_s is None else config.max_duration_s,
+        linger_s=given.linger_s if config.linger_s is None else config.linger_s,
+    )

@@ -1,0 +1,111 @@
+"""What Dagster shows of batches and tables. Pure: reports in, metadata out. Numbers become plots; ids stay text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster._core.definitions.data_version import (
+    CODE_VERSION_TAG,
+    DATA_VERSION_IS_USER_PROVIDED_TAG,
+    DATA_VERSION_TAG,
+    INPUT_DATA_VERSION_TAG_PREFIX,
+    INPUT_EVENT_POINTER_TAG_PREFIX,
+    NULL_EVENT_POINTER,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+    from sink_core.commit.table import TableCommit
+    from spark_jobs.run import BatchReport
+
+SHOWN_RANGES = 100
+
+STREAM = "stream"
+"""The data version of all batches. Dagster would otherwise call a table out of sync until each batch has something for
+it; how far a table is behind says its freshness check."""
+
+_COLUMNS = dg.TableSchema(
+    [
+        dg.TableColumn("topic", "string"),
+        dg.TableColumn("partition", "int"),
+        dg.TableColumn("start", "int", description="first offset, inclusive"),
+        dg.TableColumn("end", "int", description="last offset, exclusive"),
+        dg.TableColumn("offsets", "int"),
+    ]
+)
+
+
+def tags_of_batches() -> dict[str, str]:
+    """Of a materialization of the batches."""
+    return {DATA_VERSION_TAG: STREAM, DATA_VERSION_IS_USER_PROVIDED_TAG: "true"}
+
+
+def tags_of_table(commit: TableCommit, batches: dg.AssetKey) -> dict[str, str]:
+    """Of a materialization of a table that is no op's output, for which Dagster would write these itself."""
+    return {
+        DATA_VERSION_TAG: str(commit.snapshot_id),
+        DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
+        CODE_VERSION_TAG: STREAM,
+        f"{INPUT_DATA_VERSION_TAG_PREFIX}/{batches.to_user_string()}": STREAM,
+        f"{INPUT_EVENT_POINTER_TAG_PREFIX}/{batches.to_user_string()}": NULL_EVENT_POINTER,
+    }
+
+
+def of_batch(batch: BatchReport) -> dict[str, Any]:
+    """A published batch: its ranges as a table, what it moved, the lag it left and the seconds each step took."""
+    return {
+        "batch id": batch.batch_id,
+        "records": batch.records,
+        "bytes": batch.value_bytes,
+        "dead letters": batch.dead_lettered,
+        "lag after": batch.lag_after,
+        **{f"seconds to {step}": seconds for step, seconds in batch.seconds.items()},
+        "ranges": _ranges(batch.ranges),
+        **({"ranges not shown": len(batch.ranges) - SHOWN_RANGES} if len(batch.ranges) > SHOWN_RANGES else {}),
+    }
+
+
+def of_commit(commit: TableCommit) -> dict[str, Any]:
+    """A snapshot of ours. Its id exceeds what the browser's numbers keep exactly."""
+    known: dict[str, Any] = {
+        "dagster/row_count": commit.total_rows,
+        "rows added": commit.rows,
+        "files added": commit.files,
+        "batches": len(commit.batches),
+        "total files": commit.total_files,
+        "total bytes": commit.total_bytes,
+        "snapshot id": str(commit.snapshot_id),
+        "lost races": commit.conflicts,
+    }
+    if commit.valid_through_ms:
+        known["valid through"] = dg.MetadataValue.timestamp(commit.valid_through_ms / 1000)
+    return known
+
+
+def of_schema(schema: Schema) -> dict[str, Any]:
+    """The columns with their Iceberg types."""
+    return column_schema((f.name, str(f.field_type), f.required, f.doc) for f in schema.fields)
+
+
+def of_columns(columns: Mapping[str, str]) -> dict[str, Any]:
+    """The columns a pipeline file names for a table it creates."""
+    return column_schema((name, kind, False, None) for name, kind in columns.items()) if columns else {}
+
+
+def column_schema(columns: Any) -> dict[str, Any]:
+    shown = [
+        dg.TableColumn(name, kind, description=doc, constraints=dg.TableColumnConstraints(nullable=not required))
+        for name, kind, required, doc in columns
+    ]
+    return {"dagster/column_schema": dg.TableSchema(columns=shown)}
+
+
+def _ranges(ranges: Sequence[tuple[str, int, int, int]]) -> dg.TableMetadataValue:
+    records = [
+        dg.TableRecord({"topic": topic, "partition": partition, "start": start, "end": end, "offsets": end - start})
+        for topic, partition, start, end in ranges[:SHOWN_RANGES]
+    ]
+    return dg.MetadataValue.table(records, schema=_COLUMNS)

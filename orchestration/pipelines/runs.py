@@ -1,0 +1,103 @@
+"""What the instance knows of a pipeline's runs, and what a run says about its own failure: tags, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import dagster as dg
+from dagster import DagsterInstance
+
+from orchestration.pipelines.names import (
+    CONFIG_TAG,
+    ERROR_TAG,
+    INGEST,
+    PIPELINE_TAG,
+    REMEDY_TAG,
+    STAGE_TAG,
+    TERMINAL_TAG,
+    WHY_TAG,
+)
+from orchestration.pipelines.trigger import LastRuns
+from sink_core.config.effective import Pipeline
+from sink_core.errors import CalveError, FindingError, TerminalError
+
+UNDER_WAY = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+_ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
+_LOOKED_BACK = 12
+_TAG_LENGTH = 400
+"""Postgres indexes tags with their values, which therefore stay short."""
+
+
+def last_runs(instance: DagsterInstance, pipeline: Pipeline) -> LastRuns:
+    """The pipeline's ingest runs, newest first, as far as the sensor needs them."""
+    tags = {PIPELINE_TAG: pipeline.name, STAGE_TAG: INGEST}
+    current = instance.get_run_records(dg.RunsFilter(tags=tags, statuses=UNDER_WAY), limit=1)
+    if current:
+        return LastRuns(in_flight=current[0].dagster_run.run_id, in_flight_s=current[0].create_timestamp.timestamp())
+    return _failures(instance.get_run_records(dg.RunsFilter(tags=tags, statuses=_ENDED), limit=_LOOKED_BACK))
+
+
+def _failures(ended: Sequence[dg.RunRecord]) -> LastRuns:
+    failed: list[dg.RunRecord] = []
+    for record in ended:
+        if record.dagster_run.status != dg.DagsterRunStatus.FAILURE:
+            break
+        failed.append(record)
+    if not failed:
+        return LastRuns()
+    run, end_s = failed[0].dagster_run, failed[0].end_time or failed[0].update_timestamp.timestamp()
+    return LastRuns(
+        failures=len(failed),
+        failed_s=end_s,
+        terminal=run.tags.get(TERMINAL_TAG) == "true",
+        why=run.tags.get(WHY_TAG, f"see run {run.run_id[:8]}"),
+        remedy=run.tags.get(REMEDY_TAG, ""),
+        config=run.tags.get(CONFIG_TAG, ""),
+    )
+
+
+@contextmanager
+def failures_told(instance: DagsterInstance, run_id: str, pipeline: Pipeline) -> Generator[None]:
+    """Raise Calve's errors as Dagster's Failure with the remedy in its metadata, and tag the run with them.
+
+    Retrying the same run helps nobody: the sensor's next tick is the retry, with fresh positions.
+    """
+    try:
+        yield
+    except CalveError as error:
+        instance.add_run_tags(run_id, {**error_tags(error), CONFIG_TAG: pipeline.config_fingerprint})
+        metadata: dict[str, dg.MetadataValue] = {"error": dg.MetadataValue.text(type(error).__name__)}
+        if error.hint:
+            metadata["what to do"] = dg.MetadataValue.text(error.hint)
+        if isinstance(error, FindingError):
+            metadata |= {
+                "finding": dg.MetadataValue.text(error.finding),
+                "subject": dg.MetadataValue.text(error.subject),
+                "stored": dg.MetadataValue.text(error.stored),
+                "found": dg.MetadataValue.text(error.found),
+            }
+        raise dg.Failure(str(error), metadata=metadata, allow_retries=False) from error
+
+
+def error_tags(error: CalveError) -> dict[str, str]:
+    """What the sensor and alerts need to know of a failure."""
+    kind = error.finding if isinstance(error, FindingError) else type(error).__name__
+    tags = {
+        ERROR_TAG: kind,
+        TERMINAL_TAG: str(isinstance(error, TerminalError)).lower(),
+        WHY_TAG: short(error.message),
+    }
+    return {**tags, REMEDY_TAG: short(error.hint)} if error.hint else tags
+
+
+def short(text: str) -> str:
+    """One line of a tag's length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _TAG_LENGTH else f"{line[: _TAG_LENGTH - 1]}…"

@@ -1,0 +1,73 @@
+"""Schedules: commits apart from ingestion, and the checks."""
+
+# Without postponed annotations: Dagster looks at those of ops as they stand.
+
+import zlib
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from orchestration.pipelines.names import CHECKS, COMMIT, job_name
+from orchestration.pipelines.watch import Watch
+from sink_core.config.effective import Pipeline
+from sink_core.errors import CalveError, ConfigError
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import (
+        UnresolvedAssetJobDefinition as JobDefinition,
+    )
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+
+
+def commit_schedule(pipeline: Pipeline, job: "JobDefinition", watch: Watch) -> dg.ScheduleDefinition:
+    """Commits every `commit.every` if something is published and not committed."""
+
+    @dg.schedule(
+        name=f"{job_name(pipeline, COMMIT)}_schedule",
+        job=job,
+        cron_schedule=_cron(pipeline),
+        default_status=_status(pipeline),
+        description=f"Takes what {pipeline.name} has published into its tables.",
+    )
+    def commit(_context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        try:
+            state = watch.state()
+        except CalveError as error:
+            return dg.SkipReason(str(error))
+        if state is not None and state.paused is not None:
+            return dg.SkipReason(f"paused by {state.paused.by}: {state.paused.reason}")
+        tables = state.tables_with_news() if state else []
+        return dg.RunRequest() if tables else dg.SkipReason("0 uncommitted batches")
+
+    return commit
+
+
+def checks_schedule(pipeline: Pipeline, job: "JobDefinition") -> dg.ScheduleDefinition:
+    return dg.ScheduleDefinition(
+        name=f"{job_name(pipeline, CHECKS)}_schedule",
+        job=job,
+        # A minute of its own for each pipeline, so that not all check at once.
+        cron_schedule=pipeline.config.dagster.checks or f"{zlib.crc32(pipeline.name.encode()) % 60} * * * *",
+        default_status=_status(pipeline),
+        description=f"Proves the ledger of {pipeline.name} and looks at lag, freshness, retention and files.",
+    )
+
+
+def _cron(pipeline: Pipeline) -> str:
+    every = pipeline.config.commit.every
+    # A part of a second is refused as what it is, not rounded to an interval that nobody asked for.
+    seconds = int(every) if every != "batch" and every == int(every) else 0
+    if seconds and _HOUR_S % seconds == 0 and seconds % _MINUTE_S == 0:
+        return f"*/{seconds // _MINUTE_S} * * * *" if seconds < _HOUR_S else "0 * * * *"
+    if seconds and _DAY_S % seconds == 0 and seconds % _HOUR_S == 0:
+        return f"0 */{seconds // _HOUR_S} * * *" if seconds < _DAY_S else "0 0 * * *"
+    raise ConfigError(
+        f"{pipeline.path}: commit.every: no schedule comes every {every:g} s" if every != "batch" else "commit.every",
+        hint="set minutes that divide an hour or hours that divide a day, or `batch` to commit with each batch",
+    )
+
+
+def _status(pipeline: Pipeline) -> dg.DefaultScheduleStatus:
+    automatic = pipeline.config.dagster.automatic
+    return dg.DefaultScheduleStatus.RUNNING if automatic else dg.DefaultScheduleStatus.STOPPED

@@ -1,0 +1,79 @@
+"""The sensor that starts runs: two bounded questions to Kafka, and the instance only when a run is wanted."""
+
+# Without postponed annotations: Dagster looks at those of ops as they stand.
+
+import time
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from orchestration.pipelines import trigger
+from orchestration.pipelines.names import topic_key
+from orchestration.pipelines.runs import last_runs, short
+from orchestration.pipelines.trigger import Decision, Memory, Sight
+from orchestration.pipelines.watch import Watch
+from sink_core.config.effective import Pipeline
+from sink_core.errors import CalveError
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import (
+        UnresolvedAssetJobDefinition as JobDefinition,
+    )
+
+INTERVAL_S = 4
+"""Dagster's loop takes 5 s; an interval of 5 would make every second tick come too early, and so 10 s."""
+
+REASON_TAG = "calve/reason"
+
+
+def lag_sensor(pipeline: Pipeline, job: "JobDefinition", watch: Watch) -> dg.SensorDefinition:
+    """Starts `job` when records wait, and says in each tick what it saw."""
+    status = dg.DefaultSensorStatus.RUNNING if pipeline.config.dagster.automatic else dg.DefaultSensorStatus.STOPPED
+
+    @dg.sensor(
+        name=f"{pipeline.name}_lag",
+        job=job,
+        minimum_interval_seconds=INTERVAL_S,
+        default_status=status,
+        description=f"Starts a run of {pipeline.name} when records wait in {', '.join(pipeline.config.source.topics)}.",
+    )
+    def lag(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        now_s, memory = time.time(), Memory.loads(context.cursor)
+        if (gone := trigger.unreached(memory, now_s)) is not None:
+            return dg.SkipReason(gone.reason)
+        try:
+            sight = watch.look()
+        except CalveError as error:
+            told = f"{error.message} → {error.hint}" if error.hint else error.message
+            return dg.SensorResult(skip_reason=told, cursor=memory.not_reached(told, now_s).dumps())
+        memory = memory.reached(sight, now_s)
+        observations = list[dg.AssetObservation]()
+        if trigger.worth_observing(memory, sight, now_s):
+            memory = memory.observed(sight, now_s)
+            observations = _observations(pipeline, watch)
+        decision = _decision(context, pipeline, sight, memory, now_s)
+        if not decision.start:
+            return dg.SensorResult(skip_reason=decision.reason, cursor=memory.dumps(), asset_events=observations)
+        request = dg.RunRequest(tags={REASON_TAG: short(decision.reason)})
+        return dg.SensorResult(run_requests=[request], cursor=memory.dumps(), asset_events=observations)
+
+    return lag
+
+
+def _decision(
+    context: dg.SensorEvaluationContext, pipeline: Pipeline, sight: Sight, memory: Memory, now_s: float
+) -> Decision:
+    want = trigger.wanted(pipeline.config.trigger, sight, memory, now_s)
+    if not want.start:
+        return want
+    runs = last_runs(context.instance, pipeline)
+    may = trigger.allowed(runs, sight, file=str(pipeline.path), config=pipeline.config_fingerprint, now_s=now_s)
+    return want if may.start else Decision(False, f"{want.reason}; {may.reason}")
+
+
+def _observations(pipeline: Pipeline, watch: Watch) -> list[dg.AssetObservation]:
+    """Without a data version: the tables would be shown as out of sync whenever the topic moves."""
+    return [
+        dg.AssetObservation(topic_key(pipeline, topic), metadata={"lag": seen.lag, "end offsets": seen.end})
+        for topic, seen in watch.by_topic().items()
+    ]

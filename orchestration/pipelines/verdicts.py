@@ -1,0 +1,119 @@
+"""What the checks say of a pipeline's state. Pure: a status report in, verdicts out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sink_core.config.effective import Pipeline
+
+if TYPE_CHECKING:
+    from sink_core.control.state import BatchSeen
+    from sink_core.status import PartitionStatus, StatusReport, TableStatus
+    from sink_core.verify.report import VerifyReport
+
+LAG, RETENTION, FRESHNESS, FILE_SIZES, RATE, PROOF = "lag", "retention", "freshness", "file_sizes", "rate", "proof"
+
+RATE_BATCHES = 100
+SMALL_FILES_FROM = 50
+SMALL_SHARE = 1 / 8
+RETENTION_SHARE = 0.1
+"""Warn when less than this share of a partition's log lies between its start and the next record to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`table` is None for a check of the batches. `warning`: something to look at, rather than something broken."""
+
+    table: str | None
+    check: str
+    passed: bool
+    text: str
+    numbers: Mapping[str, int | float]
+    warning: bool = False
+
+
+def health(pipeline: Pipeline, report: StatusReport, batches: Iterable[BatchSeen]) -> list[Verdict]:
+    """Every verdict but the proof. `batches` are the published ones, oldest first."""
+    tables = {table.table: table for table in report.tables}
+    return [
+        lag(report, pipeline.config.objectives.lag),
+        retention(report.partitions),
+        dead_letter_rate(pipeline.dead_letter_table, list(batches), pipeline.config.objectives.dead_letters),
+        *(
+            verdict
+            for settings in pipeline.tables
+            for verdict in (
+                freshness(tables[settings.name], report.lag, pipeline.config.objectives.freshness),
+                file_sizes(tables[settings.name], settings.target_file_bytes),
+            )
+        ),
+    ]
+
+
+def lag(report: StatusReport, most: int | None) -> Verdict:
+    text = f"{report.lag:,} records wait" + ("" if most is None else f", objectives.lag is {most:,}")
+    return Verdict(None, LAG, most is None or report.lag <= most, text, {"lag": report.lag})
+
+
+def freshness(table: TableStatus, waiting: int, most_s: float | None) -> Verdict:
+    """The age of the oldest record that is not in the table. The valid-through time bounds it from above."""
+    missing = waiting or table.uncommitted.batches
+    if not missing:
+        return Verdict(table.table, FRESHNESS, True, "everything there is has arrived", {"age_s": 0.0})
+    if table.behind_s is None:
+        passed = most_s is None
+        return Verdict(table.table, FRESHNESS, passed, "records wait, and none has arrived yet", {})
+    objective = "" if most_s is None else f", objectives.freshness is {most_s:g} s"
+    text = f"the oldest record that is missing is at most {table.behind_s:,.1f} s old{objective}"
+    passed = most_s is None or table.behind_s <= most_s
+    return Verdict(table.table, FRESHNESS, passed, text, {"age_s": round(table.behind_s, 3)})
+
+
+def retention(partitions: Iterable[PartitionStatus]) -> Verdict:
+    """How near deletion by retention is to records that were not read."""
+    lagging = [p for p in partitions if p.lag and p.position is not None]
+    shares = {f"{p.topic}[{p.partition}]": p.until_loss / max(1, p.end - p.log_start) for p in lagging}
+    if not shares:
+        return Verdict(None, RETENTION, True, "no record waits", {})
+    nearest, share = min(shares.items(), key=lambda item: item[1])
+    lost = min(p.until_loss for p in lagging) < 0
+    text = (
+        f"{nearest}: records were deleted before they were read"
+        if lost
+        else f"{nearest}: {share:.0%} of its log lie before the next record to read; retention deletes from there"
+    )
+    passed = share >= RETENTION_SHARE
+    return Verdict(None, RETENTION, passed, text, {"share_left": round(share, 4)}, warning=not lost)
+
+
+def dead_letter_rate(table: str, batches: list[BatchSeen], most: float) -> Verdict:
+    recent = [batch for batch in batches if batch.kind != "bootstrap"][-RATE_BATCHES:]
+    records = sum(batch.totals.get("records", 0) for batch in recent)
+    dead = sum(batch.totals.get("dead_lettered", 0) for batch in recent)
+    share = dead / records if records else 0.0
+    text = f"{dead:,} of {records:,} records in the last {len(recent)} batches, objectives.dead_letters is {most:.2%}"
+    numbers = {"dead_letters": dead, "records": records, "share": share}
+    return Verdict(table, RATE, share <= most, text, numbers, warning=True)
+
+
+def file_sizes(table: TableStatus, target_bytes: int) -> Verdict:
+    mean = table.bytes / table.files if table.files else 0.0
+    small = table.files >= SMALL_FILES_FROM and mean < target_bytes * SMALL_SHARE
+    target = f"target_file_size is {target_bytes / 2**20:,.0f} MiB"
+    text = f"{table.files:,} files of {mean / 2**20:,.2f} MiB on average, {target}"
+    numbers = {"files": table.files, "mean_bytes": round(mean)}
+    return Verdict(table.table, FILE_SIZES, not small, text, numbers, warning=True)
+
+
+def proof(pipeline: Pipeline, report: VerifyReport) -> Verdict:
+    """The ledger is contiguous and adds up, and log, positions and tables agree with it."""
+    text = "\n".join(_violations(report)) or "every offset was accounted for once"
+    return Verdict(pipeline.ledger_table, PROOF, report.proven, text, dict(report.facts))
+
+
+def _violations(report: VerifyReport) -> Iterator[str]:
+    for violation in report.violations:
+        ranges = f" ({', '.join(violation.ranges)})" if violation.ranges else ""
+        yield f"{violation.kind}: {violation.subject}: {violation.message}{ranges}"

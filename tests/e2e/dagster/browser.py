@@ -1,0 +1,43 @@
+"""A headless Chromium for the pages of Dagster's UI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from playwright.sync_api import BrowserContext, sync_playwright
+
+VARIABLE = "CALVE_BROWSER"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+WIDTH, HEIGHT = 1500, 900
+TIMEOUT_S = 60.0
+"""For whatever a page is to show: machines that run tests are slow at times."""
+
+
+def executable() -> str:
+    """The browser of `CALVE_BROWSER`, else the first one on the PATH. Fails with what to install."""
+    asked = os.environ.get(VARIABLE)
+    found = shutil.which(asked) if asked else next(filter(None, map(shutil.which, NAMES)), None)
+    assert found, (
+        f"{VARIABLE}={asked} is no program"
+        if asked
+        else f"no browser on the PATH ({', '.join(NAMES)}): run `make browser`, or set {VARIABLE} to one"
+    )
+    return found
+
+
+@contextmanager
+def browser() -> Generator[BrowserContext]:
+    """Pages made in it share one window size and wait `TIMEOUT_S` for what they are asked for."""
+    # Chromium refuses its sandbox to root.
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=executable(), args=arguments)
+        context = started.new_context(viewport={"width": WIDTH, "height": HEIGHT})
+        context.set_default_timeout(TIMEOUT_S * 1000)
+        try:
+            yield context
+        finally:
+            started.close()

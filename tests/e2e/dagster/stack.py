@@ -1,0 +1,160 @@
+"""A Dagster deployment of a test's own: the shipped dagster.yaml, a code location of pipelines, real processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dagster as dg
+import psutil
+from dagster import DagsterInstance
+from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
+
+from orchestration.broker import free_port
+from orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
+
+ROOT = Path(__file__).parents[3]
+BIN = Path(sys.executable).parent
+T = TypeVar("T")
+
+DEFINITIONS = """
+from pathlib import Path
+
+import dagster as dg
+
+from orchestration.pipelines.build import build_pipeline_defs
+from sink_core.config.load import load
+
+FILES = Path(__file__).with_name("pipelines.txt").read_text().split()
+defs = dg.Definitions.merge(*(build_pipeline_defs(load(Path(file))) for file in FILES))
+"""
+
+
+@dataclass
+class Stack:
+    """One deployment below `directory`; `files` are the pipeline files, `instance` looks at its storage."""
+
+    directory: Path
+    files: Sequence[Path]
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    definitions: str = DEFINITIONS
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict[str, "subprocess.Popen[bytes]"])
+
+    def __post_init__(self) -> None:
+        self.home.mkdir(parents=True)
+        shutil.copy(ROOT / "deploy" / "dagster.yaml", self.home)
+        (self.directory / "calve_test_defs.py").write_text(self.definitions)
+        (self.directory / "pipelines.txt").write_text("\n".join(map(str, self.files)))
+        (self.directory / "workspace.yaml").write_text(
+            "load_from:\n  - python_module: "
+            f"{{module_name: calve_test_defs, working_directory: {self.directory}, location_name: test}}\n"
+        )
+
+    @property
+    def home(self) -> Path:
+        return self.directory / "home"
+
+    @cached_property
+    def instance(self) -> DagsterInstance:
+        return DagsterInstance.from_config(str(self.home))
+
+    def daemon(self) -> None:
+        """Start the daemon with a code server of its own."""
+        self.start("daemon", "dagster-daemon", "run", "-w", "workspace.yaml")
+
+    def webserver(self) -> str:
+        """Start the webserver; its address."""
+        port = free_port()
+        self.start("webserver", "dagster-webserver", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port))
+        return f"http://127.0.0.1:{port}"
+
+    def start(self, name: str, program: str, *arguments: str) -> None:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [str(BIN / program), *arguments],
+                cwd=self.directory,
+                stdout=log,
+                stderr=log,
+                env=self.full_environment,
+                start_new_session=True,
+            )
+
+    @property
+    def full_environment(self) -> dict[str, str]:
+        return {**os.environ, **self.environment, "DAGSTER_HOME": str(self.home), "PYTHONPATH": str(ROOT)}
+
+    def launch(self, job: str) -> None:
+        """Run a job to its end in a process of its own, as `dagster job execute` does; raises if it fails."""
+        command = [str(BIN / "dagster"), "job", "execute", "-w", "workspace.yaml", "-j", job]
+        done = subprocess.run(
+            command, cwd=self.directory, env=self.full_environment, capture_output=True, text=True, timeout=180
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def runs(
+        self, pipeline: str, *, stage: str = "ingest", statuses: Iterable[dg.DagsterRunStatus] = ()
+    ) -> list[dg.RunRecord]:
+        """Of one pipeline, newest first."""
+        found = dg.RunsFilter(tags={PIPELINE_TAG: pipeline, STAGE_TAG: stage}, statuses=list(statuses))
+        return list(self.instance.get_run_records(found))
+
+    def ticks(self, sensor: str, *, limit: int = 200) -> list[InstigatorTick]:
+        """Newest first."""
+        states = [s for s in self.instance.all_instigator_state() if s.instigator_name == sensor]
+        return [t for s in states for t in self.instance.get_ticks(s.instigator_origin_id, s.selector_id, limit=limit)]
+
+    def last_skip(self, sensor: str) -> str:
+        ticks = [t for t in self.ticks(sensor, limit=5) if t.status == TickStatus.SKIPPED]
+        return (ticks[0].skip_reason or "") if ticks else ""
+
+    def stop(self) -> None:
+        """End every process of the deployment, the runs included."""
+        family: list[psutil.Process] = []
+        for started in self.processes.values():
+            with suppress(psutil.NoSuchProcess):
+                parent = psutil.Process(started.pid)
+                family += [parent, *parent.children(recursive=True)]
+            with suppress(ProcessLookupError):
+                started.send_signal(signal.SIGINT)
+        gone, alive = psutil.wait_procs(family, timeout=15)
+        del gone
+        for process in alive:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        for started in self.processes.values():
+            started.wait()
+
+    def logs(self) -> str:
+        """The ends of all logs, for messages."""
+        files = sorted(self.directory.glob("*.log"))
+        return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-3000:]}" for file in files)
+
+
+@contextmanager
+def stack(directory: Path, files: Sequence[Path], **options: Any) -> Generator[Stack]:
+    """A deployment that is gone at the end."""
+    made = Stack(directory, files, **options)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def until(what: Callable[[], T], *, timeout_s: float, why: Callable[[], str] = lambda: "", poll_s: float = 0.25) -> T:
+    """The first true answer of `what`; fails with `why` after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        if found := what():
+            return found
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s\n{why()}"
+        time.sleep(poll_s)

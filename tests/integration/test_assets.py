@@ -1,0 +1,484 @@
+"""A pipeline's jobs on a Dagster instance, with a broker, a catalog and Spark that are there: what its assets tell."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster import DagsterInstance
+from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
+from dagster._core.remote_representation.external_data import RepositorySnap
+from dagster._serdes import serialize_value
+from pyspark.sql import SparkSession
+
+from orchestration.broker import Broker
+from orchestration.pipelines import verdicts
+from orchestration.pipelines.build import build_pipeline_defs
+from orchestration.pipelines.names import CHECKS, COMMIT, INGEST, batches_key, job_name, table_key, topic_key
+from sink_core.control.events import CommitToTable, DataComplete, Paused, StartCommit
+from sink_core.errors import ConfigError
+from tests import support
+from tests.pipelines import Flow, reached, tagged
+from tests.support import TopicFactory
+
+APART = {"commit": {"every": "1m"}}
+BROKEN = b'{"id": "not a number"}'
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Generator[DagsterInstance]:
+    (home := tmp_path / "dagster").mkdir()
+    with DagsterInstance.local_temp(str(home), {"telemetry": {"enabled": False}}) as opened:
+        yield opened
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, spark: SparkSession) -> Flow:
+    """Batches of ten records at most, on the session that all tests share."""
+    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(2), extra={"batch": {"max_records": 10}})
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run's end and what it told, oldest first."""
+
+    flow: Flow
+    instance: DagsterInstance
+    result: ExecuteInProcessResult
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        run = self.instance.get_run_by_id(self.result.run_id)
+        assert run is not None
+        return run.tags
+
+    @property
+    def materialized(self) -> Iterator[dg.AssetMaterialization]:
+        for event in self.result.all_events:
+            if event.is_step_materialization:
+                yield event.step_materialization_data.materialization
+
+    def of(self, key: dg.AssetKey) -> list[dict[str, Any]]:
+        """The metadata of an asset's materializations."""
+        found = [m.metadata for m in self.materialized if m.asset_key == key]
+        return [{name: value.value for name, value in metadata.items()} for metadata in found]
+
+    @property
+    def batches(self) -> list[dict[str, Any]]:
+        return self.of(batches_key(self.flow.pipeline))
+
+    def table(self, name: str = "") -> list[dict[str, Any]]:
+        return self.of(table_key(self.flow.pipeline, name or self.flow.table))
+
+    @property
+    def checks(self) -> dict[tuple[str, str], dg.AssetCheckEvaluation]:
+        found = self.result.get_asset_check_evaluations()
+        assert len({(e.asset_key, e.check_name) for e in found}) == len(found)
+        return {(e.asset_key.to_user_string(), e.check_name): e for e in found}
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """How each step ended."""
+        ends = ("STEP_SUCCESS", "STEP_SKIPPED", "STEP_FAILURE")
+        shown = [e for e in self.result.all_events if e.event_type_value in ends]
+        return {str(e.step_key): e.event_type_value.removeprefix("STEP_") for e in shown}
+
+    @property
+    def failure(self) -> dg.Failure | Any:
+        """What the failed step says to people."""
+        [event] = [e for e in self.result.all_events if e.is_step_failure]
+        return event.step_failure_data
+
+
+def run(flow: Flow, instance: DagsterInstance, stage: str = INGEST, **config: Any) -> Done:
+    defs = build_pipeline_defs(flow.pipeline)
+    job = defs.resolve_job_def(job_name(flow.pipeline, stage))
+    op = {"ops": {f"{flow.name}_{stage}": {"config": config}}} if config else {}
+    return Done(flow, instance, job.execute_in_process(run_config=op, instance=instance, raise_on_error=False))
+
+
+def test_each_batch_and_each_snapshot_is_a_materialization(flow: Flow, instance: DagsterInstance) -> None:
+    flow.produce(range(15))
+    flow.produce(range(15, 25), partition=1)
+    done = run(flow, instance)
+    assert done.result.success
+    assert flow.ids() == list(range(25))
+    completes = [event for event in flow.events(DataComplete) if event.kind == "batch"]
+    assert len(done.batches) == len(completes) == 3
+    assert [b["batch id"] for b in done.batches] == [event.batch_id for event in completes]
+    assert [(b["records"], b["lag after"], b["dead letters"]) for b in done.batches] == [
+        (10, 15, 0),
+        (10, 5, 0),
+        (5, 0, 0),
+    ]
+    for batch in done.batches:
+        assert batch["bytes"] > 0
+        assert {"seconds to plan", "seconds to write", "seconds to publish"} <= batch.keys()
+        ranges = [record.data for record in batch["ranges"].records]
+        assert sum(r["offsets"] for r in ranges) == batch["records"]
+        assert all(r["topic"] == flow.topic and r["end"] - r["start"] == r["offsets"] for r in ranges)
+    snapshots = flow.own_snapshots()
+    table = done.table()
+    assert [t["snapshot id"] for t in table] == [str(snapshot_id) for snapshot_id, _ in snapshots]
+    assert table[-1]["snapshot id"] == str(flow.load_table().current_snapshot().snapshot_id)  # pyright: ignore
+    assert [(t["rows added"], t["dagster/row_count"], t["batches"]) for t in table] == [
+        (10, 10, 1),
+        (10, 20, 1),
+        (5, 25, 1),
+    ]
+    columns = {c.name: c.type for c in table[0]["dagster/column_schema"].columns}
+    assert columns.items() >= {"id": "long", "text": "string"}.items()
+    through = [t.get("valid through") for t in table]
+    assert through == [own.valid_through_ms and own.valid_through_ms / 1000 for _, own in snapshots]
+    assert through[-1]
+    assert done.steps == {f"{flow.name}_ingest": "SUCCESS", f"{flow.name}_commit": "SKIPPED"}
+    assert done.tags["calve/moved"] == "25 records in 3 batches"
+
+
+def test_a_run_that_finds_nothing_tells_nothing_and_is_green(flow: Flow, instance: DagsterInstance) -> None:
+    first = run(flow, instance)
+    assert first.result.success, "the first run only puts the start positions in place"
+    assert (list(first.materialized), flow.events(StartCommit)) == ([], [])
+    flow.produce(range(5))
+    run(flow, instance)
+    done = run(flow, instance)
+    assert done.result.success
+    assert list(done.materialized) == []
+    assert done.steps == {f"{flow.name}_ingest": "SUCCESS", f"{flow.name}_commit": "SKIPPED"}
+    assert "calve/moved" not in done.tags
+    assert flow.ids() == list(range(5))
+
+
+def test_a_run_may_be_given_other_bounds(flow: Flow, instance: DagsterInstance) -> None:
+    flow.produce(range(35))
+    done = run(flow, instance, max_batches=2)
+    assert [batch["records"] for batch in done.batches] == [10, 10]
+    assert flow.ids() == list(range(20))
+
+
+def test_the_session_that_was_there_before_a_run_outlives_it(
+    flow: Flow, instance: DagsterInstance, spark: SparkSession
+) -> None:
+    flow.produce(range(5))
+    assert run(flow, instance).result.success
+    assert flow.spark_ids(spark) == list(range(5))
+
+
+def test_with_an_interval_ingestion_publishes_and_the_commit_job_commits(flow: Flow, instance: DagsterInstance) -> None:
+    flow = flow.but(extra={"batch": {"max_records": 10}, **APART})
+    flow.produce(range(15))
+    done = run(flow, instance)
+    assert done.result.success
+    assert [batch["records"] for batch in done.batches] == [10, 5]
+    assert {m.asset_key for m in done.materialized} == {batches_key(flow.pipeline)}
+    assert (flow.ids(), flow.events(CommitToTable)) == ([], [])
+    assert set(done.steps) == {f"{flow.name}_ingest"}
+    committed = run(flow, instance, COMMIT)
+    assert committed.result.success
+    assert flow.ids() == list(range(15))
+    [table] = committed.table()
+    assert (table["rows added"], table["batches"], table["dagster/row_count"]) == (15, 2, 15)
+    assert table["snapshot id"] == str(tagged(flow, flow.load_table()))
+    assert len(committed.table(flow.pipeline.ledger_table)) == 1
+    assert committed.table(flow.pipeline.dead_letter_table) == []
+    again = run(flow, instance, COMMIT)
+    assert again.result.success
+    assert list(again.materialized) == []
+
+
+def test_the_commit_job_of_a_pipeline_that_never_ran_is_green_and_writes_nothing(
+    flow: Flow, instance: DagsterInstance
+) -> None:
+    done = run(flow, instance, COMMIT)
+    assert done.result.success
+    assert list(done.materialized) == []
+    assert flow.pipeline.control_topic not in flow.admin.list_topics(timeout=30).topics
+
+
+def test_the_commit_schedule_asks_only_if_something_waits(flow: Flow, instance: DagsterInstance) -> None:
+    flow = flow.but(extra=APART)
+    defs = build_pipeline_defs(flow.pipeline)
+    [schedule] = [s for s in defs.schedules or [] if "commit" in s.name]
+    assert isinstance(schedule, dg.ScheduleDefinition)
+
+    def tick() -> str | None:
+        with dg.build_schedule_context(instance) as context:
+            data = schedule.evaluate_tick(context)
+        assert len(data.run_requests or []) == (0 if data.skip_message else 1)
+        return data.skip_message
+
+    assert schedule.cron_schedule == "*/1 * * * *"
+    assert tick() == "0 uncommitted batches", "it has never run"
+    flow.produce(range(5))
+    flow.publish()
+    assert tick() is None
+    flow.commit()
+    assert tick() == "0 uncommitted batches"
+    flow.produce(range(5, 9))
+    flow.publish()
+    with flow.session() as session:
+        session.log.append(Paused(pipeline_id=session.bind().pipeline_id, by="ann", reason="upgrade"))
+    assert tick() == "paused by ann: upgrade"
+
+
+def test_what_a_dead_run_has_published_is_taken_in_by_the_next(flow: Flow, instance: DagsterInstance) -> None:
+    flow.produce(range(5))
+    flow.publish()
+    assert flow.ids() == []
+    done = run(flow, instance)
+    assert done.result.success
+    assert flow.ids() == list(range(5))
+    assert done.batches == []
+    assert [table["rows added"] for table in done.table()] == [5]
+
+
+def test_one_table_stays_behind_and_the_others_go_on(flow: Flow, instance: DagsterInstance, tmp_path: Path) -> None:
+    flow = flow.but(tables=("db.events", "db.more"))
+    flow.produce(range(5))
+    with reached("publish.after-commit", flow.recreate_table, skip=1):
+        done = run(flow, instance)
+    assert not done.result.success
+    assert flow.ids("db.more") == list(range(5))
+    assert [table["rows added"] for table in done.table("db.more")] == [5]
+    assert done.table("db.events") == []
+    command = f"calve resolve {flow.pipeline.path} table-recreated --subject db.events --choose "
+    assert "table-recreated: db.events: stored " in done.failure.error.message
+    assert command in done.failure.error.message
+    said = {name: value.value for name, value in done.failure.user_failure_data.metadata.items()}
+    assert (said["error"], said["finding"], said["subject"]) == ("FindingError", "table-recreated", "db.events")
+    assert said["what to do"].startswith(command)
+    tags = done.tags
+    assert (tags["calve/error"], tags["calve/terminal"]) == ("table-recreated", "true")
+    assert tags["calve/why"].startswith("table-recreated: db.events: stored ")
+    assert tags["calve/remedy"].startswith(command)
+    assert tags["calve/config"] == flow.pipeline.config_fingerprint
+
+
+def test_the_commit_job_keeps_what_landed_beside_a_table_that_stays_behind(
+    flow: Flow, instance: DagsterInstance
+) -> None:
+    flow = flow.but(tables=("db.events", "db.more"), extra=APART)
+    flow.produce(range(5))
+    assert run(flow, instance).result.success
+    flow.recreate_table()
+    done = run(flow, instance, COMMIT)
+    assert not done.result.success
+    assert [table["rows added"] for table in done.table("db.more")] == [5]
+    assert done.tags["calve/error"] == "table-recreated"
+    assert instance.get_latest_materialization_event(dg.AssetKey(["db", "more"])) is not None
+    assert instance.get_latest_materialization_event(dg.AssetKey(["db", "events"])) is None
+
+
+def test_what_a_run_published_before_it_failed_is_told(flow: Flow, instance: DagsterInstance) -> None:
+    flow.produce(range(15))
+    with reached("publish.after-commit", flow.recreate_table, skip=2):
+        done = run(flow, instance)
+    assert not done.result.success
+    assert [batch["records"] for batch in done.batches] == [10, 5]
+    assert [table["rows added"] for table in done.table()] == [10]
+    assert done.tags["calve/error"] == "table-recreated"
+
+
+def test_a_run_of_a_paused_pipeline_is_green_and_moves_nothing(flow: Flow, instance: DagsterInstance) -> None:
+    flow.produce(range(5))
+    flow.publish()
+    flow.produce(range(5, 9))
+    with flow.session() as session:
+        session.log.append(Paused(pipeline_id=session.bind().pipeline_id, by="ann", reason="upgrade"))
+    before = flow.positions()
+    for stage in (INGEST, COMMIT):
+        done = run(flow, instance, stage)
+        assert done.result.success
+        assert list(done.materialized) == []
+    assert (flow.positions(), flow.ids(), len(flow.events(StartCommit))) == (before, [], 1)
+
+
+def keys(flow: Flow) -> set[tuple[str, str]]:
+    name = flow.name
+    return {
+        (f"{name}/batches", verdicts.LAG),
+        (f"{name}/batches", verdicts.RETENTION),
+        ("db/events", verdicts.FRESHNESS),
+        ("db/events", verdicts.FILE_SIZES),
+        (f"calve/{name}_dead_letters", verdicts.RATE),
+        (f"calve/{name}_ledger", verdicts.PROOF),
+    }
+
+
+def test_after_an_ingest_run_everything_is_checked(flow: Flow, instance: DagsterInstance) -> None:
+    flow.produce(range(5))
+    done = run(flow, instance)
+    assert done.checks.keys() == keys(flow)
+    assert all(check.passed for check in done.checks.values())
+    again = run(flow, instance)
+    assert again.result.success
+    assert again.checks.keys() == {at for at in keys(flow) if at[1] != verdicts.PROOF}, "it reads the whole ledger"
+
+
+def test_the_checks_job_checks_everything(flow: Flow, instance: DagsterInstance) -> None:
+    flow.produce(range(5))
+    support.produce(flow.bootstrap, flow.topic, [BROKEN], partition=1)
+    flow.run()
+    done = run(flow, instance, CHECKS)
+    assert done.result.success
+    assert done.checks.keys() == keys(flow)
+    rate = done.checks[f"calve/{flow.name}_dead_letters", verdicts.RATE]
+    assert (rate.passed, rate.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert {at[1] for at, check in done.checks.items() if not check.passed} == {verdicts.RATE}
+    proof = done.checks[f"calve/{flow.name}_ledger", verdicts.PROOF]
+    assert proof.description == "every offset was accounted for once"
+    assert proof.metadata["offsets"].value == 6
+
+
+def test_a_pipeline_that_never_ran_is_checked_but_for_the_proof(flow: Flow, instance: DagsterInstance) -> None:
+    done = run(flow, instance, CHECKS)
+    assert done.result.success
+    assert done.checks.keys() == {at for at in keys(flow) if at[1] != verdicts.PROOF}
+    assert all(check.passed for check in done.checks.values())
+
+
+@pytest.mark.parametrize("table", ["ledger", "data"])
+def test_the_proof_fails_once_rows_are_removed_behind_calves_back(
+    flow: Flow, instance: DagsterInstance, table: str
+) -> None:
+    flow.produce(range(5))
+    flow.run()
+    name = flow.pipeline.ledger_table if table == "ledger" else flow.table
+    loaded = flow.load_table(name)
+    [file] = [task.file.file_path for task in loaded.scan().plan_files()]
+    if table == "ledger":
+        loaded.delete("true")
+    else:
+        Path(file.removeprefix("file://")).unlink()
+    done = run(flow, instance, CHECKS)
+    assert done.result.success, "checks report, they do not fail the run"
+    proof = done.checks[f"calve/{flow.name}_ledger", verdicts.PROOF]
+    assert (proof.passed, proof.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert name in (proof.description or "")
+
+
+def test_lag_and_freshness_are_measured_against_the_objectives(flow: Flow, instance: DagsterInstance) -> None:
+    flow = flow.but(extra={"objectives": {"lag": 4, "freshness": "500ms"}})
+    flow.produce(range(4))
+    support.produce(flow.bootstrap, flow.topic, [b'{"id": 4}'], partition=1, timestamps=[1_000])
+    assert {c.passed for c in run(flow, instance).checks.values()} == {True}
+    flow.produce(range(5, 10))
+    done = run(flow, instance, CHECKS)
+    failed = {at[1]: check.description for at, check in done.checks.items() if not check.passed}
+    assert failed.keys() >= {verdicts.LAG, verdicts.FRESHNESS}
+    assert failed[verdicts.LAG] == "5 records wait, objectives.lag is 4"
+    assert "objectives.freshness is 0.5 s" in (failed[verdicts.FRESHNESS] or "")
+
+
+def test_two_pipelines_of_one_topic_live_in_one_location(
+    flow: Flow, instance: DagsterInstance, tmp_path: Path, broker: Broker
+) -> None:
+    other = Flow.create(tmp_path, broker.bootstrap, flow.topic, tables=("db.others",))
+    defs = dg.Definitions.merge(*(build_pipeline_defs(each.pipeline) for each in (flow, other)))
+    dg.Definitions.validate_loadable(defs)
+    flow.produce(range(5))
+    for each in (flow, other):
+        job = defs.resolve_job_def(job_name(each.pipeline, INGEST))
+        assert job.execute_in_process(instance=instance).success
+        assert each.ids() == list(range(5))
+    known = defs.resolve_all_asset_keys()
+    assert {topic_key(each.pipeline, flow.topic) for each in (flow, other)} <= set(known)
+
+
+def test_topics_whose_names_differ_in_punctuation_only_are_two_assets(flow: Flow) -> None:
+    two = flow.but(topics=("a-b", "a_b"))
+    defs = build_pipeline_defs(two.pipeline)
+    dg.Definitions.validate_loadable(defs)
+    assert len({topic_key(two.pipeline, topic) for topic in two.topics} & set(defs.resolve_all_asset_keys())) == 2
+
+
+def test_tables_that_dagster_would_take_for_one_are_refused(flow: Flow) -> None:
+    two = flow.but(tables=("db.a-b", "db.a_b"))
+    with pytest.raises(ConfigError, match=r"Dagster can't tell db\.a_b from db\.a-b") as refused:
+        build_pipeline_defs(two.pipeline)
+    assert refused.value.hint.startswith("rename one of them")
+
+
+def test_the_whole_location_runs_in_one_go(flow: Flow, instance: DagsterInstance) -> None:
+    """What "Materialize all" does: with an interval the commit still follows the ingestion it depends on."""
+    flow = flow.but(extra=APART)
+    flow.produce(range(5))
+    job = build_pipeline_defs(flow.pipeline).resolve_implicit_global_asset_job_def()
+    assert job.execute_in_process(instance=instance).success
+    assert flow.ids() == list(range(5))
+
+
+@pytest.mark.parametrize("every", ["7m", "90s", "5h", "60500ms"])
+def test_an_interval_that_no_schedule_has_is_refused_with_what_to_set(flow: Flow, every: str) -> None:
+    pipeline = flow.but(extra={"commit": {"every": every}}).pipeline
+    with pytest.raises(ConfigError, match=r"commit\.every: no schedule comes every ") as refused:
+        build_pipeline_defs(pipeline)
+    assert str(pipeline.path) in refused.value.message
+    assert "minutes that divide an hour" in refused.value.hint
+    assert "`batch`" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("every", "cron"),
+    [("1m", "*/1 * * * *"), ("30m", "*/30 * * * *"), ("1h", "0 * * * *"), ("6h", "0 */6 * * *"), ("1d", "0 0 * * *")],
+)
+def test_an_interval_becomes_a_cron_line(flow: Flow, every: str, cron: str) -> None:
+    defs = build_pipeline_defs(flow.but(extra={"commit": {"every": every}}).pipeline)
+    schedule = defs.resolve_schedule_def(f"{job_name(flow.pipeline, COMMIT)}_schedule")
+    assert schedule.cron_schedule == cron
+
+
+def test_what_is_wrong_with_sparks_settings_is_told_as_other_errors_are(flow: Flow, instance: DagsterInstance) -> None:
+    flow = flow.but(spark={"master": "local[2]", "conf": {"spark.x": "${ENV:CALVE_TEST_MISSING}"}})
+    assert run(flow, instance).result.success, "nothing was there to read, and no session needed"
+    flow.produce(range(5))
+    done = run(flow, instance)
+    assert not done.result.success
+    assert (done.tags["calve/error"], done.tags["calve/terminal"]) == ("ConfigError", "true")
+    assert "environment variable CALVE_TEST_MISSING is not set" in done.tags["calve/why"]
+
+
+# Dagster's snapshot of a repository reads a property that Dagster has deprecated.
+@pytest.mark.filterwarnings(r"ignore:Property `ScheduleDefinition\.environment_vars`:DeprecationWarning")
+def test_no_secret_reaches_definitions_runs_events_or_tags(
+    flow: Flow, instance: DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    referred, literal = support.unique("s3cr3t"), support.unique("l1t3ral")
+    monkeypatch.setenv("CALVE_TEST_SECRET", referred)
+    secrets = {"referred": "${ENV:CALVE_TEST_SECRET}", "literal": literal}
+    flow = flow.but(
+        tables=("db.events", "db.more"),
+        kafka={"sasl.username": "ann", "sasl.password": secrets["referred"], "ssl.key.password": literal},
+        lake_properties={"s3.secret-access-key": secrets["referred"], "token": literal},
+        spark={
+            "master": "local[2]",
+            "conf": {f"spark.hadoop.fs.s3a.{name}.secret.key": value for name, value in secrets.items()},
+        },
+    )
+    defs = build_pipeline_defs(flow.pipeline)
+    shown = serialize_value(RepositorySnap.from_def(defs.get_repository_def()))
+    # Not on Spark: the workers of the session that tests share were started without the variable.
+    flow.produce(range(5))
+    flow.publish()
+    done = run(flow, instance)
+    assert done.result.success
+    assert done.table()
+    flow.produce(range(5, 9))
+    flow.publish()
+    flow.recreate_table()
+    for stage in (INGEST, COMMIT):
+        assert not run(flow, instance, stage).result.success
+    assert run(flow, instance, CHECKS).result.success
+    monkeypatch.delenv("CALVE_TEST_SECRET")
+    missing = run(flow, instance)
+    assert "CALVE_TEST_SECRET is not set" in missing.tags["calve/why"]
+    kept = {str(path): path.read_bytes() for path in (tmp_path / "dagster").rglob("*") if path.is_file()}
+    assert any(b"table-recreated" in content for content in kept.values())
+    assert flow.topic in shown
+    for secret in (referred, literal):
+        assert secret not in shown
+        assert [where for where, content in kept.items() if secret.encode() in content] == []

@@ -1,0 +1,127 @@
+"""What Dagster's own tools say of the clone's definitions, and of a `defs.yaml` with a mistake in it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BIN = Path(sys.executable).parent
+TABLES = ("air/flights", "air/flights_dead_letters", "calve/flights_ledger")
+DEFINITIONS = """
+from pathlib import Path
+
+import dagster as dg
+
+
+@dg.definitions
+def defs():
+    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+"""
+PROJECT = """
+[tool.dg]
+directory_type = "project"
+
+[tool.dg.project]
+root_module = "a_project"
+"""
+
+
+def run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """One of Dagster's commands in a folder whose modules it can import, without an instance of its own."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"},
+        "VIRTUAL_ENV": sys.prefix,
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(folder),
+    }
+    program, *arguments = command
+    return subprocess.run([BIN / program, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["dg check yaml", "dg check defs", "dagster definitions validate -w workspace.yaml"],
+)
+def test_the_clone_passes(command: str) -> None:
+    done = run(command.split(), ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def listed() -> dict[str, Any]:
+    """What `dg list defs` knows of the clone."""
+    done = run(["dg", "list", "defs", "--json"], ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def assets(listed: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {asset["asset_key"]: asset for asset in listed["assets"]}
+
+
+def test_the_assets_reach_from_the_topic_to_the_aggregate(assets: dict[str, dict[str, Any]]) -> None:
+    assert {key: asset["dependency_keys"] for key, asset in assets.items()} == {
+        "flights/flights_topic": [],
+        "flights/batches": ["flights/flights_topic"],
+        **{table: ["flights/batches"] for table in TABLES},
+        "air/delays_by_carrier": ["air/flights"],
+    }
+
+
+def test_only_the_topic_is_made_elsewhere(assets: dict[str, dict[str, Any]]) -> None:
+    assert [key for key, asset in assets.items() if not asset["is_executable"]] == ["flights/flights_topic"]
+
+
+def test_every_asset_has_group_and_owner(assets: dict[str, dict[str, Any]]) -> None:
+    assert {asset["group_name"] for asset in assets.values()} == {"air"}
+    assert [key for key, asset in assets.items() if asset["owners"] != [{"team": "data"}]] == []
+
+
+def test_kinds_say_what_an_asset_is(assets: dict[str, dict[str, Any]]) -> None:
+    assert {key: sorted(asset["kinds"]) for key, asset in assets.items()} == {
+        "flights/flights_topic": ["kafka"],
+        "flights/batches": ["kafka", "spark"],
+        **{table: ["iceberg"] for table in TABLES},
+        "air/delays_by_carrier": ["iceberg", "pyarrow"],
+    }
+
+
+def test_jobs_sensors_and_schedules_are_there(listed: dict[str, Any]) -> None:
+    names = {kind: {found["name"] for found in listed[kind]} for kind in ("jobs", "sensors", "schedules")}
+    assert {"flights_ingest_job", "flights_commit_job", "flights_checks_job"} <= names["jobs"]
+    assert {"flights_lag", "air_automation"} <= names["sensors"]
+    assert "flights_checks_job_schedule" in names["schedules"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project of its own with the clone's pipeline, in which a key is misspelt."""
+    flights = tmp_path / "a_project" / "defs" / "flights"
+    flights.mkdir(parents=True)
+    for source in (ROOT / "orchestration" / "defs" / "flights").glob("*.yaml"):
+        (flights / source.name).write_text(source.read_text().replace("  dead_letters:", "  dead_leters:"))
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "a_project" / "__init__.py").touch()
+    (tmp_path / "a_project" / "definitions.py").write_text(DEFINITIONS)
+    return tmp_path
+
+
+def test_an_unknown_key_is_named_with_file_line_and_the_nearest_key(project: Path) -> None:
+    file = project / "a_project" / "defs" / "flights" / "defs.yaml"
+    line = file.read_text().splitlines().index("  dead_leters: {table: air.flights_dead_letters, stop_above: 5%}") + 1
+    done = run(["dg", "check", "defs", "--no-check-yaml"], project)
+    assert done.returncode == 1
+    assert f"{file}:{line}: dead_leters: unknown; did you mean dead_letters?" in done.stdout + done.stderr
+
+
+def test_the_schema_finds_an_unknown_key_without_loading_anything(project: Path) -> None:
+    done = run(["dg", "check", "yaml"], project)
+    assert done.returncode == 1
+    assert "attributes.dead_leters" in done.stdout
