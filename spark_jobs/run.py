@@ -110,15 +110,14 @@ class Ingest:
         self._progress = on_progress or (lambda _progress: None)
         self._planner = Planner(session, max_tasks=runner.parallelism())
 
-    def prepare(self) -> None:
-        """Bind the pipeline, create missing tables, put the start positions in place. Harmless when done before.
-
-        A paused pipeline is only bound: a new one can be paused before anything is read for it.
-        """
-        self._progress(Progress("start", "binding the pipeline and looking at its tables"))
+    def bind(self) -> None:
+        """Bind the pipeline. That is all for a paused one: it can be paused before anything is read for it."""
+        self._progress(Progress("start", "binding the pipeline"))
         self._session.bind()
-        if self.paused:
-            return
+
+    def prepare(self) -> None:
+        """Create missing tables and put the start positions in place. Harmless when done before."""
+        self._progress(Progress("start", "looking at the tables"))
         committer = self._session.committer()
         for name in self._session.pipeline.table_names:
             # Before anything is created: a table that was dropped must not come back as if it were new.
@@ -260,12 +259,14 @@ def run_steps(
     progress = on_progress or (lambda _progress: None)
     ingest = Ingest(session, runner, on_progress=on_progress)
     deadline = time.monotonic() + bounds.max_duration_s
-    ingest.prepare()
+    ingest.bind()
     if ingest.paused:
         report.ended = _why(ingest.paused)
         return
     commits = _Commits(session, report, progress, wanted=committing)
+    # Before anything may stop the run: a table with a finding must not hold up what is published for the others.
     yield from commits.commit(everything=True)
+    ingest.prepare()
     for batch in _batches(ingest, bounds, deadline, report, progress):
         report.batches.append(batch)
         yield batch

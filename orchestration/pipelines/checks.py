@@ -50,7 +50,7 @@ def checks_of(pipeline: Pipeline) -> dg.AssetChecksDefinition:
         from sink_core.session import Session
 
         wanted = context.selected_asset_check_keys
-        with failures_told(context.instance, context.run.run_id, pipeline), Session.open(pipeline) as session:
+        with failures_told(context.instance, context.run, pipeline), Session.open(pipeline) as session:
             found = [*look(pipeline, session), *prove(pipeline, session)]
             for verdict in found:
                 key = dg.AssetCheckKey(asset_key(pipeline, verdict.table), verdict.check)

@@ -22,7 +22,7 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
     def commit(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
         from sink_core.session import Session
 
-        with failures_told(context.instance, context.run.run_id, pipeline), Session.open(pipeline) as session:
+        with failures_told(context.instance, context.run, pipeline), Session.open(pipeline) as session:
             if not session.read_only():
                 context.log.info(f"pipeline {pipeline.name} has not run yet: nothing is published")
                 return

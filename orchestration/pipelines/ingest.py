@@ -53,7 +53,7 @@ def ingest_of(pipeline: Pipeline) -> dg.AssetsDefinition:
 
         start_session = session_of(getattr(context.resources, resource_key(pipeline)))
         with (
-            failures_told(context.instance, context.run.run_id, pipeline),
+            failures_told(context.instance, context.run, pipeline),
             Session.open(pipeline) as session,
             SparkRunner(pipeline.spark, session=start_session) as runner,
         ):

@@ -33,6 +33,12 @@ _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _LOOKED_BACK = 12
 _TAG_LENGTH = 400
 """Postgres indexes tags with their values, which therefore stay short."""
+_UNEXPLAINED = {
+    ERROR_TAG: "unexplained",
+    TERMINAL_TAG: "false",
+    WHY_TAG: "the run ended without a word",
+    REMEDY_TAG: "",
+}
 
 
 def last_runs(instance: DagsterInstance, pipeline: Pipeline) -> LastRuns:
@@ -64,15 +70,18 @@ def _failures(ended: Sequence[dg.RunRecord]) -> LastRuns:
 
 
 @contextmanager
-def failures_told(instance: DagsterInstance, run_id: str, pipeline: Pipeline) -> Generator[None]:
+def failures_told(instance: DagsterInstance, run: dg.DagsterRun, pipeline: Pipeline) -> Generator[None]:
     """Raise Calve's errors as Dagster's Failure with the remedy in its metadata, and tag the run with them.
 
     Retrying the same run helps nobody: the sensor's next tick is the retry, with fresh positions.
     """
+    if ERROR_TAG in run.tags:
+        # Of the run that this one repeats; should this one be killed, it must not be taken for the other's error.
+        instance.add_run_tags(run.run_id, _UNEXPLAINED)
     try:
         yield
     except CalveError as error:
-        instance.add_run_tags(run_id, {**error_tags(error), CONFIG_TAG: pipeline.config_fingerprint})
+        instance.add_run_tags(run.run_id, {**error_tags(error), CONFIG_TAG: pipeline.config_fingerprint})
         metadata: dict[str, dg.MetadataValue] = {"error": dg.MetadataValue.text(type(error).__name__)}
         if error.hint:
             metadata["what to do"] = dg.MetadataValue.text(error.hint)
@@ -89,12 +98,12 @@ def failures_told(instance: DagsterInstance, run_id: str, pipeline: Pipeline) ->
 def error_tags(error: CalveError) -> dict[str, str]:
     """What the sensor and alerts need to know of a failure."""
     kind = error.finding if isinstance(error, FindingError) else type(error).__name__
-    tags = {
+    return {
         ERROR_TAG: kind,
         TERMINAL_TAG: str(isinstance(error, TerminalError)).lower(),
         WHY_TAG: short(error.message),
+        REMEDY_TAG: short(error.hint),
     }
-    return {**tags, REMEDY_TAG: short(error.hint)} if error.hint else tags
 
 
 def short(text: str) -> str:

@@ -163,7 +163,7 @@ def unreached(memory: Memory, now_s: float) -> Decision | None:
     if gone is None or now_s >= gone.next_s:
         return None
     return Decision(
-        False, f"out of reach since {clock(gone.since_s)}: {gone.why}; next try in {gone.next_s - now_s:.0f} s"
+        False, f"nothing to go by since {clock(gone.since_s)}: {gone.why}; next try in {gone.next_s - now_s:.0f} s"
     )
 
 

@@ -73,10 +73,11 @@ def freshness(table: TableStatus, waiting: int, most_s: float | None) -> Verdict
 
 def retention(partitions: Iterable[PartitionStatus]) -> Verdict:
     """How near deletion by retention is to records that were not read."""
-    lagging = [p for p in partitions if p.lag and p.position is not None]
+    # Where nothing was ever deleted, retention is not at work yet.
+    lagging = [p for p in partitions if p.lag and p.position is not None and p.log_start]
     shares = {f"{p.topic}[{p.partition}]": p.until_loss / max(1, p.end - p.log_start) for p in lagging}
     if not shares:
-        return Verdict(None, RETENTION, True, "no record waits", {})
+        return Verdict(None, RETENTION, True, "no record waits where retention deletes", {})
     nearest, share = min(shares.items(), key=lambda item: item[1])
     lost = min(p.until_loss for p in lagging) < 0
     text = (

@@ -105,7 +105,7 @@ class Sensor:
 
         @dg.op
         def work(context: dg.OpExecutionContext) -> None:
-            with failures_told(context.instance, context.run.run_id, self.flow.pipeline):
+            with failures_told(context.instance, context.run, self.flow.pipeline):
                 raise error
 
         @dg.job(name=job_name(self.flow.pipeline, INGEST), tags=run_tags(self.flow.pipeline, INGEST))
@@ -297,7 +297,7 @@ def test_a_broker_out_of_reach_is_told_in_time_and_left_alone_for_a_while(tmp_pa
         begun = time.monotonic()
         waits = sensor.tick() or ""
         assert time.monotonic() - begun < 1
-        assert waits.startswith("out of reach since ")
+        assert waits.startswith("nothing to go by since ")
         assert f": {told}; next try in " in waits
         memory = Memory.loads(sensor.cursor)
         assert memory.unreachable

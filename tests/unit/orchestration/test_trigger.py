@@ -246,7 +246,7 @@ def test_a_broker_out_of_reach_is_asked_after_5_10_20_40_and_then_60_seconds() -
 
 def test_until_then_it_is_not_asked_and_the_reason_says_since_when_and_why() -> None:
     memory = Memory().not_reached("no answer → start it", NOW)
-    told = f"out of reach since {NOW_TEXT}: no answer → start it; next try in 4 s"
+    told = f"nothing to go by since {NOW_TEXT}: no answer → start it; next try in 4 s"
     assert trigger.unreached(memory, NOW + 1) == Decision(False, told)
     assert trigger.unreached(memory, NOW + 5) is None
 

@@ -146,11 +146,12 @@ LEFT = "of its log lie before the next record to read; retention deletes from th
 @pytest.mark.parametrize(
     ("partitions", "said", "text", "share"),
     [
-        ([], "passing", "no record waits", None),
-        ([partition(0, 100, 0, 100)], "passing", "no record waits", None),
-        ([partition(0, None, 50, 100)], "passing", "no record waits", None),
-        ([partition(0, 10, 0, 100)], "passing", f"flights[0]: 10% {LEFT}", 0.1),
-        ([partition(0, 99, 0, 100), partition(1, 5, 0, 100)], "warning", f"flights[1]: 5% {LEFT}", 0.05),
+        ([], "passing", "no record waits where retention deletes", None),
+        ([partition(0, 100, 0, 100)], "passing", "no record waits where retention deletes", None),
+        ([partition(0, None, 50, 100)], "passing", "no record waits where retention deletes", None),
+        ([partition(0, 110, 100, 200)], "passing", f"flights[0]: 10% {LEFT}", 0.1),
+        ([partition(0, 199, 100, 200), partition(1, 105, 100, 200)], "warning", f"flights[1]: 5% {LEFT}", 0.05),
+        ([partition(0, 0, 0, 100)], "passing", "no record waits where retention deletes", None),
         ([partition(0, 90, 90, 100)], "warning", f"flights[0]: 0% {LEFT}", 0.0),
         (
             [partition(0, 50, 0, 100), partition(1, 80, 90, 100)],
@@ -253,7 +254,7 @@ def test_all_verdicts_are_those_that_dagster_knows_and_follow_the_objectives(pip
 
 def test_without_objectives_only_dead_letters_have_one(tmp_path: Path) -> None:
     tables = (table(behind_s=10.0**6), table("air.more", behind_s=None))
-    found = verdicts.health(written(tmp_path), report(partition(0, 50, 0, 10**6), tables=tables), [])
+    found = verdicts.health(written(tmp_path), report(partition(0, 50, 50, 10**6), tables=tables), [])
     assert [verdict.check for verdict in found if not verdict.passed] == ["retention"]
 
 
