@@ -11,7 +11,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java python lint test demo dev bench faults clean
+.PHONY: help setup java python browser lint test demo dev bench faults clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,12 +42,21 @@ python:
 	  if $(IS_ROOT_ON_DEBIAN); then apt-get update -qq && $(APT_INSTALL) "$$(basename $(PYTHON))-venv"; \
 	  else echo "$(PYTHON) lacks venv: install it (Debian/Ubuntu: apt-get install $(PYTHON)-venv)" >&2; exit 1; fi; }
 
+browser: ## Chromium for the tests of the UI, if it can be installed
+	@[ -n "$$CALVE_BROWSER" ] || command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	  if $(IS_ROOT_ON_DEBIAN); then \
+	    echo "Chromium is missing: installing it"; apt-get update -qq && $(APT_INSTALL) chromium; \
+	  else \
+	    echo "The tests of the UI need Chromium: install it, or set CALVE_BROWSER to a browser" >&2; exit 1; \
+	  fi; \
+	}
+
 lint: setup ## Style, import direction and types
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright
 
-test: setup lint ## Lint, then every test but the long fault series (ARGS="-k name" narrows)
+test: setup browser lint ## Lint, then every test but the long fault series (ARGS="-k name" narrows)
 	$(VENV)/bin/python -m pytest $(ARGS)
 
 demo: setup ## 336,776 real flights from Kafka into Iceberg, and the proof
