@@ -11,10 +11,10 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java python browser lint test demo dev bench faults clean
+.PHONY: help setup java python browser lint test demo dev bench faults screenshots clean
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: java $(READY) ## Virtual environment with pinned dependencies, jars, Java 17 if it can be installed
 
@@ -70,6 +70,9 @@ bench: setup ## Measure throughput per CPU-second
 
 faults: setup ## The long series of injected faults
 	$(VENV)/bin/python -m pytest tests/e2e -m faults $(ARGS)
+
+screenshots: setup browser ## Take the screenshots of the Dagster UI for the documents
+	$(VENV)/bin/python -m tests.e2e.dagster.screenshots
 
 clean: ## Remove what the other targets made here (the jars stay in ~/.cache/calve)
 	@for state in $$(find .demo .bench -name broker.json 2>/dev/null); do \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -69,8 +70,9 @@ class SliceIndex:
 def columns(messages: list[Message], index: SliceIndex) -> Messages:
     """The columns of `messages`, none of which carries an error."""
     n = len(messages)
-    keys = list(map(Message.key, messages))
-    sizes = np.fromiter(map(len, messages), np.int64, n)
+    keys, values = list(map(Message.key, messages)), list(map(Message.value, messages))
+    # Bytes say their length in a third of the time a message takes; a tombstone has none.
+    sizes = np.fromiter(map(len, cast(list[bytes], values) if all(values) else messages), np.int64, n)
     if any(keys):
         sizes += np.fromiter((len(key or b"") for key in keys), np.int64, n)
     return Messages(
@@ -79,7 +81,7 @@ def columns(messages: list[Message], index: SliceIndex) -> Messages:
         offsets=np.fromiter(map(Message.offset, messages), np.int64, n),
         timestamps_ms=np.array([moment for _, moment in map(Message.timestamp, messages)], np.int64),
         sizes=sizes,
-        values=list(map(Message.value, messages)),
+        values=values,
     )
 
 

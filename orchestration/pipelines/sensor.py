@@ -20,8 +20,9 @@ if TYPE_CHECKING:
         UnresolvedAssetJobDefinition as JobDefinition,
     )
 
-INTERVAL_S = 4
-"""Dagster's loop takes 5 s; an interval of 5 would make every second tick come too early, and so 10 s."""
+INTERVAL_S = 2
+"""Dagster looks every 5 s which sensors are due. Where there are many, one may be evaluated some seconds late, and must
+be due again at the next look all the same; an interval of 5 would make 10."""
 
 REASON_TAG = "calve/reason"
 

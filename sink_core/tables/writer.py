@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from contextlib import suppress
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +28,7 @@ from pyiceberg.typedef import Record
 
 from sink_core.errors import TableUnusable
 from sink_core.tables.arrow import arrow_schema, conform, file_schema
+from sink_core.tables.dictionary import dictionary_paths
 from sink_core.tables.files import WrittenFile, describe_file
 from sink_core.tables.partition import Partition, split
 from sink_core.tables.usable import ParquetSettings, parquet_settings
@@ -127,7 +128,7 @@ class _Files:
     def append(self, partition: Partition | None, rows: pa.Table) -> None:
         key = partition.partition if partition else None
         if key not in self._open:
-            self._open[key] = self._create(partition)
+            self._open[key] = self._create(partition, rows)
         self._open.move_to_end(key)
         self._open[key].append(rows)
         if self._open[key].size >= self.settings.target_file_size:
@@ -141,13 +142,13 @@ class _Files:
         self.close_beyond(0)
         return self._finished
 
-    def _create(self, partition: Partition | None) -> _OpenFile:
+    def _create(self, partition: Partition | None, first: pa.Table) -> _OpenFile:
         path = self._locations.new_data_location(f"{self._prefix}-{uuid.uuid4()}.parquet", partition)
-        return _OpenFile(self._io, path, self._metadata, partition, self.settings)
+        return _OpenFile(self._io, path, self._metadata, partition, self.settings, first)
 
 
 class _OpenFile:
-    """A Parquet file being written."""
+    """A Parquet file being written. `first` are the first rows that will be appended."""
 
     def __init__(
         self,
@@ -156,14 +157,17 @@ class _OpenFile:
         metadata: TableMetadata,
         partition: Partition | None,
         settings: ParquetSettings,
+        first: pa.Table,
     ) -> None:
         self._path, self._metadata = path, metadata
         self._partition = partition.partition if partition else Record()
         # Iceberg's Java writer sanitises names too; readers go by field id.
         self._names = sanitize_column_names(metadata.schema())
         self._schema = file_schema(self._names)
+        paths = dictionary_paths(parquet_path_to_id_mapping(self._names), self._conformed(first))
+        options: dict[str, Any] = {**settings.writer_options, "use_dictionary": paths or False}
         self._stream = cast(IO[bytes], io.new_output(path).create())
-        self._writer = pq.ParquetWriter(self._stream, self._schema, **settings.writer_options)  # pyright: ignore[reportArgumentType]
+        self._writer = pq.ParquetWriter(self._stream, self._schema, **options)
 
     @property
     def size(self) -> int:
@@ -172,8 +176,10 @@ class _OpenFile:
 
     def append(self, rows: pa.Table) -> None:
         """One row group."""
-        batches = [conform(batch.columns, self._schema) for batch in rows.to_batches()]
-        self._writer.write_table(pa.Table.from_batches(batches), row_group_size=len(rows))
+        self._writer.write_table(self._conformed(rows), row_group_size=len(rows))
+
+    def _conformed(self, rows: pa.Table) -> pa.Table:
+        return pa.Table.from_batches([conform(batch.columns, self._schema) for batch in rows.to_batches()])
 
     def finish(self) -> WrittenFile:
         self._writer.close()

@@ -1,0 +1,160 @@
+"""Takes the screenshots of Dagster's UI for the documents, of the flights demo in a folder that is gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+
+import dagster as dg
+from confluent_kafka import Producer
+from dagster import DagsterInstance
+from playwright.sync_api import Page, expect
+
+from examples.flights import produce
+from orchestration import broker
+from orchestration.broker import free_port
+from orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
+from tests.e2e.dagster.browser import browser, group_path, sensor_path
+from tests.e2e.dagster.stack import ROOT, until
+
+IMAGES = ROOT / "docs" / "images"
+LARGEST_BYTES = 200_000
+LOCATION, PIPELINE, GROUP = "calve", "flights", "air"
+BURSTS = (9_000, 14_000, 6_000, 21_000)
+"""Flights that come later: one run and one point in the plots each."""
+STARTED_WITHIN_S = 300.0
+SETTLED_MS = 1_500
+"""Charts and fonts are drawn a moment after their page has its text."""
+
+
+def main() -> None:
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, _demo(Path(folder)) as (url, instance):
+        first = _runs(instance)[-1]
+        with browser() as context, closing(context.new_page()) as page:
+            for name, show in _pages(first).items():
+                show(page, url)
+                _shoot(page, IMAGES / f"{name}.png")
+
+
+def _shoot(page: Page, image: Path) -> None:
+    page.wait_for_timeout(SETTLED_MS)
+    page.screenshot(path=image)
+    size = image.stat().st_size
+    assert size < LARGEST_BYTES, f"{image} has {size:,} bytes"
+    sys.stdout.write(f"{image.relative_to(ROOT)}: {size:,} bytes\n")
+
+
+def _pages(run: dg.DagsterRun) -> dict[str, Callable[[Page, str], None]]:
+    """How to get to what each image shows."""
+
+    def lineage(page: Page, url: str) -> None:
+        page.goto(url + group_path(LOCATION, GROUP))
+        expect(page.get_by_text("Materialized", exact=True)).to_have_count(4)
+
+    def shown_run(page: Page, url: str) -> None:
+        page.goto(f"{url}/runs/{run.run_id}")
+        page.get_by_placeholder("Filter…").fill("Materialized value")
+        expect(page.get_by_text("rows added").first).to_be_visible()
+
+    def batches(page: Page, url: str) -> None:
+        page.goto(f"{url}/assets/{PIPELINE}/batches")
+        page.get_by_role("button", name="Plots").click()
+        expect(page.locator("canvas").first).to_be_visible()
+        page.get_by_text("dead letters", exact=True).first.scroll_into_view_if_needed()
+        page.mouse.move(600, 600)
+        page.mouse.wheel(0, 10_000)
+
+    def table(page: Page, url: str) -> None:
+        page.goto(f"{url}/assets/air/flights")
+        expect(page.get_by_text("Row count")).to_be_visible()
+
+    def checks(page: Page, url: str) -> None:
+        page.goto(f"{url}/assets/air/flights?view=checks")
+        expect(page.get_by_text("Latest execution")).to_be_visible()
+
+    def sensor(page: Page, url: str) -> None:
+        page.goto(url + sensor_path(LOCATION, f"{PIPELINE}_lag"))
+        # The status of a tick; above it floats what the tick saw.
+        page.get_by_role("row").get_by_text("0 runs requested").nth(2).hover()
+
+    return {
+        "lineage": lineage,
+        "run": shown_run,
+        "batches": batches,
+        "table": table,
+        "checks": checks,
+        "sensor": sensor,
+    }
+
+
+@contextmanager
+def _demo(folder: Path) -> Generator[tuple[str, DagsterInstance]]:
+    """The UI's address and the instance of `make dev` once all flights have arrived."""
+    port = free_port()
+    command = [sys.executable, "examples/flights/dev.py", "--port", str(port), "--per-second", "0"]
+    dev = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "CALVE_DEMO_DIR": str(folder)}, start_new_session=True)
+    try:
+        # Not before: two that set up a new storage get into each other's way.
+        until(lambda: _answers(port, dev), timeout_s=STARTED_WITHIN_S, why=lambda: _log(folder))
+        with DagsterInstance.from_config(str(folder / "dagster")) as instance:
+            _fill(folder, instance)
+            yield f"http://127.0.0.1:{port}", instance
+    finally:
+        dev.send_signal(signal.SIGINT)
+        dev.wait()
+
+
+def _answers(port: int, dev: subprocess.Popen[bytes]) -> bool:
+    assert dev.poll() is None, "`make dev` ended by itself"
+    with suppress(OSError), socket.create_connection((broker.HOST, port), timeout=1):
+        return True
+    return False
+
+
+def _fill(folder: Path, instance: DagsterInstance) -> None:
+    """Wait until the year's flights have arrived, then send more in bursts with a run for each."""
+    until(lambda: _runs(instance), timeout_s=STARTED_WITHIN_S, why=lambda: _log(folder))
+    running = broker.status(folder / "broker")
+    assert running is not None
+    more = produce.events(None)
+    for number, burst in enumerate(BURSTS, start=2):
+        _send(running.bootstrap, islice(more, burst))
+        until(
+            lambda wanted=number: len(_runs(instance)) >= wanted,
+            timeout_s=STARTED_WITHIN_S,
+            why=lambda: _log(folder),
+        )
+    # The timeline is to have ticks that found nothing, too.
+    time.sleep(20)
+
+
+def _send(bootstrap: str, events: Iterator[produce.Event]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 1_000_000})
+    for key, value in events:
+        producer.produce(produce.TOPIC, value, key)
+    assert producer.flush(60) == 0
+
+
+def _runs(instance: DagsterInstance) -> list[dg.DagsterRun]:
+    """Those that moved flights, newest first."""
+    tags = {PIPELINE_TAG: PIPELINE, STAGE_TAG: "ingest"}
+    return list(instance.get_runs(dg.RunsFilter(tags=tags, statuses=[dg.DagsterRunStatus.SUCCESS])))
+
+
+def _log(folder: Path) -> str:
+    file = folder / "dagster" / "dev.log"
+    return file.read_text(errors="replace")[-3000:] if file.exists() else "no log yet"
+
+
+if __name__ == "__main__":
+    main()
