@@ -124,21 +124,18 @@ class Watch:
 
 
 def _sight(ends: Offsets, state: CommitState | None, topic_ids: dict[str, str]) -> Sight:
-    end, paused = sum(ends.values()), _paused(state)
+    end, paused, answered_s = sum(ends.values()), _paused(state), _answered_s(state)
     if state is None or state.last_publish is None:
-        return Sight(lag=end, end=end, bootstrapped=False, paused=paused)
+        return Sight(lag=end, end=end, bootstrapped=False, paused=paused, answered_s=answered_s)
     lags = _lags(ends, state)
     beyond = [f"{at}: the position lies {-lag} beyond the end" for at, lag in lags.items() if lag < 0]
     recreated = checks.topic_recreated(topic_ids, state)
-    answers = [logged.event.written_at_ms for logged in state.resolved]
-    if state.resumed is not None:
-        answers.append(state.resumed.written_at_ms)
     return Sight(
         lag=sum(max(0, lag) for lag in lags.values()),
         end=end,
         bootstrapped=True,
         paused=paused,
-        answered_s=max(answers, default=0) / 1000,
+        answered_s=answered_s,
         contradiction=str(recreated.error().message) if recreated else next(iter(beyond), None),
     )
 
@@ -147,6 +144,14 @@ def _lags(ends: Offsets, state: CommitState | None) -> dict[TopicPartition, int]
     """A partition without a position is read from its beginning, which is at 0 or above."""
     positions = (state.positions() if state else None) or {}
     return {at: end - positions.get(at, 0) for at, end in ends.items()}
+
+
+def _answered_s(state: CommitState | None) -> float:
+    """When somebody last wrote RESUMED or RESOLVED."""
+    if state is None:
+        return 0.0
+    answers = [logged.event.written_at_ms for logged in state.resolved]
+    return max([*answers, state.resumed.written_at_ms if state.resumed else 0]) / 1000
 
 
 def _paused(state: CommitState | None) -> str | None:

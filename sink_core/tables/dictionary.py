@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-SAMPLED_ROWS = 100_000
+SAMPLED_ROWS = 20_000
 FEW_ROWS = 1_000
 MOST_DISTINCT = 0.5
 

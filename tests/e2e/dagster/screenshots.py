@@ -59,33 +59,32 @@ def _pages(run: dg.DagsterRun) -> dict[str, Callable[[Page, str], None]]:
 
     def lineage(page: Page, url: str) -> None:
         page.goto(url + group_path(LOCATION, GROUP))
-        expect(page.get_by_text("Materialized", exact=True)).to_have_count(4)
+        expect(page.get_by_text("Materialized", exact=True)).not_to_have_count(0)
 
     def shown_run(page: Page, url: str) -> None:
         page.goto(f"{url}/runs/{run.run_id}")
-        page.get_by_placeholder("Filter…").fill("Materialized value")
-        expect(page.get_by_text("rows added").first).to_be_visible()
+        page.get_by_placeholder("Filter…").fill(f"Materialized value {PIPELINE} batches")
+        expect(page.get_by_text("lag after").first).to_be_visible()
 
     def batches(page: Page, url: str) -> None:
         page.goto(f"{url}/assets/{PIPELINE}/batches")
         page.get_by_role("button", name="Plots").click()
         expect(page.locator("canvas").first).to_be_visible()
-        page.get_by_text("dead letters", exact=True).first.scroll_into_view_if_needed()
-        page.mouse.move(600, 600)
-        page.mouse.wheel(0, 10_000)
+        page.get_by_text("bytes", exact=True).first.evaluate("title => title.scrollIntoView()")
 
     def table(page: Page, url: str) -> None:
         page.goto(f"{url}/assets/air/flights")
         expect(page.get_by_text("Row count")).to_be_visible()
 
     def checks(page: Page, url: str) -> None:
-        page.goto(f"{url}/assets/air/flights?view=checks")
+        page.goto(f"{url}/assets/air/flights_dead_letters?view=checks")
         expect(page.get_by_text("Latest execution")).to_be_visible()
 
     def sensor(page: Page, url: str) -> None:
         page.goto(url + sensor_path(LOCATION, f"{PIPELINE}_lag"))
         # The status of a tick; above it floats what the tick saw.
-        page.get_by_role("row").get_by_text("0 runs requested").nth(2).hover()
+        page.get_by_role("row").get_by_text("0 runs requested").nth(1).hover()
+        expect(page.get_by_text("caught up").first).to_be_visible()
 
     return {
         "lineage": lineage,
