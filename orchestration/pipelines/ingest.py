@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 MOVED_TAG = "calve/moved"
 PROOF_EVERY_S = 600.0
+PROOF_ALWAYS_TO = 100
+"""Published batches up to which the proof is made after every run."""
+
 LARGE_BATCH = 100_000
 """Offsets from which a batch's steps are logged: the loop may make several small ones a second."""
 
@@ -121,7 +124,9 @@ class _Run:
         return in_run and state.paused is None and bool(state.tables_with_news())
 
     def _proof_is_due(self) -> bool:
-        """It reads the whole ledger; beside these it has a schedule."""
+        """It reads the whole ledger, which takes its time once there is much of it; beside these it has a schedule."""
+        if len(self.session.log.state.batches) <= PROOF_ALWAYS_TO:
+            return True
         key = dg.AssetCheckKey(table_key(self.pipeline, self.pipeline.ledger_table), verdicts.PROOF)
         last = self.context.instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
         return last is None or time.time() - last.create_timestamp > PROOF_EVERY_S

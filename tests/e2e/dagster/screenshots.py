@@ -29,6 +29,7 @@ from tests.e2e.dagster.stack import ROOT, until
 IMAGES = ROOT / "docs" / "images"
 LARGEST_BYTES = 200_000
 LOCATION, PIPELINE, GROUP = "calve", "flights", "air"
+FLIGHTS, DELAYS = dg.AssetKey(["air", "flights"]), dg.AssetKey(["air", "delays_by_carrier"])
 BURSTS = (9_000, 14_000, 6_000, 21_000)
 """Flights that come later: one run and one point in the plots each."""
 STARTED_WITHIN_S = 300.0
@@ -63,7 +64,7 @@ def _pages(run: dg.DagsterRun) -> dict[str, Callable[[Page, str], None]]:
 
     def shown_run(page: Page, url: str) -> None:
         page.goto(f"{url}/runs/{run.run_id}")
-        page.get_by_placeholder("Filter…").fill(f"Materialized value {PIPELINE} batches")
+        page.get_by_placeholder("Filter…").fill("seconds publish")
         expect(page.get_by_text("lag after").first).to_be_visible()
 
     def batches(page: Page, url: str) -> None:
@@ -129,12 +130,19 @@ def _fill(folder: Path, instance: DagsterInstance) -> None:
     for number, burst in enumerate(BURSTS, start=2):
         _send(running.bootstrap, islice(more, burst))
         until(
-            lambda wanted=number: len(_runs(instance)) >= wanted,
+            lambda wanted=number: len(_runs(instance)) >= wanted and _is_up_to_date(instance),
             timeout_s=STARTED_WITHIN_S,
             why=lambda: _log(folder),
         )
     # The timeline is to have ticks that found nothing, too.
     time.sleep(20)
+
+
+def _is_up_to_date(instance: DagsterInstance) -> bool:
+    """Whether the aggregate came after the flights there are."""
+    of_each = (instance.get_latest_materialization_event(key) for key in (FLIGHTS, DELAYS))
+    flights, delays = (event.timestamp if event else 0.0 for event in of_each)
+    return delays > flights
 
 
 def _send(bootstrap: str, events: Iterator[produce.Event]) -> None:

@@ -81,7 +81,6 @@ def _flow(directory: Path, broker: Broker) -> Flow:
     extra = {
         "dead_letters": {"table": DEAD_LETTERS},
         "objectives": {"dead_letters": "0%"},
-        "batch": {"max_records": 150},
         "dagster": {"group": GROUP, "owners": ["team:data", "ann@example.com"]},
     }
     return Flow.create(directory, broker.bootstrap, topic, extra=extra)
@@ -146,7 +145,7 @@ def test_the_run_tells_what_it_moved(shown: Shown, page: Page) -> None:
     page.goto(f"{shown.url}/runs/{shown.run.run_id}")
     expect(_text(page, "Success")).to_be_visible()
     moved = shown.run.tags[MOVED_TAG]
-    assert moved.startswith(f"{GOOD + BAD} records in 2 batches")
+    assert moved.startswith(f"{GOOD + BAD} records in 1 batch")
     page.get_by_role("button", name="View tags and config").click()
     tags = page.get_by_role("dialog")
     expect(tags).to_contain_text(f"{MOVED_TAG}: {moved}")
