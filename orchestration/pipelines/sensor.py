@@ -20,9 +20,8 @@ if TYPE_CHECKING:
         UnresolvedAssetJobDefinition as JobDefinition,
     )
 
-INTERVAL_S = 2
-"""Dagster looks every 5 s which sensors are due. Where there are many, one may be evaluated some seconds late, and must
-be due again at the next look all the same; an interval of 5 would make 10."""
+INTERVAL_S = 4
+"""Dagster looks every 5 s which sensors are due; an interval of 5 would make every second look come too early."""
 
 REASON_TAG = "calve/reason"
 
