@@ -12,6 +12,7 @@ from dagster import DagsterInstance
 from dagster._core.definitions.run_request import DagsterRunReaction
 
 from orchestration.pipelines.names import ERROR_TAG, PIPELINE_TAG, REMEDY_TAG, STAGE_TAG, TERMINAL_TAG, WHY_TAG
+from orchestration.pipelines.runs import ENDED, UNEXPLAINED
 
 INTERVAL_S = 14
 """Dagster's loop takes 5 s: with 14, every third of its rounds."""
@@ -19,10 +20,6 @@ INTERVAL_S = 14
 IN_A_ROW = 3
 """A failure that may pass by itself is posted when it comes for the third time."""
 
-UNEXPLAINED = "unexplained"
-"""The kind of a failure without an error of Calve's: most often a worker that died."""
-
-_ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _LOOKED_BACK = 200
 
 
@@ -114,7 +111,7 @@ def _alert(instance: DagsterInstance, record: dg.RunRecord) -> Alert | None:
 
 def _earlier(instance: DagsterInstance, run: dg.DagsterRun) -> list[str | None]:
     tags = {key: run.tags[key] for key in (PIPELINE_TAG, STAGE_TAG) if key in run.tags}
-    wanted = dg.RunsFilter(tags=tags, statuses=_ENDED)
+    wanted = dg.RunsFilter(tags=tags, statuses=ENDED)
     before = instance.get_runs(wanted, cursor=run.run_id, limit=_LOOKED_BACK)
     return [None if ended.is_success else _kind(ended) for ended in before]
 

@@ -261,7 +261,7 @@ def run_steps(
     deadline = time.monotonic() + bounds.max_duration_s
     ingest.bind()
     if ingest.paused:
-        report.ended = _why(ingest.paused)
+        report.ended = str(ingest.paused)
         return
     commits = _Commits(session, report, progress, wanted=committing)
     # Before anything may stop the run: a table with a finding must not hold up what is published for the others.
@@ -297,7 +297,7 @@ def _batches(
             done += 1
             yield batch
         elif ingest.paused:
-            report.ended = _why(ingest.paused)
+            report.ended = str(ingest.paused)
             return
         elif not _more_within(ingest, min(time.monotonic() + bounds.linger_s, deadline), progress):
             report.ended = "caught up"
@@ -313,10 +313,6 @@ def _more_within(ingest: Ingest, until: float, progress: OnProgress) -> bool:
             return True
         time.sleep(LINGER_POLL_S)
     return False
-
-
-def _why(paused: Paused) -> str:
-    return f"paused by {paused.by}: {paused.reason}"
 
 
 class _Commits:

@@ -56,7 +56,7 @@ def pause(
         offset = -1 if already else session.log.append(paused).offset
         document = {"pipeline": pipeline.name, "paused": _document(paused), "written": not already}
         if not as_json:
-            say(f"paused already since {_told(paused)}" if already else f"paused by {paused.by}: {paused.reason}")
+            say(f"paused already since {_told(paused)}" if already else str(paused))
         if wait:
             try:
                 _wait(session, offset, timeout, status.update)

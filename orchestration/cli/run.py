@@ -81,7 +81,7 @@ def commit(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
             return
         session.bind()
         if (paused := session.log.state.paused) is not None:
-            _nothing(f"paused by {paused.by}: {paused.reason}", as_json=as_json)
+            _nothing(str(paused), as_json=as_json)
             return
         status.update("committing")
         report = session.coordinator().commit(tables=pipeline.table_names, on_table=None if as_json else _say_table)

@@ -34,8 +34,8 @@ def build_pipeline_defs(pipeline: Pipeline) -> dg.Definitions:
     """
     _check_distinct(pipeline)
     ingest, commit, checks, watch = ingest_of(pipeline), commit_of(pipeline), checks_of(pipeline), Watch(pipeline)
-    by_batch = pipeline.config.commit.every == "batch"
-    assets = dg.AssetSelection.assets(ingest, commit) if by_batch else dg.AssetSelection.assets(ingest)
+    every = pipeline.config.commit.every
+    assets = dg.AssetSelection.assets(ingest, commit) if every == "batch" else dg.AssetSelection.assets(ingest)
     ingest_job = _job(pipeline, INGEST, assets.without_checks(), f"Moves what waits for {pipeline.name}.")
     commit_job = _job(
         pipeline,
@@ -50,7 +50,7 @@ def build_pipeline_defs(pipeline: Pipeline) -> dg.Definitions:
         jobs=[ingest_job, commit_job, checks_job],
         sensors=[lag_sensor(pipeline, ingest_job, watch)],
         schedules=[
-            *([] if by_batch else [commit_schedule(pipeline, commit_job, watch)]),
+            *([] if every == "batch" else [commit_schedule(pipeline, every, commit_job, watch)]),
             checks_schedule(pipeline, checks_job),
         ],
         resources={resource_key(pipeline): spark_resource(pipeline.spark)},

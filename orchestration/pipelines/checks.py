@@ -3,7 +3,7 @@
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -55,14 +55,7 @@ def checks_of(pipeline: Pipeline) -> dg.AssetChecksDefinition:
             for verdict in found:
                 key = dg.AssetCheckKey(asset_key(pipeline, verdict.table), verdict.check)
                 if key in wanted:
-                    yield dg.AssetCheckResult(
-                        asset_key=key.asset_key,
-                        check_name=key.name,
-                        passed=verdict.passed,
-                        severity=_severity(verdict),
-                        description=verdict.text,
-                        metadata=dict(verdict.numbers),
-                    )
+                    yield dg.AssetCheckResult(**_told(pipeline, verdict))
 
     return checks
 
@@ -85,19 +78,19 @@ def prove(pipeline: Pipeline, session: "Session") -> Iterator[Verdict]:
 def evaluations(pipeline: Pipeline, found: Iterable[Verdict]) -> Iterator[dg.AssetCheckEvaluation]:
     """The verdicts as events that any op may yield."""
     for verdict in found:
-        yield dg.AssetCheckEvaluation(
-            asset_key=asset_key(pipeline, verdict.table),
-            check_name=verdict.check,
-            passed=verdict.passed,
-            severity=_severity(verdict),
-            description=verdict.text,
-            metadata=dict(verdict.numbers),
-        )
+        yield dg.AssetCheckEvaluation(**_told(pipeline, verdict))
 
 
 def asset_key(pipeline: Pipeline, table: str | None) -> dg.AssetKey:
     return batches_key(pipeline) if table is None else table_key(pipeline, table)
 
 
-def _severity(verdict: Verdict) -> dg.AssetCheckSeverity:
-    return dg.AssetCheckSeverity.WARN if verdict.warning else dg.AssetCheckSeverity.ERROR
+def _told(pipeline: Pipeline, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "asset_key": asset_key(pipeline, verdict.table),
+        "check_name": verdict.check,
+        "passed": verdict.passed,
+        "severity": dg.AssetCheckSeverity.WARN if verdict.warning else dg.AssetCheckSeverity.ERROR,
+        "description": verdict.text,
+        "metadata": dict(verdict.numbers),
+    }

@@ -28,7 +28,7 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
                 return
             session.bind()
             if (paused := session.log.state.paused) is not None:
-                context.log.info(f"paused by {paused.by}: {paused.reason}")
+                context.log.info(str(paused))
                 return
             report = session.coordinator().commit(tables=pipeline.table_names)
             for landed in report.landed:

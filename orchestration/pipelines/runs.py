@@ -29,12 +29,15 @@ UNDER_WAY = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
-_ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
+ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _LOOKED_BACK = 12
 _TAG_LENGTH = 400
 """Postgres indexes tags with their values, which therefore stay short."""
-_UNEXPLAINED = {
-    ERROR_TAG: "unexplained",
+UNEXPLAINED = "unexplained"
+"""The kind of a failure without an error of Calve's: most often a worker that died."""
+
+_NOTHING_SAID = {
+    ERROR_TAG: UNEXPLAINED,
     TERMINAL_TAG: "false",
     WHY_TAG: "the run ended without a word",
     REMEDY_TAG: "",
@@ -47,7 +50,7 @@ def last_runs(instance: DagsterInstance, pipeline: Pipeline) -> LastRuns:
     current = instance.get_run_records(dg.RunsFilter(tags=tags, statuses=UNDER_WAY), limit=1)
     if current:
         return LastRuns(in_flight=current[0].dagster_run.run_id, in_flight_s=current[0].create_timestamp.timestamp())
-    return _failures(instance.get_run_records(dg.RunsFilter(tags=tags, statuses=_ENDED), limit=_LOOKED_BACK))
+    return _failures(instance.get_run_records(dg.RunsFilter(tags=tags, statuses=ENDED), limit=_LOOKED_BACK))
 
 
 def _failures(ended: Sequence[dg.RunRecord]) -> LastRuns:
@@ -77,7 +80,7 @@ def failures_told(instance: DagsterInstance, run: dg.DagsterRun, pipeline: Pipel
     """
     if ERROR_TAG in run.tags:
         # Of the run that this one repeats; should this one be killed, it must not be taken for the other's error.
-        instance.add_run_tags(run.run_id, _UNEXPLAINED)
+        instance.add_run_tags(run.run_id, _NOTHING_SAID)
     try:
         yield
     except CalveError as error:

@@ -3,6 +3,7 @@
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 
-def commit_schedule(pipeline: Pipeline, job: "JobDefinition", watch: Watch) -> dg.ScheduleDefinition:
+def commit_schedule(pipeline: Pipeline, every_s: float, job: "JobDefinition", watch: Watch) -> dg.ScheduleDefinition:
     """Commits every `commit.every` if something is published and not committed."""
 
     @dg.schedule(
         name=f"{job_name(pipeline, COMMIT)}_schedule",
         job=job,
-        cron_schedule=_cron(pipeline),
+        cron_schedule=_cron(pipeline.path, every_s),
         default_status=_status(pipeline),
         description=f"Takes what {pipeline.name} has published into its tables.",
     )
@@ -36,7 +37,7 @@ def commit_schedule(pipeline: Pipeline, job: "JobDefinition", watch: Watch) -> d
         except CalveError as error:
             return dg.SkipReason(str(error))
         if state is not None and state.paused is not None:
-            return dg.SkipReason(f"paused by {state.paused.by}: {state.paused.reason}")
+            return dg.SkipReason(str(state.paused))
         tables = state.tables_with_news() if state else []
         return dg.RunRequest() if tables else dg.SkipReason("0 uncommitted batches")
 
@@ -54,16 +55,15 @@ def checks_schedule(pipeline: Pipeline, job: "JobDefinition") -> dg.ScheduleDefi
     )
 
 
-def _cron(pipeline: Pipeline) -> str:
-    every = pipeline.config.commit.every
+def _cron(path: Path, every_s: float) -> str:
     # A part of a second is refused as what it is, not rounded to an interval that nobody asked for.
-    seconds = int(every) if every != "batch" and every == int(every) else 0
+    seconds = int(every_s) if every_s == int(every_s) else 0
     if seconds and _HOUR_S % seconds == 0 and seconds % _MINUTE_S == 0:
         return f"*/{seconds // _MINUTE_S} * * * *" if seconds < _HOUR_S else "0 * * * *"
     if seconds and _DAY_S % seconds == 0 and seconds % _HOUR_S == 0:
         return f"0 */{seconds // _HOUR_S} * * *" if seconds < _DAY_S else "0 0 * * *"
     raise ConfigError(
-        f"{pipeline.path}: commit.every: no schedule comes every {every:g} s" if every != "batch" else "commit.every",
+        f"{path}: commit.every: no schedule comes every {every_s:g} s",
         hint="set minutes that divide an hour or hours that divide a day, or `batch` to commit with each batch",
     )
 

@@ -155,9 +155,7 @@ def _answered_s(state: CommitState | None) -> float:
 
 
 def _paused(state: CommitState | None) -> str | None:
-    if state is None or state.paused is None:
-        return None
-    return f"paused by {state.paused.by}: {state.paused.reason}"
+    return str(state.paused) if state is not None and state.paused is not None else None
 
 
 @cache

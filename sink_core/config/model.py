@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from sink_core.config.references import malformed, redact
 
@@ -37,15 +48,23 @@ def refuse_at(model: str, problems: Iterable[tuple[Location, str, object]]) -> N
         raise ValidationError.from_exception_data(model, lines)
 
 
-def matching(pattern: str, meaning: str) -> AfterValidator:
-    """Refuse a text that doesn't match, and say what is meant in words."""
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """For a text: what doesn't match is refused by saying in words what is meant; the JSON Schema gets the pattern."""
 
-    def check(given: str) -> str:
-        if not re.fullmatch(pattern, given):
-            raise refusal(f"{given!r} isn't {meaning}")
+    pattern: str
+    meaning: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(schema), "pattern": self.pattern}
+
+    def _check(self, given: str) -> str:
+        if not re.fullmatch(self.pattern, given):
+            raise refusal(f"{given!r} isn't {self.meaning}")
         return given
-
-    return AfterValidator(check)
 
 
 def comes_with(what: str, *values: str) -> BeforeValidator:

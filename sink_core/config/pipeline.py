@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from sink_core.config.connections import CatalogConnection, KafkaConnection, Name, SparkSettings
-from sink_core.config.model import Location, Model, comes_with, matching, refusal, refuse_at
+from sink_core.config.model import Location, Matching, Model, comes_with, refusal, refuse_at
 from sink_core.config.units import (
     DAY,
     GIB,
@@ -31,29 +31,15 @@ from sink_core.config.units import (
 )
 
 TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
-_TABLE, _CRON = r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+$", r"^\S+( +\S+){4}$"
 TableName = Annotated[
     str,
-    matching(_TABLE, "a table name; write namespace.table (letters, digits, _ and -)"),
-    Field(json_schema_extra={"pattern": _TABLE}),
+    Matching(r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+$", "a table name; write namespace.table (letters, digits, _ and -)"),
 ]
-Cron = Annotated[
-    str,
-    matching(_CRON, "a cron line; write five fields such as 30 2 * * *"),
-    Field(json_schema_extra={"pattern": _CRON}),
-]
-
-_OWNER, _KEY_PART = r"^(team:[A-Za-z0-9_.-]+|[^@\s]+@[^@\s]+)$", r"^[A-Za-z0-9_]+$"
+Cron = Annotated[str, Matching(r"^\S+( +\S+){4}$", "a cron line; write five fields such as 30 2 * * *")]
 Owner = Annotated[
-    str,
-    matching(_OWNER, "an owner; write team:name or an e-mail address"),
-    Field(json_schema_extra={"pattern": _OWNER}),
+    str, Matching(r"^(team:[A-Za-z0-9_.-]+|[^@\s]+@[^@\s]+)$", "an owner; write team:name or an e-mail address")
 ]
-KeyPart = Annotated[
-    str,
-    matching(_KEY_PART, "part of an asset key; use letters, digits and _"),
-    Field(json_schema_extra={"pattern": _KEY_PART}),
-]
+KeyPart = Annotated[str, Matching(r"^[A-Za-z0-9_]+$", "part of an asset key; use letters, digits and _")]
 
 # Parts of an error's location that start with "<" name a branch of a union, not a key, and are not shown.
 _NAME, _INLINE = Tag("<name>"), Tag("<inline>")

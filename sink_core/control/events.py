@@ -173,6 +173,9 @@ class Paused(Event):
     by: str
     reason: str
 
+    def __str__(self) -> str:
+        return f"paused by {self.by}: {self.reason}"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resumed(Event):
