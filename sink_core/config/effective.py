@@ -48,6 +48,7 @@ class TableSettings:
     kafka_column: bool
     target_file_bytes: int
     evolve: tuple[EvolveStep, ...]
+    owned: bool | None
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ class Pipeline:
                 kafka_column=defaults.kafka_column if table.kafka_column is None else table.kafka_column,
                 target_file_bytes=table.target_file_size or defaults.target_file_size,
                 evolve=defaults.evolve if table.evolve is None else table.evolve,
+                owned=table.owned,
             )
             for table in self.config.tables
         )

@@ -7,20 +7,19 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, Self, cast
 
 from pydantic import (
-    AfterValidator,
     AwareDatetime,
     BaseModel,
     Discriminator,
     Field,
-    StringConstraints,
     Tag,
     model_validator,
 )
 
 from sink_core.config.connections import CatalogConnection, KafkaConnection, Name, SparkSettings
-from sink_core.config.model import Location, Matching, Model, comes_with, refusal, refuse_at
+from sink_core.config.fields import Cron, KeyPart, Owner, TableName, TopicName
+from sink_core.config.maintenance import Maintenance
+from sink_core.config.model import Location, Model, comes_with, refuse_at
 from sink_core.config.units import (
-    DAY,
     GIB,
     MIB,
     MINUTE,
@@ -29,17 +28,6 @@ from sink_core.config.units import (
     Duration,
     Percent,
 )
-
-TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
-TableName = Annotated[
-    str,
-    Matching(r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+$", "a table name; write namespace.table (letters, digits, _ and -)"),
-]
-Cron = Annotated[str, Matching(r"^\S+( +\S+){4}$", "a cron line; write five fields such as 30 2 * * *")]
-Owner = Annotated[
-    str, Matching(r"^(team:[A-Za-z0-9_.-]+|[^@\s]+@[^@\s]+)$", "an owner; write team:name or an e-mail address")
-]
-KeyPart = Annotated[str, Matching(r"^[A-Za-z0-9_]+$", "part of an asset key; use letters, digits and _")]
 
 # Parts of an error's location that start with "<" name a branch of a union, not a key, and are not shown.
 _NAME, _INLINE = Tag("<name>"), Tag("<inline>")
@@ -181,6 +169,11 @@ class Table(Model):
     evolve: tuple[EvolveStep, ...] | None = None
     """As in `table_defaults`. Accepted; takes effect with schema evolution."""
 
+    owned: bool | None = None
+    """Whether maintenance may expire the table's snapshots and delete its orphan files. Default: only if Calve has
+    created it. `true` promises that no other pipeline feeds it and that others' writes take less than
+    `maintenance.orphans.older_than`."""
+
 
 class DeadLetters(Model):
     """Where records go that can't be stored."""
@@ -250,52 +243,6 @@ class Objectives(Model):
     """Greatest share of dead letters in the last 100 batches; a check warns above it."""
 
 
-class Compact(Model):
-    """Join small files."""
-
-    cron: Cron
-    """When, five cron fields. Accepted; takes effect with maintenance."""
-
-
-class Expire(Model):
-    """Expire old snapshots."""
-
-    cron: Cron
-    """When, five cron fields. Accepted; takes effect with maintenance."""
-
-    older_than: Duration = 7 * DAY
-    """Snapshots younger than this stay."""
-
-
-def _three_days(seconds: float) -> float:
-    if seconds < 3 * DAY:
-        raise refusal("is too short: a batch in flight could lose its files; set at least 3d")
-    return seconds
-
-
-class Orphans(Model):
-    """Delete files that nothing names."""
-
-    cron: Cron
-    """When, five cron fields. Accepted; takes effect with maintenance."""
-
-    older_than: Annotated[Duration, AfterValidator(_three_days)] = 5 * DAY
-    """Files younger than this stay; at least 3d, so that no running batch loses its files."""
-
-
-class Maintenance(Model):
-    """Upkeep of the tables. What is left out isn't scheduled."""
-
-    compact: Compact | None = None
-    """Join small files. Accepted; takes effect with maintenance."""
-
-    expire: Expire | None = None
-    """Expire old snapshots. Accepted; takes effect with maintenance."""
-
-    orphans: Orphans | None = None
-    """Delete files that nothing names. Accepted; takes effect with maintenance."""
-
-
 class Dagster(Model):
     """How the pipeline appears in Dagster."""
 
@@ -361,7 +308,7 @@ class PipelineConfig(Model):
     """A name from `connections.yaml`, or a mapping. Default: `{master: "local[*]"}`, this machine."""
 
     maintenance: Maintenance = Maintenance()
-    """Upkeep of the tables."""
+    """Upkeep of tables and control topic."""
 
     dagster: Dagster = Dagster()
     """How the pipeline appears in Dagster."""

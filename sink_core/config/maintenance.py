@@ -1,0 +1,113 @@
+"""The section `maintenance` of a pipeline file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from sink_core.config.fields import Cron
+from sink_core.config.model import Model, refusal
+from sink_core.config.units import DAY, GIB, HOUR, Bytes, Duration
+
+
+class Compact(Model):
+    """Join small files."""
+
+    cron: Cron
+    """When, five cron fields."""
+
+    strategy: Literal["binpack", "sort"] = "binpack"
+    """`binpack` joins files as they are; `sort` also sorts the rows of tables that have a sort order."""
+
+    min_files: int = Field(default=5, ge=2)
+    """A partition is rewritten from this many small files on: files below three quarters of the target size."""
+
+    lag: Duration = 1 * HOUR
+    """Files younger than this don't count towards `min_files`, so that a partition that is being written is rewritten
+    once in a while rather than each time."""
+
+    max_bytes: Bytes = Field(default=20 * GIB, gt=0)
+    """Bytes rewritten in one run, over all tables; the partitions with the most small files come first."""
+
+
+class Manifests(Model):
+    """Rewrite manifests, of which each batch adds one per table."""
+
+    cron: Cron
+    """When, five cron fields."""
+
+    min_count: int = Field(default=100, ge=2)
+    """Manifests from which on a table's are rewritten."""
+
+
+class Expire(Model):
+    """Expire old snapshots, with the files that only they name."""
+
+    cron: Cron
+    """When, five cron fields."""
+
+    older_than: Duration = 7 * DAY
+    """Snapshots younger than this stay."""
+
+    retain_last: int = Field(default=1, ge=1)
+    """This many snapshots stay, however old they are."""
+
+
+def _three_days(seconds: float) -> float:
+    if seconds < 3 * DAY:
+        raise refusal("is too short: a batch in flight could lose its files; set at least 3d")
+    return seconds
+
+
+class Orphans(Model):
+    """Delete files that nothing names."""
+
+    cron: Cron
+    """When, five cron fields."""
+
+    older_than: Annotated[Duration, AfterValidator(_three_days)] = 5 * DAY
+    """Files younger than this stay; at least 3d, so that no running batch loses its files."""
+
+
+class Trim(Model):
+    """Delete events of the control topic that no table needs any more."""
+
+    cron: Cron | None = None
+    """When, five cron fields. Default: once a day, at a minute of the pipeline's own."""
+
+    older_than: Duration = 1 * DAY
+    """Events younger than this stay, for people to look at."""
+
+
+class KeepAlive(Model):
+    """Commit the positions again, so that the broker does not forget those of an idle or paused pipeline."""
+
+    cron: Cron | None = None
+    """When, five cron fields. Default: once a day, at a minute of the pipeline's own."""
+
+
+class Maintenance(Model):
+    """Upkeep of tables and control topic. `compact`, `manifests`, `expire` and `orphans` are scheduled only if they are
+    given."""
+
+    compact: Compact | None = None
+    """Join small files."""
+
+    manifests: Manifests | None = None
+    """Rewrite manifests, of which each batch adds one per table."""
+
+    expire: Expire | None = None
+    """Expire old snapshots, with the files that only they name."""
+
+    orphans: Orphans | None = None
+    """Delete files that nothing names."""
+
+    trim: Trim = Trim()
+    """Delete events of the control topic that no table needs any more."""
+
+    keep_alive: KeepAlive = KeepAlive()
+    """Commit the positions again, so that the broker does not forget those of an idle or paused pipeline."""
+
+    max_duration: Duration = Field(default=1 * HOUR, gt=0)
+    """Dagster ends a maintenance run that takes longer than this."""
