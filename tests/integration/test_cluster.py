@@ -44,9 +44,8 @@ def spawn(tmp_path: Path) -> Generator[Spawn]:
 
     yield start
     for process in reversed(running):
-        process.terminate()
-    for process in running:
-        process.wait(60)
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture
