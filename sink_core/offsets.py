@@ -7,8 +7,10 @@ librdkafka and Kafka speak of the next offset in positions and end offsets, and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+_MARK = "+"
 
 
 class TopicPartition(NamedTuple):
@@ -49,10 +51,27 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A committed offset of the source group and the id of the batch that put it there (its metadata)."""
+    """A committed offset of the source group, and its metadata: the id of the batch that put it there, with a mark
+    behind it if outstanding batches were given up since."""
 
     offset: int
-    batch_id: str
+    metadata: str
+
+    @property
+    def batch_id(self) -> str:
+        return batch_id_of(self.metadata)
+
+    def given_up(self, mark: str) -> Position:
+        """The same position with a new mark, so that no plan made before continues it.
+
+        Metadata that no publish wrote stays: it is somebody else's, and has to be found.
+        """
+        return replace(self, metadata=f"{self.batch_id}{_MARK}{mark}") if self.batch_id else self
+
+
+def batch_id_of(metadata: str) -> str:
+    """The batch that a position's metadata, or a plan's predecessor, names."""
+    return metadata.partition(_MARK)[0]
 
 
 Positions = Mapping[TopicPartition, Position]

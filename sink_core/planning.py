@@ -296,9 +296,9 @@ def _partitions(topics: Mapping[str, Topic]) -> list[TopicPartition]:
 
 
 def _predecessor(positions: Positions, state: CommitState) -> str:
-    """The batch id that the positions of the last publish carry."""
+    """What the positions of the last publish carry: its batch id, and the mark of a giving up since."""
     last = state.positions() or {}
-    ids = {position.batch_id for at, position in positions.items() if at in last}
+    ids = {position.metadata for at, position in positions.items() if at in last}
     if not ids:
         raise ConfigError(
             f"the pipeline's last publish was of topics {', '.join(sorted({at.topic for at in last}))}, "

@@ -91,8 +91,8 @@ class Session:
         state = self.log.refresh()
         mine = self._mine()
         if state.bound is None:
-            lost = checks.lost_log(self.group.positions(self._source_partitions()), state, self.log.topic)
-            finding = lost or checks.truncated(state, self.log.topic)
+            found = self.group.positions(self._source_partitions())
+            finding = checks.truncated(state, self.log.topic) or checks.lost_log(found, state, self.log.topic)
             if finding:
                 raise finding.error(str(self.pipeline.path))
             self.log.append(mine)

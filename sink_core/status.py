@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from sink_core.commit.view import TableView, view_of
 from sink_core.control import checks
-from sink_core.control.events import DataWritten, StartCommit
+from sink_core.control.events import DataWritten
 from sink_core.control.state import CommitState, Logged
 from sink_core.errors import FindingError, Unreachable
 from sink_core.finding import Finding
@@ -105,12 +105,14 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class ControlTopicStatus:
-    """The control log. `events` counts offsets, transaction markers included."""
+    """The control log. `events` counts offsets, transaction markers included; `oldest` is the first event's time."""
 
     topic: str
     start: int
     end: int
     events: int
+    oldest: str | None
+    oldest_age_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ def status(session: Session) -> StatusReport:
         last_batch=last_batch(state),
         in_flight=tuple(in_flight(state, now_ms)),
         tables=tables,
-        control_topic=_control_topic(session.log.topic, state) if ran else None,
+        control_topic=_control_topic(session.log.topic, state, now_ms) if ran else None,
         publish_pending=pending,
         findings=tuple(str(f.error(str(session.pipeline.path))) for f in findings if f is not None),
     )
@@ -221,14 +223,10 @@ def topic_statuses(partitions: tuple[PartitionStatus, ...]) -> Iterator[TopicSta
 
 
 def in_flight(state: CommitState, now_ms: int) -> Iterator[InFlight]:
-    """Started batches that continue the last publish and are not published: any other could only become stale."""
-    last = state.complete.event.batch_id if state.complete else None
-    if last is None and state.checkpoint:
-        last = state.checkpoint.event.last_complete_batch_id
-    for logged in state.started.values():
-        event: StartCommit = logged.event
-        if event.batch_id not in state.batches and event.predecessor == last:
-            yield InFlight(event.batch_id, _age_s(event.written_at_ms, now_ms), event.calve_version)
+    """Batches that were planned and may still be published (see `CommitState.outstanding`)."""
+    for logged in state.outstanding():
+        event = logged.event
+        yield InFlight(event.batch_id, _age_s(event.written_at_ms, now_ms), event.calve_version)
 
 
 def last_batch(state: CommitState) -> LastBatch | None:
@@ -294,8 +292,16 @@ def _pause(state: CommitState) -> Pause | None:
     return Pause(_iso(event.written_at_ms), event.by, event.reason) if event else None
 
 
-def _control_topic(topic: str, state: CommitState) -> ControlTopicStatus:
-    return ControlTopicStatus(topic, state.log_start, state.next_offset, state.next_offset - state.log_start)
+def _control_topic(topic: str, state: CommitState, now_ms: int) -> ControlTopicStatus:
+    oldest = state.oldest_ms
+    return ControlTopicStatus(
+        topic=topic,
+        start=state.log_start,
+        end=state.next_offset,
+        events=state.next_offset - state.log_start,
+        oldest=_iso(oldest) if oldest is not None else None,
+        oldest_age_s=_age_s(oldest, now_ms) if oldest is not None else None,
+    )
 
 
 def _iso(at_ms: int) -> str:

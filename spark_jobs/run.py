@@ -23,6 +23,7 @@ from sink_core.control.state import CommitState
 from sink_core.errors import TableUnusable
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from sink_core.kafka.source import describe_topics, sample
+from sink_core.maintenance.keep_alive import is_due
 from sink_core.offsets import Position, Positions
 from sink_core.planning import Planned, Planner
 from sink_core.session import Session
@@ -32,9 +33,6 @@ from spark_jobs.runner import SparkRunner
 
 SAMPLE_RECORDS = 1_000
 LINGER_POLL_S = 0.1
-
-KEEP_ALIVE_AFTER_S = 42 * 3600
-"""A quarter of the seven days after which brokers by default drop the offsets of a group without members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """One batch that was planned and written. `seconds` of wall time by step."""
+    """One batch that was planned and written. `seconds` of wall time by step.
+
+    `given_up`: it is stale because orphan removal gave it up; the next batch of the run is planned in its place.
+    """
 
     batch_id: str
     verdict: Verdict
@@ -80,6 +81,7 @@ class BatchReport:
     rows: dict[str, int]
     lag_after: int
     seconds: dict[str, float]
+    given_up: bool = False
 
     @property
     def published(self) -> bool:
@@ -148,8 +150,7 @@ class Ingest:
 
     def keep_alive(self) -> None:
         """Re-commit the positions of a pipeline that has published nothing for a while (see `KEEP_ALIVE_AFTER_S`)."""
-        last = self._session.log.state.complete
-        if last is not None and time.time() - last.event.written_at_ms / 1000 > KEEP_ALIVE_AFTER_S:
+        if is_due(self._session.log.state, time.time_ns() // 1_000_000):
             self._progress(Progress("publish", "keeping the group's offsets from expiring"))
             self._session.publisher.keep_alive()
 
@@ -251,9 +252,9 @@ def run_steps(
 
     Gives each batch once it is published (or is stale), and each commit that did something, before the failure of one
     of its tables is raised; `report` has all of it and says at the end why it ended. A stale batch ends the run without
-    an error: another run is at work, and has published or will publish those records. Raises FindingError if the
-    pipeline must stop; what was committed until then stays. Unless `committing`, what is published waits for a commit
-    by somebody else.
+    an error: another run is at work, and has published or will publish those records. A batch that orphan removal gave
+    up nobody else will publish: its records are planned again. Raises FindingError if the pipeline must stop; what was
+    committed until then stays. Unless `committing`, what is published waits for a commit by somebody else.
     """
     bounds = bounds or Bounds.of(session.pipeline)
     progress = on_progress or (lambda _progress: None)
@@ -270,13 +271,16 @@ def run_steps(
     for batch in _batches(ingest, bounds, deadline, report, progress):
         report.batches.append(batch)
         yield batch
+        if batch.given_up:
+            progress(Progress("plan", batch.why, batch.batch_id))
+            continue
         if batch.verdict is Verdict.STALE:
             report.ended = f"stale batch: {batch.why}"
             break
         yield from commits.after_batch()
     if not report.batches:
         ingest.keep_alive()
-    if report.batches or not ingest.paused:
+    if any(batch.published for batch in report.batches) or not ingest.paused:
         # A pause lets a run commit what it has published itself.
         yield from commits.commit(everything=False)
     progress(Progress("end", report.ended))
@@ -294,7 +298,7 @@ def _batches(
             return
         batch = ingest.next_batch()
         if batch is not None:
-            done += 1
+            done += not batch.given_up
             yield batch
         elif ingest.paused:
             report.ended = str(ingest.paused)
@@ -358,8 +362,9 @@ def _report(planned: Planned, written: WrittenBatch, decision: Decision, seconds
         gaps=sum(c.gaps for c in written.counts),
         value_bytes=written.value_bytes,
         rows={output.table: output.rows for output in written.tables},
-        lag_after=sum(planned.source.lag().values()) - plan.offsets,
+        lag_after=sum(planned.source.lag().values()) - (0 if decision.given_up else plan.offsets),
         seconds=seconds,
+        given_up=decision.given_up,
     )
 
 

@@ -110,6 +110,8 @@ def _say_status(report: StatusReport) -> None:
     for topic in report.topics:
         left = "" if topic.until_loss is None else f", {topic.until_loss:,} records until retention reaches unread ones"
         say(f"topic {topic.topic}: {topic.partitions} partitions, lag {topic.lag:,}{left}")
+    if (log := report.control_topic) and log.oldest:
+        say(f"control topic {log.topic}: {log.events:,} events since {log.oldest}")
     say_table("tables", ["table", "rows", "not committed", "snapshot", "valid through"], _table_rows(report.tables))
     for finding in [*report.findings, *(t.finding for t in report.tables if t.finding)]:
         say(finding, style="red")

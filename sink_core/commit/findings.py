@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sink_core.commit.properties import Own
 from sink_core.commit.view import TableView
 from sink_core.control.state import CommitState
 from sink_core.finding import Finding
@@ -97,11 +98,19 @@ def _other_control_topic(view: TableView, state: CommitState, now: Identity) -> 
             "control-topic-truncated", view.table, f"control offset {own.stored_offset}", f"end {end}", ("rebuild",)
         )
     known = {logged.event.event_id for logged in state.written.get(view.table, [])}
-    trimmed = state.log_start > 0
-    if own.last_event_id and own.last_event_id not in known and not trimmed:
+    if own.last_event_id and own.last_event_id not in known and not _trimmed(own, view.table, state):
         stored = f"event {own.last_event_id} below control offset {own.stored_offset}"
         return Finding("control-topic-truncated", view.table, stored, "no such event", ("rebuild",))
     return None
+
+
+def _trimmed(own: Own, table: str, state: CommitState) -> bool:
+    """Whether the last event that a table took in may have been deleted by a trim.
+
+    It has, if the table's offset is not above the log start. Otherwise the log lacks it only if the table had no later
+    event below the log start: it is then the one that a checkpoint names.
+    """
+    return own.stored_offset <= state.log_start or own.last_event_id in state.last_events.get(table, set())
 
 
 def _less_stored_than_told(view: TableView, state: CommitState) -> Finding | None:

@@ -79,9 +79,9 @@ def positions(found: Positions, topics: Mapping[str, str], state: CommitState) -
             choices = ("restore",) if back else ("restore", "accept")
             stored = f"{at} at {offset} (last DATA_COMPLETE)"
             return Finding("positions-changed", at.topic, stored, f"position {found[at].offset}", choices)
-    metadata = sorted({found[at].batch_id for at in expected})
+    metadata = sorted({found[at].metadata for at in expected})
     if len(metadata) > 1 or "" in metadata:
-        found_text = f"batch ids {', '.join(batch_id or 'none' for batch_id in metadata)}"
+        found_text = f"batch ids {', '.join(each or 'none' for each in metadata)}"
         return Finding(
             "positions-changed", min(expected).topic, "one batch id in all positions", found_text, ("restore",)
         )

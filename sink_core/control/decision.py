@@ -7,7 +7,7 @@ from enum import Enum
 
 from sink_core.batch import BatchPlan
 from sink_core.control.state import CommitState
-from sink_core.offsets import Positions
+from sink_core.offsets import Positions, batch_id_of
 
 
 class Verdict(Enum):
@@ -20,10 +20,15 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A verdict and the sentence that explains it."""
+    """A verdict and the sentence that explains it.
+
+    `given_up`: the plan is stale because it was given up, and nobody has published since. Its records wait for a new
+    plan, which is up to whoever had this one.
+    """
 
     verdict: Verdict
     why: str
+    given_up: bool = False
 
 
 def decide(plan: BatchPlan, positions: Positions, state: CommitState) -> Decision:
@@ -31,20 +36,18 @@ def decide(plan: BatchPlan, positions: Positions, state: CommitState) -> Decisio
 
     `positions` are those of the plan's topics, read after the fence; `state` is the log read to the end seen after
     that. Our own id in either means that an earlier try of ours landed. Otherwise every position must equal the plan's
-    start and carry its predecessor; a partition that the last publish did not have is new: it may have no position and
-    begin where the plan begins, or one with old metadata (its topic was taken out of the file and put back).
+    start and carry its predecessor, with the mark of the last giving up; a partition that the last publish did not have
+    is new: it may have no position and begin where the plan begins, or one with old metadata (its topic was taken out
+    of the file and put back).
     """
     ranges = {r.at: r for r in plan.ranges}
     mine = {at: position for at, position in positions.items() if at in ranges}
     if plan.batch_id in state.batches or any(p.batch_id == plan.batch_id for p in mine.values()):
         return Decision(Verdict.ALREADY_PUBLISHED, f"batch {plan.batch_id} is in the log; an earlier try landed")
     last = state.positions() or {}
-    foreign = sorted({p.batch_id for at, p in mine.items() if at in last} - {plan.predecessor})
+    foreign = sorted({p.metadata for at, p in mine.items() if at in last} - {plan.predecessor})
     if foreign:
-        return Decision(
-            Verdict.STALE,
-            f"batch {plan.batch_id} continues {plan.predecessor}, but {', '.join(foreign)} has been published since",
-        )
+        return _stale(plan, foreign)
     for at, position in sorted(mine.items()):
         if position.offset != ranges[at].start:
             return Decision(
@@ -56,3 +59,13 @@ def decide(plan: BatchPlan, positions: Positions, state: CommitState) -> Decisio
     if not any(at in last for at in mine):
         return Decision(Verdict.STALE, f"the group has no position that batch {plan.batch_id} continues")
     return Decision(Verdict.PUBLISH, "positions and predecessor are as planned")
+
+
+def _stale(plan: BatchPlan, foreign: list[str]) -> Decision:
+    """`foreign` is the metadata that the positions carry in place of the plan's predecessor."""
+    if {batch_id_of(metadata) for metadata in foreign} == {batch_id_of(plan.predecessor)}:
+        why = f"batch {plan.batch_id} was given up by orphan removal while it was under way"
+        return Decision(Verdict.STALE, f"{why}; its records are planned again", given_up=True)
+    ids = ", ".join(batch_id_of(metadata) or "none" for metadata in foreign)
+    continues = batch_id_of(plan.predecessor)
+    return Decision(Verdict.STALE, f"batch {plan.batch_id} continues {continues}, but {ids} has been published since")

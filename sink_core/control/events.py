@@ -147,7 +147,12 @@ class CommitComplete(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint(Event):
-    """Everything below `up_to_offset` folded into one event, so that it can be trimmed."""
+    """Everything below `up_to_offset` folded into one event, so that it can be trimmed.
+
+    `through_ms` is of every partition ever read, `former_positions` of those that the last publish left out; `begins`
+    are the start positions. `batches` counts those published, the bootstrap and range jobs left out. `last_events`
+    holds by table the ids of the last `DATA_WRITTEN` for each of its UUIDs below what the trim deletes.
+    """
 
     event_type: ClassVar[str] = "CHECKPOINT"
     up_to_offset: int
@@ -163,6 +168,16 @@ class Checkpoint(Event):
     through_ms: ByPartition
     told: Mapping[str, Mapping[str, int]]
     open_findings: tuple[str, ...]
+    paused_reason: str = ""
+    paused_at_ms: int = 0
+    resumed_by: str | None = None
+    resumed_at_ms: int = 0
+    resolved_at_ms: int = 0
+    valid_through_ms: int = 0
+    begins: ByPartition = field(default_factory=dict[str, tuple[int, ...]])
+    former_positions: ByPartition = field(default_factory=dict[str, tuple[int, ...]])
+    batches: int = 0
+    last_events: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,7 +213,7 @@ class Resolved(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchAbandoned(Event):
-    """A batch was given up. For people; the group's metadata decides."""
+    """A batch was given up, so that nobody waits for it. The mark in the group's metadata is what stops it."""
 
     event_type: ClassVar[str] = "BATCH_ABANDONED"
     batch_id: str
@@ -221,7 +236,18 @@ EVENT_TYPES: dict[str, type[Event]] = {
     )
 }
 
+_SCHEMA_KEY = "avro.schema"
 _PARSED = {name: fastavro.parse_schema(schema) for name, schema in SCHEMAS.items()}
+
+
+def _as_written(name: str) -> str:
+    """The schema as it stands in the messages of this version."""
+    out = io.BytesIO()
+    fastavro.writer(out, _PARSED[name], [])
+    return fastavro.reader(io.BytesIO(out.getvalue())).metadata[_SCHEMA_KEY]
+
+
+_WRITTEN = {name: _as_written(name) for name in SCHEMAS}
 
 
 def encode(event: Event) -> bytes:
@@ -247,7 +273,9 @@ def decode(value: bytes) -> Event:
         raise _foreign(error) from error
     _check_readable(name, min_reader)
     try:
-        record = next(iter(fastavro.reader(io.BytesIO(value), reader_schema=_PARSED[name])))
+        if reader.metadata[_SCHEMA_KEY] != _WRITTEN[name]:
+            reader = fastavro.reader(io.BytesIO(value), reader_schema=_PARSED[name])
+        record = next(iter(reader))
         return _build(EVENT_TYPES[name], cast(dict[str, Any], record))
     except Exception as error:
         raise _foreign(error) from error
@@ -277,9 +305,9 @@ def _build(cls: type[Event], record: dict[str, Any]) -> Event:
     for key, value in record.items():
         if isinstance(value, list) and key != "manifests":
             record[key] = tuple(cast(list[Any], value))
-    for key in ("positions", "through_ms"):
+    for key in ("positions", "through_ms", "begins", "former_positions", "last_events"):
         if key in record:
-            record[key] = {topic: tuple(longs) for topic, longs in record[key].items()}
+            record[key] = {name: tuple(values) for name, values in record[key].items()}
     if cls is DataWritten:
         record["manifests"] = tuple(_manifest(m) for m in record["manifests"])
         record["resolves"] = Resolves(**record["resolves"]) if record["resolves"] else None

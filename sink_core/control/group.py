@@ -1,4 +1,4 @@
-"""The source group: positions with the batch id of their last publish as metadata. Nobody consumes with it."""
+"""The source group: positions, whose metadata names their last publish. Nobody consumes with it."""
 
 from __future__ import annotations
 
@@ -77,6 +77,6 @@ class SourceGroup:
 def to_kafka(positions: Positions) -> list[KafkaTopicPartition]:
     """As librdkafka wants offsets for a transaction: next offset to read, with metadata."""
     return [
-        KafkaTopicPartition(at.topic, at.partition, position.offset, metadata=position.batch_id)
+        KafkaTopicPartition(at.topic, at.partition, position.offset, metadata=position.metadata)
         for at, position in sorted(positions.items())
     ]

@@ -15,7 +15,7 @@ from sink_core.control.state import CommitState
 from sink_core.errors import ConfigError, FindingError, RetriableError, Unreachable
 from sink_core.kafka import clients
 from sink_core.kafka.failures import classify, reported
-from sink_core.kafka.source import describe_topics, end_offsets, high_watermarks, log_starts
+from sink_core.kafka.source import describe_topics, end_offsets, high_watermarks, log_starts, offsets_at
 from sink_core.offsets import TopicPartition
 
 PARTITION = 0
@@ -29,6 +29,10 @@ CREATED_CONFIG = {**REQUIRED_CONFIG, "message.timestamp.type": "LogAppendTime", 
 """LogAppendTime makes the append of `START_COMMIT` tell the broker's time."""
 
 
+class Trimmed(Exception):
+    """The events that a reader wants next were deleted: it has to begin again, at the log start."""
+
+
 @dataclass(frozen=True, slots=True)
 class Appended:
     """Where a plain write landed, and the broker's clock at that moment (-1 where the topic keeps CreateTime)."""
@@ -38,7 +42,10 @@ class Appended:
 
 
 class ControlLog:
-    """One pipeline's control topic. `state` is the fold of everything read so far; `refresh` reads on."""
+    """One pipeline's control topic. `state` is the fold of everything read so far; `refresh` reads on.
+
+    Where a trim has deleted what a reader would read next, it begins again at the log start, and `state` with it.
+    """
 
     def __init__(self, settings: clients.Settings, topic: str, *, admin: AdminClient) -> None:
         self._settings = settings
@@ -66,8 +73,7 @@ class ControlLog:
 
     def refresh(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
         """Read up to the LSO as it is now and fold it in."""
-        self._read_to(self._ask(end_offsets), time.monotonic() + timeout_s)
-        return self.state
+        return self._read(lambda: self._ask(end_offsets), time.monotonic() + timeout_s)
 
     def refresh_to_end(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
         """Read until the LSO has reached the end offset seen at the call.
@@ -76,16 +82,20 @@ class ControlLog:
         to the LSO of the moment could miss a batch that was published.
         """
         deadline = time.monotonic() + timeout_s
-        end = self._ask(high_watermarks)
-        while (lso := self._ask(end_offsets)) < end:
-            if time.monotonic() > deadline:
-                raise Unreachable(
-                    f"the last stable offset of {self.topic} stays at {lso} below its end {end} for {timeout_s:.0f} s",
-                    hint="a transaction is open on the control topic; it ends after its transaction.timeout.ms",
-                )
-            time.sleep(LSO_POLL_S)
-        self._read_to(lso, deadline)
-        return self.state
+
+        def stable_end() -> int:
+            end = self._ask(high_watermarks)
+            while (lso := self._ask(end_offsets)) < end:
+                if time.monotonic() > deadline:
+                    raise Unreachable(
+                        f"the last stable offset of {self.topic} stays at {lso} below its end {end} for "
+                        f"{timeout_s:.0f} s",
+                        hint="a transaction is open on the control topic; it ends after its transaction.timeout.ms",
+                    )
+                time.sleep(LSO_POLL_S)
+            return lso
+
+        return self._read(stable_end, deadline)
 
     def append(self, event: Event) -> Appended:
         """A plain write, durable when this returns. For events that are harmless twice."""
@@ -109,7 +119,25 @@ class ControlLog:
         kind, timestamp_ms = landed[0].timestamp()
         return Appended(landed[0].offset() or 0, timestamp_ms if kind == 2 else -1)
 
+    def log_start(self) -> int:
+        """The first offset the broker holds now; `state.log_start` is where this reader began."""
+        return self._ask(log_starts)
+
+    def first_since(self, timestamp_ms: int) -> int:
+        """The first offset whose event was appended at `timestamp_ms` or later; the end if there is none."""
+        at = TopicPartition(self.topic, PARTITION)
+        return offsets_at(self._admin, [at], timestamp_ms, timeout_s=clients.ADMIN_TIMEOUT_S)[at]
+
+    def delete_below(self, offset: int) -> None:
+        """Delete the events below `offset`; nothing if they are gone already."""
+        doing = f"deleting the events of {self.topic} below offset {offset}"
+        at = KafkaTopicPartition(self.topic, PARTITION, offset)
+        with reported(doing):
+            futures = self._admin.delete_records([at], request_timeout=clients.ADMIN_TIMEOUT_S)
+            futures[at].result()
+
     def close(self) -> None:
+        """What was read stays in `state`; the next read begins again at the log start."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -159,20 +187,31 @@ class ControlLog:
         at = TopicPartition(self.topic, PARTITION)
         return question(self._admin, [at], timeout_s=clients.ADMIN_TIMEOUT_S)[at]
 
-    def _read_to(self, end: int, deadline: float) -> None:
-        if self._consumer is None:
-            self._consumer = clients.reader(self._settings, group=f"{self.topic}.reader", **{"fetch.wait.max.ms": 50})
-            self.state = CommitState(log_start=self._ask(log_starts))
-            self.state.reached(self.state.log_start)
-            self._consumer.assign([KafkaTopicPartition(self.topic, PARTITION, self.state.log_start)])
+    def _read(self, end: Callable[[], int], deadline: float) -> CommitState:
+        """Read up to `end`, which is asked for after the log start: below it then lies the checkpoint for what is
+        missing.
+        """
+        while True:
+            consumer = self._consumer or self._begin()
+            try:
+                self._read_to(consumer, end(), deadline)
+            except Trimmed:
+                self.close()
+            else:
+                return self.state
+
+    def _begin(self) -> Consumer:
+        """A consumer at the log start, and the fold with it."""
+        log_start = self.log_start()
+        consumer = clients.reader(self._settings, group=f"{self.topic}.reader", **{"fetch.wait.max.ms": 50})
+        self.state.restart(log_start)
+        consumer.assign([KafkaTopicPartition(self.topic, PARTITION, log_start)])
+        self._consumer = consumer
+        return consumer
+
+    def _read_to(self, consumer: Consumer, end: int, deadline: float) -> None:
         if end < self.state.next_offset:
-            raise FindingError(
-                "control-topic-truncated",
-                self.topic,
-                stored=f"events up to offset {self.state.next_offset} had been read",
-                found=f"end offset {end}",
-                hint="recreated while this process ran: calve resolve FILE control-topic-truncated --choose rebuild",
-            )
+            raise self._truncated(end)
         while self.state.next_offset < end:
             if time.monotonic() > deadline:
                 raise Unreachable(
@@ -180,7 +219,7 @@ class ControlLog:
                     hint="is the broker reachable?",
                 )
             # `consume` waits for all it is asked for: one message is waited for, what else has come is taken along.
-            for message in [*self._consumer.consume(1, timeout=0.2), *self._consumer.consume(500, timeout=0)]:
+            for message in [*consumer.consume(1, timeout=0.2), *consumer.consume(500, timeout=0)]:
                 self._take(message)
 
     def _take(self, message: Message) -> None:
@@ -190,8 +229,26 @@ class ControlLog:
             self.state.apply(offset, decode(message.value() or b""))
         elif error.code() == KafkaError._PARTITION_EOF:
             self.state.reached(offset)
+        elif is_out_of_range(error):
+            if self.log_start() <= self.state.next_offset:
+                raise self._truncated(self._ask(high_watermarks))
+            raise Trimmed
         elif not error.retriable():
             raise classify(error, f"reading {self.topic}")
+
+    def _truncated(self, end: int) -> FindingError:
+        return FindingError(
+            "control-topic-truncated",
+            self.topic,
+            stored=f"events up to offset {self.state.next_offset} had been read",
+            found=f"end offset {end}",
+            hint="recreated while this process ran: calve resolve FILE control-topic-truncated --choose rebuild",
+        )
+
+
+def is_out_of_range(error: KafkaError) -> bool:
+    """Whether the broker does not hold the offset that was asked for."""
+    return error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 def headers(event: Event) -> list[tuple[str, str | bytes | None]]:

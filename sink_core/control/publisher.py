@@ -7,20 +7,24 @@ Crash points of `publish`, and what the next run finds (docs/design.md has the w
     publish.after-events    an open transaction that nobody can read; the next fence aborts it
     publish.after-offsets   as above
     publish.after-commit    published; the next run's commit takes it in
+
+Keeping alive and giving up go the same way, and are there after the commit or not at all.
 """
 
 from __future__ import annotations
 
 import random
 import time
+import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from sink_core.control.decision import Decision, Verdict
-from sink_core.control.events import Event, encode
+from sink_core.control.events import BatchAbandoned, Event, encode
 from sink_core.control.group import SourceGroup, to_kafka
 from sink_core.control.log import PARTITION, ControlLog, headers
 from sink_core.control.state import CommitState
@@ -37,6 +41,18 @@ TRANSACTION_S = 60.0
 
 T = TypeVar("T")
 Read = tuple[dict[TopicPartition, Position], CommitState]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """What was read after the fence, and the batches that can't be published any more.
+
+    `positions` are as read, before they got their new mark; `state` is the log to the end seen after the fence.
+    """
+
+    positions: Positions
+    state: CommitState
+    batch_ids: tuple[str, ...]
 
 
 class Publisher:
@@ -81,7 +97,6 @@ class Publisher:
         Every partition that was ever published, those of topics no longer read and the token of range jobs included.
         Returns the number of offsets; nothing is written if the group has none.
         """
-        token = TopicPartition(self._log.topic, PARTITION)
 
         def step(producer: Producer, read: Read) -> int:
             positions, _state = read
@@ -89,14 +104,45 @@ class Publisher:
                 self._transaction(producer, [], positions)
             return len(positions)
 
-        return self._fenced(step, [*self._log.refresh().partitions, token])
+        return self._fenced(step)
+
+    def give_up(self) -> GivenUp:
+        """Make every plan that was made before stale: re-commit the offsets with a fresh mark in their metadata.
+
+        One `BATCH_ABANDONED` for each batch under way, for people, in the same transaction. The token of range jobs
+        stays as read. Nothing is written if the group has no positions.
+        """
+        abandoned: dict[str, None] = {}
+
+        def step(producer: Producer, read: Read) -> GivenUp:
+            positions, state = read
+            # Of a try whose outcome was unknown.
+            landed = [batch_id for batch_id in abandoned if batch_id in state.abandoned]
+            outstanding = [logged.event for logged in state.outstanding()]
+            if positions.keys() - {self._token}:
+                mark = str(uuid.uuid4())
+                marked = {at: p if at == self._token else p.given_up(mark) for at, p in positions.items()}
+                abandoned.update(dict.fromkeys(event.batch_id for event in outstanding))
+                events = [BatchAbandoned(pipeline_id=e.pipeline_id, batch_id=e.batch_id) for e in outstanding]
+                self._transaction(producer, events, marked)
+            return GivenUp(positions, state, (*landed, *(event.batch_id for event in outstanding)))
+
+        return self._fenced(step)
+
+    @property
+    def _token(self) -> TopicPartition:
+        """Where the token of range jobs is kept in the group."""
+        return TopicPartition(self._log.topic, PARTITION)
 
     def fence_and_read(self, partitions: Iterable[TopicPartition]) -> Read:
         """Fence, then read: what is returned can't be changed any more by a publisher that started earlier."""
         return self._fenced(lambda _producer, read: read, partitions)
 
-    def _fenced(self, step: Callable[[Producer, Read], T], partitions: Iterable[TopicPartition]) -> T:
-        """Steps 1 and 2, then `step`; from the start again when fenced or when the outcome is unknown."""
+    def _fenced(self, step: Callable[[Producer, Read], T], partitions: Iterable[TopicPartition] | None = None) -> T:
+        """Steps 1 and 2, then `step`; from the start again when fenced or when the outcome is unknown.
+
+        Without `partitions` all that were ever published, as the log has them after the fence, and the token.
+        """
         last: CalveError | None = None
         for attempt in range(ATTEMPTS):
             try:
@@ -104,7 +150,8 @@ class Publisher:
                 with _translated("fencing earlier publishers"):
                     producer.init_transactions(TRANSACTION_S)
                 reach("publish.after-fence")
-                positions = self._group.positions(partitions)
+                wanted = [*self._log.refresh_to_end().partitions, self._token] if partitions is None else partitions
+                positions = self._group.positions(wanted)
                 return step(producer, (positions, self._log.refresh_to_end()))
             except (Fenced, UnknownOutcome) as error:
                 last = error

@@ -62,6 +62,7 @@ _RESOLVES: Schema = {
 }
 
 _BY_PARTITION: Schema = {"type": "map", "values": {"type": "array", "items": "long"}}
+_STRING_LIST: Schema = {"type": "array", "items": "string"}
 
 
 def _event(name: str, fields: list[Schema]) -> Schema:
@@ -90,7 +91,7 @@ SCHEMAS: dict[str, Schema] = {
         "DATA_COMPLETE",
         [
             *_strings("batch_id", "predecessor", "kind"),
-            {"name": "tables", "type": {"type": "array", "items": "string"}},
+            {"name": "tables", "type": _STRING_LIST},
             {"name": "totals", "type": {"type": "map", "values": "long"}},
             {"name": "topic_ids", "type": {"type": "map", "values": "string"}},
             {"name": "positions", "type": _BY_PARTITION},
@@ -115,7 +116,7 @@ SCHEMAS: dict[str, Schema] = {
         [
             *_strings("commit_id"),
             {"name": "through_offset", "type": "long"},
-            {"name": "tables_behind", "type": {"type": "array", "items": "string"}},
+            {"name": "tables_behind", "type": _STRING_LIST},
             {"name": "valid_through_ms", "type": ["null", "long"]},
         ],
     ),
@@ -130,7 +131,17 @@ SCHEMAS: dict[str, Schema] = {
             {"name": "topic_ids", "type": {"type": "map", "values": "string"}},
             {"name": "through_ms", "type": _BY_PARTITION},
             {"name": "told", "type": {"type": "map", "values": {"type": "map", "values": "long"}}},
-            {"name": "open_findings", "type": {"type": "array", "items": "string"}},
+            {"name": "open_findings", "type": _STRING_LIST},
+            {"name": "paused_reason", "type": "string", "default": ""},
+            {"name": "paused_at_ms", "type": "long", "default": 0},
+            {"name": "resumed_by", "type": ["null", "string"], "default": None},
+            {"name": "resumed_at_ms", "type": "long", "default": 0},
+            {"name": "resolved_at_ms", "type": "long", "default": 0},
+            {"name": "valid_through_ms", "type": "long", "default": 0},
+            {"name": "begins", "type": _BY_PARTITION, "default": {}},
+            {"name": "former_positions", "type": _BY_PARTITION, "default": {}},
+            {"name": "batches", "type": "long", "default": 0},
+            {"name": "last_events", "type": {"type": "map", "values": _STRING_LIST}, "default": {}},
         ],
     ),
     "PAUSED": _event("PAUSED", _strings("by", "reason")),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Generic, TypeVar
 
+from sink_core.control import restored
 from sink_core.control.events import (
+    BatchAbandoned,
     ByPartition,
     Checkpoint,
     CommitComplete,
@@ -21,7 +23,7 @@ from sink_core.control.events import (
     StartCommit,
 )
 from sink_core.errors import ProtocolError
-from sink_core.offsets import Offsets, TopicPartition
+from sink_core.offsets import Offsets, TopicPartition, batch_id_of
 
 NOWHERE = -1
 """Stands in `ByPartition` arrays for a partition that has no value."""
@@ -59,7 +61,14 @@ class CommitState:
     `told` holds per table and UUID the highest stored control offset (exclusive) anybody reported. `complete` is the
     last `DATA_COMPLETE` that moved positions. `written` holds every `DATA_WRITTEN` still in the log, in log order;
     which of them are new for a table is decided against that table's own stored offset (`pending`). `partitions` are
-    all that ever had a position. `resumed` is the last `RESUMED` still in the log, whatever followed it.
+    all that ever had a position, with the last one; `through_ms` says up to which timestamp each has been read;
+    `begins` are the start positions. `published` counts batches, the bootstrap and range jobs left out. `resumed` is
+    the last `RESUMED`, whatever followed it.
+
+    A log that begins above 0 was trimmed. Its first checkpoint that reaches down to `log_start` then stands for what is
+    missing, although it comes after events that were left: `batches`, `started`, `abandoned`, `written` and `resolved`
+    hold what is still in the log, all else is as if nothing had been deleted. `last_events` are, by table, ids of
+    `DATA_WRITTEN`s that may be the last a table took in and that the log lacks. `oldest_ms` is the first event's time.
     """
 
     log_start: int = 0
@@ -74,10 +83,16 @@ class CommitState:
     written: dict[str, list[Logged[DataWritten]]] = field(default_factory=dict[str, list[Logged[DataWritten]]])
     told: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     resolved: list[Logged[Resolved]] = field(default_factory=list[Logged[Resolved]])
+    abandoned: set[str] = field(default_factory=set[str])
     committed_through: int = 0
-    partitions: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    published: int = 0
+    partitions: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    begins: Offsets = field(default_factory=dict[TopicPartition, int])
+    through_ms: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    last_events: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    oldest_ms: int | None = None
+    resolved_ms: int = 0
     _incomplete: dict[str, int] = field(default_factory=dict[str, int])
-    _through_ms: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     _through: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _pause_seen: bool = False
 
@@ -92,11 +107,11 @@ class CommitState:
                 hint="run again; if it stays, report it: nothing was committed",
             )
         self.next_offset = offset + 1
+        if self.oldest_ms is None:
+            self.oldest_ms = event.written_at_ms
         match event:
             case PipelineBound():
                 self.bound = self.bound or event
-            case StartCommit():
-                self.started[event.batch_id] = Logged(offset, event)
             case DataWritten():
                 self.written.setdefault(event.table, []).append(Logged(offset, event))
                 self._incomplete.setdefault(event.batch_id, offset)
@@ -104,18 +119,29 @@ class CommitState:
                 self._complete_batch(offset, event)
             case CommitToTable():
                 self._tell(event.table, event.table_uuid, event.stored_offset)
-            case CommitComplete():
-                self.committed_through = max(self.committed_through, event.through_offset)
             case Checkpoint():
                 self._restore(offset, event)
             case Paused():
                 self.paused, self._pause_seen = event, True
             case Resumed():
                 self.paused, self.resumed, self._pause_seen = None, event, True
+            case _:
+                self._note(offset, event)
+
+    def _note(self, offset: int, event: Event) -> None:
+        """What is for people; nothing that is published or committed rests on it."""
+        match event:
+            case StartCommit():
+                self.started[event.batch_id] = Logged(offset, event)
+            case BatchAbandoned():
+                self.abandoned.add(event.batch_id)
+            case CommitComplete():
+                self.committed_through = max(self.committed_through, event.through_offset)
             case Resolved():
                 self.resolved.append(Logged(offset, event))
+                self.resolved_ms = max(self.resolved_ms, event.written_at_ms)
             case _:
-                pass  # BATCH_ABANDONED is for people
+                pass
 
     def apply_all(self, events: Iterable[tuple[int, Event]]) -> CommitState:
         for offset, event in events:
@@ -125,6 +151,12 @@ class CommitState:
     def reached(self, end: int) -> None:
         """The log has been read up to `end`, which may lie behind trailing control records."""
         self.next_offset = max(self.next_offset, end)
+
+    def restart(self, log_start: int) -> None:
+        """Forget everything: the log is read again, from `log_start`. In place, as others hold on to the state."""
+        fresh = CommitState(log_start=log_start, next_offset=log_start)
+        for each in fields(self):
+            setattr(self, each.name, getattr(fresh, each.name))
 
     @property
     def limit(self) -> int:
@@ -166,6 +198,19 @@ class CommitState:
             if written and written[-1].offset >= max(self.told.get(table, {"": 0}).values())
         ]
 
+    def outstanding(self) -> list[Logged[StartCommit]]:
+        """Batches planned on what is published now that are neither published nor given up.
+
+        Running, or dead without a word. Any other could only become stale.
+        """
+        return [
+            logged
+            for batch_id, logged in self.started.items()
+            if batch_id not in self.batches
+            and batch_id not in self.abandoned
+            and batch_id_of(logged.event.predecessor) == self.last_batch_id
+        ]
+
     @property
     def tables(self) -> list[str]:
         """Every table the log speaks of."""
@@ -183,6 +228,18 @@ class CommitState:
             return self.complete.event
         return self.checkpoint.event if self.checkpoint else None
 
+    @property
+    def last_batch_id(self) -> str | None:
+        """The batch published last; None before bootstrap."""
+        if self.complete:
+            return self.complete.event.batch_id
+        return self.checkpoint.event.last_complete_batch_id if self.checkpoint else None
+
+    @property
+    def answered_ms(self) -> int:
+        """When somebody last wrote RESUMED or RESOLVED, 0 if never."""
+        return max(self.resolved_ms, self.resumed.written_at_ms if self.resumed else 0)
+
     def positions(self) -> Offsets | None:
         """The positions after the last publish, or None before bootstrap."""
         return dense_to_offsets(self.last_publish.positions) if self.last_publish else None
@@ -190,67 +247,67 @@ class CommitState:
     def _complete_batch(self, offset: int, event: DataComplete) -> None:
         self._incomplete.pop(event.batch_id, None)
         self.batches[event.batch_id] = BatchSeen(offset, event.predecessor, event.kind, event.tables, event.totals)
+        self.published += event.kind == "batch"
         if not event.moves_positions:
             return
         self.complete = Logged(offset, event)
-        self._read_through(offset, event)
+        if event.kind == "bootstrap":
+            self.begins = dense_to_offsets(event.positions)
+        self.partitions.update(dense_to_offsets(event.positions))
+        self._read_through(event.through_ms)
+        promised = self._through[-1][1] if self._through else UNREAD
+        self._through.append((offset, max(promised, self._lowest_through())))
 
-    def _read_through(self, offset: int, event: DataComplete | Checkpoint) -> None:
+    def _read_through(self, through_ms: ByPartition) -> None:
+        for at, through in dense_to_offsets(through_ms).items():
+            self.through_ms[at] = max(through, self.through_ms.get(at, NOWHERE))
+
+    def _lowest_through(self) -> int:
         """VTTS is the lowest of the partitions still read (a topic taken out holds nothing back), and never goes back:
         under LogAppendTime a new partition's records are later than what was promised without it.
         """
-        self.partitions.update(dense_to_offsets(event.positions))
-        for at, through in dense_to_offsets(event.through_ms).items():
-            self._through_ms[at] = max(through, self._through_ms.get(at, NOWHERE))
-        lowest = min((self._through_ms[at] for at in self.positions() or () if at in self._through_ms), default=UNREAD)
-        promised = self._through[-1][1] if self._through else UNREAD
-        self._through.append((offset, max(promised, lowest)))
+        return min((self.through_ms[at] for at in self.positions() or () if at in self.through_ms), default=UNREAD)
 
     def _tell(self, table: str, table_uuid: str, stored_offset: int) -> None:
         by_uuid = self.told.setdefault(table, {})
         by_uuid[table_uuid] = max(stored_offset, by_uuid.get(table_uuid, 0))
 
     def _restore(self, offset: int, event: Checkpoint) -> None:
-        """A checkpoint says what was below it; where the events themselves are still there, it says nothing new."""
-        if self.checkpoint and self.checkpoint.event.up_to_offset >= event.up_to_offset:
-            return
-        self.checkpoint = Logged(offset, event)
+        """Take in a checkpoint: what tables had, and in a trimmed log what the events below it said.
+
+        It stands for nothing if a batch was published between `up_to_offset` and the checkpoint itself: how that batch
+        follows the earlier ones can't be told from what is left. Whoever trims looks for that before deleting.
+        """
         for table, by_uuid in event.told.items():
             for table_uuid, stored in by_uuid.items():
                 self._tell(table, table_uuid, stored)
-        self._read_through(offset, event)
-        if not self._pause_seen:
-            self.paused = _paused_at(event)
+        for table, ids in event.last_events.items():
+            self.last_events.setdefault(table, set()).update(ids)
+        published_since = self.complete is not None and self.complete.offset >= event.up_to_offset
+        reached = self.checkpoint.event.up_to_offset if self.checkpoint else self.log_start - 1
+        if published_since or event.up_to_offset <= reached:
+            return
+        first, self.checkpoint = self.checkpoint is None, Logged(offset, event)
+        if first and self.log_start > 0:
+            self._stand_in(event)
+
+    def _stand_in(self, event: Checkpoint) -> None:
+        """Merge what a trimmed log's events said so far, which was only a part, with the checkpoint that has it all.
+
+        Where the log has a pause, a resume or a publish, it is later than any the checkpoint knows.
+        """
         if self.bound is None or self.bound.pipeline_id != event.pipeline_id:
-            self.bound = _bound_at(event)
-
-
-def _paused_at(event: Checkpoint) -> Paused | None:
-    if event.paused_by is None:
-        return None
-    return Paused(
-        pipeline_id=event.pipeline_id,
-        event_id=event.event_id,
-        written_at_ms=event.written_at_ms,
-        calve_version=event.calve_version,
-        by=event.paused_by,
-        reason="paused before the last checkpoint",
-    )
-
-
-def _bound_at(event: Checkpoint) -> PipelineBound:
-    """The first binding of all. One that is still in the log may be the second of two first runs."""
-    return PipelineBound(
-        pipeline_id=event.pipeline_id,
-        event_id=event.event_id,
-        written_at_ms=event.written_at_ms,
-        calve_version=event.calve_version,
-        pipeline=event.pipeline,
-        deployment=event.deployment,
-        catalog_fingerprint=event.catalog_fingerprint,
-        cluster_id=event.cluster_id,
-        control_topic_id=event.control_topic_id,
-    )
+            # One that is still in the log may be the second of two first runs.
+            self.bound = restored.bound(event)
+        if not self._pause_seen:
+            self.paused = restored.paused(event)
+        self.resumed = self.resumed or restored.resumed(event)
+        self.resolved_ms = max(self.resolved_ms, event.resolved_at_ms)
+        self.published = event.batches
+        self.begins = dense_to_offsets(event.begins)
+        self.partitions |= dense_to_offsets(event.former_positions) | dense_to_offsets(event.positions)
+        self._read_through(event.through_ms)
+        self._through = [(event.up_to_offset - 1, max(event.valid_through_ms, self._lowest_through()))]
 
 
 def dense_to_offsets(dense: ByPartition) -> dict[TopicPartition, int]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from sink_core.errors import CalveError
+
 OnProgress = Callable[[str], None]
 """Told what is being done, in a few words, at each longer step."""
 
@@ -27,3 +29,16 @@ class Upkeep:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(slots=True)
+class MaintenanceReport:
+    """What a task did, subject by subject. `failed` holds those it could not be done for, each with its reason."""
+
+    done: list[Upkeep] = field(default_factory=list[Upkeep])
+    failed: dict[str, CalveError] = field(default_factory=dict[str, CalveError])
+
+    def raise_failures(self) -> None:
+        """Raise the first failure, if there is one."""
+        for error in self.failed.values():
+            raise error

@@ -34,10 +34,15 @@ def compare(history: History, ledger: Ledger, tables: Internal, evidence: Eviden
             evidence.violation("ledger-positions", tables.ledger, message, batches=(batch_id,))
         _compare_totals(batch_id, published, sums, tables, evidence)
         _compare_rows(batch_id, published, sums, tables, evidence)
-    if not history.trimmed:
-        for batch_id in ledger.batches.keys() - history.batches.keys():
+    unknown = sorted(ledger.batches.keys() - history.batches.keys())
+    if history.base is None:
+        for batch_id in unknown:
             message = f"batch {batch_id} is in the ledger and was never published"
             evidence.violation("batch-not-in-log", tables.ledger, message, batches=(batch_id,))
+    elif (trimmed := history.trimmed_batches) is not None and len(unknown) != trimmed:
+        kind = "batch-not-in-log" if len(unknown) > trimmed else "batch-not-in-ledger"
+        message = f"{len(unknown)} batches of the ledger are not in the log, {trimmed} were published before it begins"
+        evidence.violation(kind, tables.ledger, message)
 
 
 def expected_rows(history: History, ledger: Ledger, table: str, tables: Internal) -> dict[str, int]:

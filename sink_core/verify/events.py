@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from sink_core.control.events import Event, decode
-from sink_core.control.log import PARTITION, READ_TIMEOUT_S
+from sink_core.control.log import PARTITION, READ_TIMEOUT_S, Trimmed, is_out_of_range
 from sink_core.errors import Unreachable
 from sink_core.kafka import clients
 from sink_core.kafka.failures import classify
@@ -20,7 +20,8 @@ from sink_core.offsets import after
 def read_events(settings: clients.Settings, topic: str, start: int, end: int) -> Iterator[tuple[int, Event]]:
     """The committed events `[start, end)` of a control topic with their offsets.
 
-    Raises Unreachable if nothing comes for a minute, ProtocolError for what is not an event.
+    Raises Unreachable if nothing comes for a minute, ProtocolError for what is not an event, Trimmed if events were
+    deleted before they were read.
     """
     with closing(clients.reader(settings, group=f"{topic}.reader")) as consumer:
         consumer.assign([KafkaTopicPartition(topic, PARTITION, start)])
@@ -37,5 +38,7 @@ def read_events(settings: clients.Settings, topic: str, start: int, end: int) ->
                         yield offset, decode(message.value() or b"")
                 elif error.code() == KafkaError._PARTITION_EOF:
                     at = max(at, offset)
+                elif is_out_of_range(error):
+                    raise Trimmed
                 elif not error.retriable():
                     raise classify(error, f"reading {topic}")

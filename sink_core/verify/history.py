@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sink_core.control.events import Checkpoint, DataComplete, DataWritten, Event
 from sink_core.control.state import dense_to_offsets
-from sink_core.offsets import TopicPartition
+from sink_core.offsets import TopicPartition, batch_id_of
 from sink_core.verify.ledger import digest
 from sink_core.verify.report import Evidence
 
@@ -36,41 +36,77 @@ class Published:
 class History:
     """The fold of the control log for the proof.
 
-    `begins` are the positions of the bootstrap, empty if it is no longer in the log; `trimmed` says that a checkpoint
-    stands for earlier batches.
+    `base` is the checkpoint that a trimmed log rests on. Of such a log the first batch is only what the next one
+    follows, unless the checkpoint ends below it: what it moved, and all its events, can't be known. `begins` are the
+    positions of the bootstrap; `batches` has what can be held against ledger and tables.
     """
 
     topic: str
+    base: Checkpoint | None = None
     batches: dict[str, Published] = field(default_factory=dict[str, Published])
     begins: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     positions: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
-    trimmed: bool = False
-    _last: str = ""
+    _last: str | None = ""
     _rows: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+    _on_base: bool = False
+
+    def __post_init__(self) -> None:
+        if self.base is not None:
+            self.begins, self._last = dense_to_offsets(self.base.begins), None
+            self.positions = dense_to_offsets(self.base.former_positions)
+
+    @property
+    def trimmed_batches(self) -> int | None:
+        """How many batches were published that `batches` lacks; None if no checkpoint says so."""
+        if self.base is None or not self.base.batches:
+            return None
+        known = sum(p.kind == "batch" and p.offset < self.base.up_to_offset for p in self.batches.values())
+        return self.base.batches - known
 
     def apply(self, offset: int, event: Event, evidence: Evidence) -> None:
         evidence.count("control events")
+        if self.base is not None and offset >= self.base.up_to_offset:
+            self._reach_base(self.base, evidence)
         match event:
             case DataWritten():
                 rows = self._rows.setdefault(event.batch_id, {})
                 rows[event.table] = rows.get(event.table, 0) + event.rows
             case DataComplete():
                 self._complete(offset, event, evidence)
-            case Checkpoint() if not self.batches:
-                self.trimmed = True
-                self._last = event.last_complete_batch_id or ""
-                self.positions = dense_to_offsets(event.positions)
             case _:
                 pass
 
     def finish(self, evidence: Evidence) -> None:
         """Whatever was written must have been completed: both come in one transaction."""
+        if self.base is not None:
+            self._reach_base(self.base, evidence)
         for batch_id in self._rows:
             message = f"batch {batch_id} has DATA_WRITTEN events and no DATA_COMPLETE"
             evidence.violation("batch-incomplete", self.topic, message, batches=(batch_id,))
 
+    def _reach_base(self, base: Checkpoint, evidence: Evidence) -> None:
+        """Where the checkpoint ends, what the log says must be what it says; once."""
+        if self._on_base:
+            return
+        self._on_base = True
+        last, positions = base.last_complete_batch_id or "", dense_to_offsets(base.positions)
+        said = f"the checkpoint up to control offset {base.up_to_offset}"
+        if self._last is not None and self._last != last:
+            message = f"{said} ends with batch {last}, the log there with {self._last}"
+            evidence.violation("batch-chain", self.topic, message, batches=(last, self._last))
+        elif self._last is not None and any(self.positions.get(at) != end for at, end in positions.items()):
+            evidence.violation(
+                "batch-chain", self.topic, f"{said} has other positions than batch {last}", batches=(last,)
+            )
+        self._last = last
+        self.positions.update(positions)
+
     def _complete(self, offset: int, event: DataComplete, evidence: Evidence) -> None:
         batch_id, rows = event.batch_id, self._rows.pop(event.batch_id, {})
+        if self._last is None and event.moves_positions:
+            self._last = batch_id
+            self.positions.update(dense_to_offsets(event.positions))
+            return
         if batch_id in self.batches:
             message = f"batch {batch_id} is published at control offsets {self.batches[batch_id].offset} and {offset}"
             evidence.violation("batch-published-twice", self.topic, message, batches=(batch_id,))
@@ -94,9 +130,10 @@ class History:
     def _move(self, event: DataComplete, evidence: Evidence) -> dict[TopicPartition, int]:
         """Check that the batch continues the one before; the positions it moved, new partitions included."""
         ends = dense_to_offsets(event.positions)
-        if event.predecessor != self._last:
+        if batch_id_of(event.predecessor) != self._last:
             before = self._last or "none"
-            message = f"batch {event.batch_id} continues batch {event.predecessor or 'none'}; before it is {before}"
+            follows = batch_id_of(event.predecessor) or "none"
+            message = f"batch {event.batch_id} continues batch {follows}; before it is {before}"
             evidence.violation("batch-chain", self.topic, message, batches=(event.batch_id,))
         for at in sorted(ends.keys() & self.positions.keys()):
             if ends[at] < self.positions[at]:

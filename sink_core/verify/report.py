@@ -86,6 +86,13 @@ class Evidence:
     def count(self, fact: str, number: int = 1) -> None:
         self.facts[fact] += number
 
+    def include(self, other: Evidence) -> None:
+        """Take in what was collected apart, counts of violations that are not spelled out included."""
+        self.violations += [violation for violation in other.violations if violation not in self.violations]
+        self.not_checked += other.not_checked
+        self.facts.update(other.facts)
+        self._per_kind.update(other._per_kind)
+
     def progress(self, line: str) -> None:
         if self._on_progress is not None:
             self._on_progress(line)

@@ -85,8 +85,9 @@ class _Proof:
         history, ledger = self._world.history, self._ledger
         for row in self._rows():
             ledger.take(row, self._evidence)
-        if history.trimmed:
-            why = "batches below the checkpoint against the log: their events have been trimmed"
+        if history.base is not None:
+            how_many = "" if history.trimmed_batches is None else f"{history.trimmed_batches} "
+            why = f"{how_many}batches against their events: these were trimmed; what the ledger says of them counts"
             self._evidence.skipped(history.topic, why)
         ledger.check(history.begins, history.positions, self._rows, self._evidence)
         batches.compare(history, ledger, self._internal, self._evidence)

@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from sink_core.commit.findings import AncestryCut, compare
 from sink_core.commit.view import TableView, view_of
 from sink_core.control import checks
+from sink_core.control.log import Trimmed
 from sink_core.control.state import CommitState
 from sink_core.errors import ConfigError, FindingError
 from sink_core.finding import Finding
@@ -50,7 +51,7 @@ def look(session: Session, evidence: Evidence) -> World:
     history = History(session.log.topic)
     if ran:
         _check_positions(session, evidence)
-        _read_history(session, history, evidence)
+        history = _read_history(session, evidence)
     return World(tables, views, session.log.state, history)
 
 
@@ -137,10 +138,26 @@ def _topics(session: Session, evidence: Evidence) -> dict[str, Topic]:
         return {}
 
 
-def _read_history(session: Session, history: History, evidence: Evidence) -> None:
-    state = session.log.state
-    evidence.progress(f"reading {state.next_offset - state.log_start} control events")
-    settings = session.pipeline.kafka.properties
+def _read_history(session: Session, evidence: Evidence) -> History:
+    """The log read for the proof; once more from the start, with the fold, if it was trimmed meanwhile."""
+    while True:
+        found = Evidence()
+        try:
+            history = _history(session, evidence.progress, found)
+        except Trimmed:
+            session.log.close()
+            session.log.refresh_to_end(timeout_s=_SETTLE_S)
+        else:
+            evidence.include(found)
+            return history
+
+
+def _history(session: Session, progress: Callable[[str], None], evidence: Evidence) -> History:
+    state, settings = session.log.state, session.pipeline.kafka.properties
+    progress(f"reading {state.next_offset - state.log_start} control events")
+    base = state.checkpoint.event if state.log_start > 0 and state.checkpoint else None
+    history = History(session.log.topic, base)
     for offset, event in read_events(settings, session.log.topic, state.log_start, state.next_offset):
         history.apply(offset, event, evidence)
     history.finish(evidence)
+    return history

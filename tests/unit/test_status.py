@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 
 from sink_core.batch import ManifestRef
-from sink_core.control.events import DataComplete, DataWritten, Event, StartCommit
+from sink_core.control.events import BatchAbandoned, DataComplete, DataWritten, Event, StartCommit
 from sink_core.control.state import CommitState
 from sink_core.offsets import Position, TopicPartition
 from sink_core.status import in_flight, last_batch, partition_statuses, topic_statuses, uncommitted
@@ -89,6 +89,16 @@ def test_in_flight_are_batches_that_continue_the_last_publish_and_are_not_publis
     assert [asdict(batch) for batch in in_flight(state, NOW)] == [
         {"batch_id": "b2", "age_s": 2.0, "calve_version": "0.1.0"}
     ]
+
+
+def test_what_was_given_up_is_not_in_flight_and_what_was_planned_since_is() -> None:
+    state = state_of(
+        completed("b0", "", "bootstrap"),
+        started("b1", "b0"),
+        BatchAbandoned(pipeline_id="p", batch_id="b1"),
+        started("b2", "b0+mark"),
+    )
+    assert [batch.batch_id for batch in in_flight(state, NOW)] == ["b2"]
 
 
 def test_a_bootstrap_is_no_batch() -> None:

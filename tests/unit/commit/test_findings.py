@@ -208,6 +208,28 @@ def test_the_last_event_taken_in_may_have_been_trimmed() -> None:
     assert compare(CLEAN, trimmed, NOW) is None
 
 
+def test_a_trimmed_log_that_lacks_the_last_event_above_its_start_is_truncated() -> None:
+    quiet = checkpoint(6, told={TABLE: {UUID: 4}}, last_events={TABLE: (SECOND.event_id,)})
+    assert compare(CLEAN, log(quiet, start=3), NOW) is None
+    other = replace(quiet, last_events={TABLE: ("another",)})
+    finding = compare(CLEAN, log(other, start=3), NOW)
+    assert_says(finding, "control-topic-truncated", SECOND.event_id, "no such event", "rebuild")
+    assert compare(CLEAN, log(other, start=4), NOW) is None
+
+
+def test_the_last_event_may_be_named_by_any_checkpoint_left() -> None:
+    first = checkpoint(6, last_events={TABLE: (SECOND.event_id,)})
+    second = checkpoint(7, last_events={TABLE: ("earlier",)})
+    for events in ((first, second), (second, first)):
+        assert compare(CLEAN, log(*events, start=3), NOW) is None
+
+
+def test_a_table_put_back_to_before_a_trim_is_seen_by_what_the_trim_found() -> None:
+    trimmed = log(checkpoint(9, told={TABLE: {UUID: 4}}), start=9)
+    restored = chain(BASE, OURS_1, tag=2)
+    assert_says(compare(restored, trimmed, NOW), "table-restored", "control offset 4", "control offset 2", LOST)
+
+
 def test_a_table_gone_from_the_catalog_is_a_finding_if_the_log_speaks_of_it() -> None:
     assert_says(dropped(TABLE, LOG), "table-dropped", f"uuid {UUID}", "no such table", "refill|accept")
     assert_says(dropped(TABLE, log(told(4, uuid="uuid-9"))), "table-dropped", "uuid-9", "no such table", "refill")

@@ -47,10 +47,23 @@ def test_a_trimmed_log_starts_with_what_the_checkpoint_says() -> None:
     assert (state.next_offset, state.limit) == (6, 6)
 
 
-def test_a_pause_outlives_its_event() -> None:
+def test_a_pause_outlives_its_event_with_its_reason_and_its_time() -> None:
+    paused = log(replace(FULL, paused_reason="migration", paused_at_ms=7), start=5).paused
+    assert paused is not None
+    assert (paused.by, paused.reason, paused.written_at_ms) == ("ana", "migration", 7)
+
+
+def test_a_checkpoint_of_a_version_that_did_not_keep_the_reason_is_a_pause_too() -> None:
     paused = log(FULL, start=5).paused
     assert paused is not None
-    assert paused.by == "ana"
+    assert (paused.by, paused.reason) == ("ana", "paused before the last checkpoint")
+    assert paused.written_at_ms == FULL.written_at_ms
+
+
+def test_the_last_answer_outlives_its_event() -> None:
+    state = log(replace(FULL, resumed_by="bo", resumed_at_ms=7, resolved_at_ms=9), start=5)
+    assert (state.resumed and state.resumed.by, state.answered_ms) == ("bo", 9)
+    assert log(FULL, start=5).answered_ms == 0
 
 
 @pytest.mark.parametrize(("events", "by"), [((RESUMED, FULL), None), ((FULL, RESUMED), None), ((PAUSED, FULL), "ana")])

@@ -99,7 +99,7 @@ def test_a_topic_recreated_between_plan_and_publish_is_seen() -> None:
 
 def test_positions_as_the_last_publish_left_them_are_fine() -> None:
     assert checks.positions(positions("b1", 10, 20), TOPICS, AFTER_B1) is None
-    assert checks.positions(positions("given-up", 10, 20), TOPICS, AFTER_B1) is None
+    assert checks.positions(positions("b1+mark", 10, 20), TOPICS, AFTER_B1) is None
 
 
 def test_before_bootstrap_any_position_is_fine() -> None:
@@ -142,6 +142,18 @@ def test_positions_that_carry_two_batch_ids_were_changed_by_others() -> None:
     found = {at(0): Position(10, ""), at(1): Position(20, "b1")}
     finding = checks.positions(found, TOPICS, AFTER_B1)
     assert_says(finding, "positions-changed", TOPIC, "one batch id", "none, b1", "restore")
+
+
+def test_positions_of_which_only_some_carry_the_mark_of_a_giving_up_were_changed_by_others() -> None:
+    found = {at(0): Position(10, "b1"), at(1): Position(20, "b1+mark")}
+    finding = checks.positions(found, TOPICS, AFTER_B1)
+    assert_says(finding, "positions-changed", TOPIC, "one batch id", "b1, b1+mark", "restore")
+
+
+def test_positions_with_a_mark_name_the_publish_that_a_recreated_log_lacks() -> None:
+    finding = checks.lost_log(positions("b1+mark", 10, 20), log(bound()), CONTROL)
+    assert finding is not None
+    assert finding.stored == "positions of batch b1"
 
 
 def test_a_checkpoint_says_where_the_positions_must_be() -> None:

@@ -54,8 +54,31 @@ def test_a_batch_published_by_another_run_makes_the_plan_stale_and_is_named() ->
     assert "b2" in decision.why
 
 
-def test_outstanding_plans_are_stale_once_they_were_given_up_with_a_fresh_id() -> None:
-    assert verdict(positions("given-up", 10, 20)) is Verdict.STALE
+def test_outstanding_plans_are_stale_once_they_were_given_up_and_say_that_they_are_planned_again() -> None:
+    decision = decide(plan(10, 20), positions("b1+mark", 10, 20), AFTER_B1)
+    assert (decision.verdict, decision.given_up) == (Verdict.STALE, True)
+    assert "b2 was given up by orphan removal" in decision.why
+    assert "planned again" in decision.why
+
+
+def test_a_plan_that_was_given_up_after_others_had_published_is_just_stale() -> None:
+    later = log(LAST, complete("b9", {TOPIC: (15, 25)}))
+    decision = decide(plan(10, 20), positions("b9+mark", 15, 25), later)
+    assert (decision.verdict, decision.given_up) == (Verdict.STALE, False)
+    assert "b9 has been published since" in decision.why
+
+
+def test_a_plan_made_after_the_giving_up_is_published() -> None:
+    assert verdict(positions("b1+mark", 10, 20), planned=plan(10, 20, predecessor="b1+mark")) is Verdict.PUBLISH
+
+
+def test_giving_up_again_makes_that_plan_stale_too() -> None:
+    again = decide(plan(10, 20, predecessor="b1+mark"), positions("b1+other", 10, 20), AFTER_B1)
+    assert (again.verdict, again.given_up) == (Verdict.STALE, True)
+
+
+def test_our_id_in_positions_that_were_marked_since_means_that_an_earlier_try_landed() -> None:
+    assert verdict(positions("b2+mark", 15, 25)) is Verdict.ALREADY_PUBLISHED
 
 
 def test_a_position_of_another_batch_in_one_partition_is_enough_to_be_stale() -> None:
@@ -105,11 +128,12 @@ def test_a_checkpoint_stands_for_the_last_publish() -> None:
 
 @given(
     found=st.dictionaries(
-        st.builds(at, st.integers(0, 2)), st.builds(Position, st.integers(9, 21), st.sampled_from(["b1", "b2", "b9"]))
+        st.builds(at, st.integers(0, 2)),
+        st.builds(Position, st.integers(9, 21), st.sampled_from(["b1", "b2", "b9", "b1+mark"])),
     )
 )
 def test_published_is_only_what_continues_every_known_position(found: dict[TopicPartition, Position]) -> None:
     if verdict(found, planned=plan(10, 20, 0)) is Verdict.PUBLISH:
         assert {at(0), at(1)} <= found.keys()
         assert all(position.offset == {0: 10, 1: 20, 2: 0}[where.partition] for where, position in found.items())
-        assert {found[at(0)].batch_id, found[at(1)].batch_id} == {"b1"}
+        assert {found[at(0)].metadata, found[at(1)].metadata} == {"b1"}

@@ -35,8 +35,20 @@ from sink_core.control.events import (
 )
 from sink_core.control.schemas import MIN_READER, MIN_READER_KEY, READER_VERSION, SCHEMAS
 from sink_core.errors import ProtocolError
-from tests.unit.control.build import complete, written
+from tests.unit.control.build import checkpoint, complete, written
 
+CHECKPOINT_S_LATER_FIELDS = (
+    "paused_reason",
+    "paused_at_ms",
+    "resumed_by",
+    "resumed_at_ms",
+    "resolved_at_ms",
+    "valid_through_ms",
+    "begins",
+    "former_positions",
+    "batches",
+    "last_events",
+)
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 
 TEXTS = st.text(max_size=12)
@@ -99,6 +111,11 @@ FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "topic_ids": STRINGS,
         "told": st.dictionaries(TEXTS, COUNTS, max_size=3),
         "open_findings": NAMES,
+        **dict.fromkeys(("begins", "former_positions"), BY_PARTITION),
+        **dict.fromkeys(("paused_at_ms", "resumed_at_ms", "resolved_at_ms", "valid_through_ms", "batches"), LONGS),
+        "paused_reason": TEXTS,
+        "resumed_by": OPTIONAL_TEXT,
+        "last_events": st.dictionaries(TEXTS, NAMES, max_size=3),
     },
     Paused: dict.fromkeys(("by", "reason"), TEXTS),
     Resumed: {"by": TEXTS},
@@ -165,7 +182,13 @@ def test_a_newer_event_that_an_older_reader_may_read_loses_only_the_new_field() 
 
 
 @pytest.mark.parametrize(
-    ("event", "added_later"), [(written("b1"), "resolves"), (complete("b1"), "ledger_manifest")], ids=["written", "dc"]
+    ("event", "added_later"),
+    [
+        (written("b1"), "resolves"),
+        (complete("b1"), "ledger_manifest"),
+        *((checkpoint(5), name) for name in CHECKPOINT_S_LATER_FIELDS),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_event_written_before_a_field_existed_reads_with_its_default(event: Event, added_later: str) -> None:
     schema = deepcopy(SCHEMAS[event.event_type])

@@ -3,11 +3,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from sink_core.control.events import DataComplete, DataWritten
 from sink_core.offsets import TopicPartition
 from sink_core.verify.batches import compare, expected_rows
+from sink_core.verify.history import History
 from sink_core.verify.ledger import LedgerRow
 from sink_core.verify.report import Evidence
+from tests.unit.control.build import checkpoint
 from tests.unit.verify.hand_made import (
     AT,
     DATA,
@@ -78,6 +82,20 @@ def test_a_table_missing_in_written_is_noticed() -> None:
     events = publish("b1", "b0", [row("b1", 0, 10)])
     (violation,) = compared([*bootstrapped(), *events], rows).violations
     assert (violation.kind, violation.subject) == ("batch-rows", DATA)
+
+
+@pytest.mark.parametrize(
+    ("published", "found"), [(2, []), (3, ["batch-not-in-ledger"]), (1, ["batch-not-in-log"])], ids=str
+)
+def test_of_batches_whose_events_were_trimmed_the_number_is_compared(published: int, found: list[str]) -> None:
+    """The log begins with b3, which b2 and b1 came before."""
+    base = checkpoint(9, last_complete_batch_id="b2", positions={AT.topic: (-1, -1, -1, 30)}, batches=published)
+    third, evidence = [row("b3", 30, 40)], Evidence()
+    seen = History("control", base)
+    for offset, event in enumerate(publish("b3", "b2", third), 10):
+        seen.apply(offset, event, evidence)
+    compare(seen, fold([*FIRST, *SECOND, *third]), INTERNAL, evidence)
+    assert kinds(evidence) == found
 
 
 def test_expected_rows_come_from_the_log_and_for_trimmed_batches_from_the_ledger() -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sink_core.control.events import Checkpoint
+from sink_core.control.events import Checkpoint, Event
+from sink_core.offsets import TopicPartition
 from sink_core.verify.history import History
 from sink_core.verify.report import Evidence
 from tests.unit.verify.hand_made import AT, DATA, bootstrapped, complete, history, kinds, publish, row, written
@@ -59,26 +60,72 @@ def test_a_range_job_moves_no_position() -> None:
     assert seen.positions == {AT: 11}
 
 
+def test_a_batch_planned_after_a_giving_up_continues_the_publish_before_it() -> None:
+    evidence = Evidence()
+    history([*bootstrapped(("b1", [row("b1", 0, 10)])), *publish("b2", "b1+mark", [row("b2", 10, 20)])], evidence)
+    assert kinds(evidence) == []
+    history([*bootstrapped(("b1", [row("b1", 0, 10)])), *publish("b2", "b0+mark", [row("b2", 10, 20)])], evidence)
+    assert kinds(evidence) == ["batch-chain"]
+
+
+def of(*events: Event, base: Checkpoint, start: int, evidence: Evidence) -> History:
+    """A trimmed log that begins at `start`."""
+    seen = History("control", base)
+    for offset, event in enumerate(events, start):
+        seen.apply(offset, event, evidence)
+    seen.finish(evidence)
+    return seen
+
+
 def test_after_trimming_the_checkpoint_is_what_the_next_batch_continues() -> None:
-    checkpoint = Checkpoint(
+    base, evidence = checkpoint(40, "b7", 100), Evidence()
+    seen = of(base, *publish("b8", "b7", [row("b8", 100, 120)]), base=base, start=41, evidence=evidence)
+    assert kinds(evidence) == []
+    assert seen.positions == {AT: 120}
+    assert seen.begins == {AT: 5}
+    of(base, *publish("b8", "b6", [row("b8", 100, 120)]), base=base, start=41, evidence=evidence)
+    of(base, *publish("b8", "b7", [row("b8", 90, 95)]), base=base, start=41, evidence=evidence)
+    assert kinds(evidence) == ["batch-chain", "positions-moved-back"]
+
+
+def test_what_is_left_below_the_checkpoint_is_checked_from_the_second_batch_on() -> None:
+    """What the first one moved can't be known; the checkpoint has to end where the log does at that place."""
+    events = [*publish("b6", "b5", [row("b6", 50, 80)]), *publish("b7", "b6", [row("b7", 80, 100)])]
+    base, evidence = checkpoint(36, "b7", 100), Evidence()
+    seen = of(*events, base, *publish("b8", "b7", [row("b8", 100, 120)]), base=base, start=30, evidence=evidence)
+    assert kinds(evidence) == []
+    assert list(seen.batches) == ["b7", "b8"]
+    assert seen.trimmed_batches == 6
+    for wrong in (checkpoint(36, "b6", 100), checkpoint(36, "b7", 99)):
+        evidence = Evidence()
+        of(*events, wrong, base=wrong, start=30, evidence=evidence)
+        assert kinds(evidence) == ["batch-chain"]
+        assert "control offset 36" in evidence.violations[0].message
+
+
+def test_positions_of_a_topic_taken_out_before_the_trim_are_known_from_the_checkpoint() -> None:
+    gone = TopicPartition("gone", 0)
+    base = replace(checkpoint(40, "b7", 100), former_positions={"gone": (7,)})
+    seen = of(base, base=base, start=41, evidence=Evidence())
+    assert seen.positions == {AT: 100, gone: 7}
+
+
+def checkpoint(up_to: int, last: str, position: int) -> Checkpoint:
+    return Checkpoint(
         pipeline_id="p",
-        up_to_offset=40,
+        up_to_offset=up_to,
         pipeline="p",
         deployment="d",
         catalog_fingerprint="",
         cluster_id="",
         control_topic_id="",
         paused_by=None,
-        last_complete_batch_id="b7",
-        positions={"flights": (-1, -1, -1, 100)},
+        last_complete_batch_id=last,
+        positions={"flights": (-1, -1, -1, position)},
         topic_ids={},
         through_ms={},
         told={},
         open_findings=(),
+        begins={"flights": (-1, -1, -1, 5)},
+        batches=7,
     )
-    seen, evidence = History("control"), Evidence()
-    for offset, event in enumerate([checkpoint, *publish("b8", "b7", [row("b8", 100, 120)])], start=41):
-        seen.apply(offset, event, evidence)
-    assert kinds(evidence) == []
-    assert seen.trimmed
-    assert seen.positions == {AT: 120}
