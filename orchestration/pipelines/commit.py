@@ -2,6 +2,7 @@
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,7 +34,7 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
             report = session.coordinator().commit(tables=pipeline.table_names)
             for landed in report.landed:
                 schema = session.catalog.load_table(landed.table).schema()
-                known = {**metadata.of_commit(landed), **metadata.of_schema(schema)}
+                known = {**metadata.of_commit(landed, time.time_ns() // 1_000_000), **metadata.of_schema(schema)}
                 yield dg.MaterializeResult(
                     asset_key=table_key(pipeline, landed.table),
                     metadata=known,

@@ -13,6 +13,7 @@ from orchestration.pipelines import checks, metadata, specs, verdicts
 from orchestration.pipelines.names import COMMIT, INGEST, batches_key, op_name, pool, resource_key, table_key
 from orchestration.pipelines.runs import failures_told
 from orchestration.pipelines.spark import session_of
+from orchestration.wording import counted
 from sink_core.config.effective import Pipeline
 from sink_core.errors import CalveError
 
@@ -96,10 +97,12 @@ class _Run:
                 metadata={"records": 0},
                 data_version=dg.DataVersion(metadata.STREAM),
             )
+        elif self.pipeline.config.commit.every == "batch":
+            self.context.log.info("all that is published is in its tables: the commit step is left out")
 
     def _commit(self, report: "CommitReport") -> Iterator[dg.AssetMaterialization]:
         for landed in report.landed:
-            known = metadata.of_commit(landed)
+            known = metadata.of_commit(landed, time.time_ns() // 1_000_000)
             if landed.table not in self.schemas_told:
                 self.schemas_told.add(landed.table)
                 known |= metadata.of_schema(self.session.catalog.load_table(landed.table).schema())
@@ -138,7 +141,7 @@ class _Run:
     def _say(self, report: "RunReport") -> None:
         published = [batch for batch in report.batches if batch.published]
         records = sum(batch.records for batch in published)
-        moved = f"{records:,} records in {len(published)} batches"
+        moved = f"{counted(records, 'record', 'records')} in {counted(len(published), 'batch', 'batches')}"
         self.context.log.info(f"{moved}; {report.ended}")
         if published:
             self.context.instance.add_run_tags(self.context.run.run_id, {MOVED_TAG: moved})

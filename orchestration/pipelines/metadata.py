@@ -68,8 +68,8 @@ def of_batch(batch: BatchReport) -> dict[str, Any]:
     }
 
 
-def of_commit(commit: TableCommit) -> dict[str, Any]:
-    """A snapshot of ours. Its id exceeds what the browser's numbers keep exactly."""
+def of_commit(commit: TableCommit, now_ms: int) -> dict[str, Any]:
+    """A snapshot of ours, at the time it was made. Its id exceeds what the browser's numbers keep exactly."""
     known: dict[str, Any] = {
         "dagster/row_count": commit.total_rows,
         "rows added": commit.rows,
@@ -82,12 +82,15 @@ def of_commit(commit: TableCommit) -> dict[str, Any]:
     }
     if commit.valid_through_ms:
         known["valid through"] = dg.MetadataValue.timestamp(commit.valid_through_ms / 1000)
+        known["seconds behind"] = round(max(0, now_ms - commit.valid_through_ms) / 1000, 3)
     return known
 
 
 def of_schema(schema: Schema) -> dict[str, Any]:
     """The columns with their Iceberg types."""
-    return column_schema((f.name, str(f.field_type), f.required, f.doc) for f in schema.fields)
+    from sink_core.tables.type_text import type_text
+
+    return column_schema((f.name, type_text(f.field_type), f.required, f.doc) for f in schema.fields)
 
 
 def of_columns(columns: Mapping[str, str]) -> dict[str, Any]:

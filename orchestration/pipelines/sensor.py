@@ -35,7 +35,8 @@ def lag_sensor(pipeline: Pipeline, job: "JobDefinition", watch: Watch) -> dg.Sen
         job=job,
         minimum_interval_seconds=INTERVAL_S,
         default_status=status,
-        description=f"Starts a run of {pipeline.name} when records wait in {', '.join(pipeline.config.source.topics)}.",
+        description=f"Starts a run of pipeline {pipeline.name} when records wait in topic "
+        f"{', '.join(pipeline.config.source.topics)}.",
     )
     def lag(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         now_s, memory = time.time(), Memory.loads(context.cursor)

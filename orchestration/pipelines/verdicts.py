@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from orchestration.wording import counted
 from sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
@@ -13,7 +14,14 @@ if TYPE_CHECKING:
     from sink_core.status import PartitionStatus, StatusReport, TableStatus
     from sink_core.verify.report import VerifyReport
 
-LAG, RETENTION, FRESHNESS, FILE_SIZES, RATE, PROOF = "lag", "retention", "freshness", "file_sizes", "rate", "proof"
+LAG, RETENTION, FRESHNESS, FILE_SIZES, RATE, PROOF = (
+    "lag",
+    "retention",
+    "freshness",
+    "file_sizes",
+    "dead_letter_rate",
+    "proof",
+)
 
 RATE_BATCHES = 100
 SMALL_FILES_FROM = 50
@@ -94,8 +102,9 @@ def dead_letter_rate(table: str, batches: list[BatchSeen], most: float) -> Verdi
     records = sum(batch.totals.get("records", 0) for batch in recent)
     dead = sum(batch.totals.get("dead_lettered", 0) for batch in recent)
     share = dead / records if records else 0.0
-    text = f"{dead:,} of {records:,} records in the last {len(recent)} batches, objectives.dead_letters is {most:.2%}"
-    numbers = {"dead_letters": dead, "records": records, "share": share}
+    of = f"{dead:,} of {records:,} records in the last {counted(len(recent), 'batch', 'batches')} ({share:.2%})"
+    text = f"{of}, at most {most:.2%} may be (objectives.dead_letters)"
+    numbers = {"dead_letters": dead, "records": records, "share": round(share, 6)}
     return Verdict(table, RATE, share <= most, text, numbers, warning=True)
 
 
@@ -103,7 +112,8 @@ def file_sizes(table: TableStatus, target_bytes: int) -> Verdict:
     mean = table.bytes / table.files if table.files else 0.0
     small = table.files >= SMALL_FILES_FROM and mean < target_bytes * SMALL_SHARE
     target = f"target_file_size is {target_bytes / 2**20:,.0f} MiB"
-    text = f"{table.files:,} files of {mean / 2**20:,.2f} MiB on average, {target}"
+    files = f"{counted(table.files, 'file', 'files')} of {mean / 2**20:,.2f} MiB on average"
+    text = f"{files}, {target}; small ones matter from {SMALL_FILES_FROM} files on"
     numbers = {"files": table.files, "mean_bytes": round(mean)}
     return Verdict(table.table, FILE_SIZES, not small, text, numbers, warning=True)
 

@@ -130,7 +130,7 @@ def test_dagster_ran_the_job_each_time_and_knows_what_it_made(runs: Runs) -> Non
     assert made is not None
     assert made.asset_materialization is not None
     assert made.asset_materialization.metadata["dagster/row_count"].value == FLIGHTS
-    assert f"{FLIGHTS + BROKEN:,} records in 1 batches; caught up" in runs.first
+    assert f"{FLIGHTS + BROKEN:,} records in 1 batch; caught up" in runs.first
     assert "0 records in 0 batches; caught up" in runs.second
     assert "DEBUG" not in runs.first
 

@@ -135,7 +135,8 @@ def test_the_lineage_leads_from_the_topic_to_the_aggregate(shown: Shown, page: P
 
 def test_the_sensor_tells_of_each_tick_what_it_saw(shown: Shown, page: Page) -> None:
     page.goto(shown.url + sensor_path(LOCATION, f"{shown.flow.name}_lag"))
-    expect(_text(page, f"Starts a run of {shown.flow.name} when records wait in {shown.flow.topic}.")).to_be_visible()
+    starts = f"Starts a run of pipeline {shown.flow.name} when records wait in topic {shown.flow.topic}."
+    expect(_text(page, starts)).to_be_visible()
     page.get_by_role("row").get_by_role("button", name="0 runs requested").first.click()
     tick = page.get_by_role("dialog")
     expect(tick).to_contain_text("Skip reason: caught up")
@@ -193,6 +194,4 @@ def test_too_many_dead_letters_fail_their_check(shown: Shown, page: Page) -> Non
     page.goto(f"{shown.url}/assets/{DEAD_LETTERS.replace('.', '/')}?view=checks")
     expect(_text(page, verdicts.RATE)).to_be_visible()
     expect(_text(page, "Failed")).to_be_visible()
-    expect(
-        _text(page, re.compile(f"{BAD} of {GOOD + BAD} records in .* objectives.dead_letters is 0.00%"))
-    ).to_be_visible()
+    expect(_text(page, re.compile(f"{BAD} of {GOOD + BAD} records in .* at most 0.00% may be"))).to_be_visible()

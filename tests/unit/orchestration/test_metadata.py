@@ -10,7 +10,7 @@ from dagster._serdes import serialize_value
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from orchestration.broker import free_port
 from orchestration.pipelines import metadata
@@ -34,6 +34,7 @@ from spark_jobs.run import BatchReport
 
 BATCHES = dg.AssetKey(["p", "batches"])
 LARGE_ID = 2**63 - 1
+NOW_MS = 1_800_000_002_000
 MOST_CHARACTERS = 500
 SECRET = "s3cr3t-that-nobody-sees"
 EVENT_BYTES = 64 * 1024
@@ -114,7 +115,7 @@ def test_what_is_stored_of_a_batch_is_bounded(ranges: int) -> None:
 
 
 def test_a_commit_tells_ids_as_text_and_counts_as_numbers() -> None:
-    known = metadata.of_commit(commit())
+    known = metadata.of_commit(commit(), NOW_MS)
     through = known.pop("valid through")
     assert through.value == 1_800_000_000.5
     assert known == {
@@ -126,6 +127,7 @@ def test_a_commit_tells_ids_as_text_and_counts_as_numbers() -> None:
         "total bytes": 10**15,
         "snapshot id": str(LARGE_ID),
         "lost races": 1,
+        "seconds behind": 1.5,
     }
     json_numbers = [v for v in known.values() if isinstance(v, int)]
     assert max(json_numbers) < 2**53, "what a browser keeps exactly"
@@ -133,7 +135,7 @@ def test_a_commit_tells_ids_as_text_and_counts_as_numbers() -> None:
 
 @pytest.mark.parametrize("through", [None, 0])
 def test_a_table_that_promises_nothing_yet_says_nothing(through: int | None) -> None:
-    assert "valid through" not in metadata.of_commit(commit(through))
+    assert metadata.of_commit(commit(through), NOW_MS).keys().isdisjoint({"valid through", "seconds behind"})
 
 
 def test_columns_have_icebergs_types() -> None:
@@ -145,6 +147,8 @@ def test_columns_have_icebergs_types() -> None:
         ("id", "long", "who", False),
         ("text", "string", None, True),
     ]
+    nested = Schema(NestedField(1, "_kafka", StructType(NestedField(2, "offset", LongType(), required=False))))
+    assert metadata.of_schema(nested)["dagster/column_schema"].columns[0].type == "struct<offset: long>"
     planned = metadata.of_columns({"id": "decimal(10,2)"})["dagster/column_schema"].columns
     assert [(c.name, c.type) for c in planned] == [("id", "decimal(10,2)")]
     assert metadata.of_columns({}) == {}
