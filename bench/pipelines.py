@@ -45,16 +45,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pipelines = [load(file) for file in files]
         for pipeline in pipelines[options.unreachable :]:
             _pause(pipeline)
-        found = _measure(files, pipelines[options.unreachable :], options.seconds)
+        found = _measure(
+            files, pipelines[options.unreachable :], options.seconds, own_code_servers=options.own_code_servers
+        )
     finally:
         broker.stop(DIRECTORY / "broker")
     print(json.dumps({"pipelines": options.pipelines, "unreachable": options.unreachable, **found}, indent=2))
     return 0
 
 
-def _measure(files: Sequence[Path], healthy: Sequence[Pipeline], seconds: float) -> dict[str, object]:
+def _measure(
+    files: Sequence[Path], healthy: Sequence[Pipeline], seconds: float, *, own_code_servers: bool
+) -> dict[str, object]:
     with stack(DIRECTORY / "pipelines" / "dagster", files) as dagster:
         load_s = _seconds_to_load(dagster)
+        if not own_code_servers:
+            dagster.code_server()
         dagster.daemon()
         # The first round loads the location and connects.
         time.sleep(30)
@@ -101,6 +107,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--pipelines", type=int, default=100, metavar="N", help="pipelines in the location (100)")
     parser.add_argument("--unreachable", type=int, default=2, metavar="N", help="of them with dead brokers (2)")
     parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="measured time (60)")
+    parser.add_argument(
+        "--own-code-servers", action="store_true", help="no code server apart: the daemon starts one anew every minute"
+    )
     return parser
 
 

@@ -68,8 +68,19 @@ class Stack:
     def instance(self) -> DagsterInstance:
         return DagsterInstance.from_config(str(self.home))
 
+    def code_server(self, timeout_s: float = 120.0) -> None:
+        """Start a code server that daemon and webserver share. Without it the daemon starts one anew every minute."""
+        port = free_port()
+        arguments = ["-m", "calve_test_defs", "-d", str(self.directory), "-h", "127.0.0.1", "-p", str(port)]
+        self.start("code-server", "dagster", "code-server", "start", *arguments)
+        (self.directory / "workspace.yaml").write_text(
+            f"load_from:\n  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: test}}\n"
+        )
+        health = [str(BIN / "dagster"), "api", "grpc-health-check", "-p", str(port)]
+        until(lambda: subprocess.run(health, capture_output=True).returncode == 0, timeout_s=timeout_s, why=self.logs)
+
     def daemon(self) -> None:
-        """Start the daemon with a code server of its own."""
+        """Start the daemon; with a code server of its own unless `code_server` was called."""
         self.start("daemon", "dagster-daemon", "run", "-w", "workspace.yaml")
 
     def webserver(self) -> str:
