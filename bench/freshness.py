@@ -12,7 +12,6 @@ import json
 import shutil
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,13 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
-from confluent_kafka import Producer
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from bench.measure import ROOT
-from bench.workload import events, new_topic, write_pipeline
+from bench.producing import Producing
+from bench.workload import new_topic, write_pipeline
 from orchestration import broker
 from sink_core.config.load import load
 from sink_core.tables.catalog import open_catalog
@@ -38,7 +37,6 @@ from tests.e2e.dagster.stack import stack
 DIRECTORY = ROOT / ".bench"
 TABLE = "bench.events"
 POLL_S = 0.02
-TICK_S = 0.02
 GIVE_UP_S = 120.0
 
 
@@ -88,7 +86,7 @@ def _measure(bootstrap: str, per_second: int, seconds: float, warm_up_s: float) 
     catalog, seen = open_catalog(load(file).catalog), Seen()
     with stack(directory / "dagster", [file]) as dagster:
         dagster.daemon()
-        producing = _Producing(bootstrap, topic, per_second)
+        producing = Producing(bootstrap, topic, per_second)
         began = time.time()
         producing.start()
         first = _watch(catalog, seen, lambda: seen.rows > 0, GIVE_UP_S)
@@ -111,36 +109,6 @@ def _measure(bootstrap: str, per_second: int, seconds: float, warm_up_s: float) 
             "sent": producing.sent,
             "rows": seen.rows,
         }
-
-
-class _Producing(threading.Thread):
-    """Sends `per_second` events in small steps until stopped; the timestamp is the producer's."""
-
-    def __init__(self, bootstrap: str, topic: str, per_second: int) -> None:
-        super().__init__(daemon=True)
-        settings = {"bootstrap.servers": bootstrap, "compression.type": "lz4", "linger.ms": 5, "acks": "all"}
-        self._producer = Producer(settings)
-        self._topic, self._per_second = topic, per_second
-        self._values = events(10_000)
-        self._ended, self.sent, self._last_s = threading.Event(), 0, 0.0
-
-    def run(self) -> None:
-        began = time.monotonic()
-        while not self._ended.is_set():
-            due = int((time.monotonic() - began) * self._per_second)
-            for number in range(self.sent, due):
-                self._producer.produce(self._topic, self._values[number % len(self._values)])
-                self._last_s = time.time()
-            self.sent = max(self.sent, due)
-            self._producer.poll(0)
-            time.sleep(TICK_S)
-        self._producer.flush()
-
-    def stop(self) -> float:
-        """When the last record was produced."""
-        self._ended.set()
-        self.join()
-        return self._last_s
 
 
 def _watch(catalog: Catalog, seen: Seen, done: Callable[[], bool], timeout_s: float) -> float:

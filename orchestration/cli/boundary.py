@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, Protocol
 
 import typer
 
@@ -37,6 +37,22 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[P, None]], Callab
         return guarded
 
     return register
+
+
+class HasFailures(Protocol):
+    """A report that can raise what decides a command's exit code."""
+
+    def raise_failures(self) -> None: ...
+
+
+def raise_failures(report: HasFailures, *, as_json: bool) -> None:
+    """End with the exit code of the report's failure; with `--json` the document has told all of them already."""
+    try:
+        report.raise_failures()
+    except CalveError as error:
+        if as_json:
+            raise typer.Exit(error.exit_code) from None
+        raise
 
 
 def _wants_json(options: dict[str, Any]) -> bool:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.boundary import command
+from orchestration.cli.boundary import command, raise_failures
 from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
 from orchestration.cli.output import error_document, say, say_json, working
-from sink_core.errors import CalveError
 
 if TYPE_CHECKING:
     from sink_core.commit.coordinator import CommitReport
@@ -87,17 +86,7 @@ def commit(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
         report = session.coordinator().commit(tables=pipeline.table_names, on_table=None if as_json else _say_table)
     if as_json:
         say_json(_commit_document(report))
-    _end(report, as_json=as_json)
-
-
-def _end(report: CommitReport, *, as_json: bool) -> None:
-    """Raise the failure that decides the exit code; with `--json` the document has told all of them already."""
-    try:
-        report.raise_failures()
-    except CalveError as error:
-        if as_json:
-            raise typer.Exit(error.exit_code) from None
-        raise
+    raise_failures(report, as_json=as_json)
 
 
 def _nothing(why: str, *, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from orchestration.pipelines import specs
 from orchestration.pipelines.checks import checks_of
 from orchestration.pipelines.commit import commit_of
 from orchestration.pipelines.ingest import ingest_of
+from orchestration.pipelines.maintenance import maintenance_jobs, maintenance_schedules
 from orchestration.pipelines.names import CHECKS, COMMIT, INGEST, job_name, resource_key, run_tags, table_key
 from orchestration.pipelines.schedules import checks_schedule, commit_schedule
 from orchestration.pipelines.sensor import lag_sensor
@@ -44,14 +45,16 @@ def build_pipeline_defs(pipeline: Pipeline) -> dg.Definitions:
         f"Takes what {pipeline.name} has published into its tables.",
     )
     checks_job = _job(pipeline, CHECKS, dg.AssetSelection.checks(checks), f"Proves and checks {pipeline.name}.")
+    maintenance = maintenance_jobs(pipeline)
     return dg.Definitions(
         assets=[*specs.topics(pipeline), ingest, commit],
         asset_checks=[checks],
-        jobs=[ingest_job, commit_job, checks_job],
+        jobs=[ingest_job, commit_job, checks_job, *maintenance.values()],
         sensors=[lag_sensor(pipeline, ingest_job, watch)],
         schedules=[
             *([] if every == "batch" else [commit_schedule(pipeline, every, commit_job, watch)]),
             checks_schedule(pipeline, checks_job),
+            *maintenance_schedules(pipeline, maintenance, watch),
         ],
         resources={resource_key(pipeline): spark_resource(pipeline.spark)},
     )

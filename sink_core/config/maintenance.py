@@ -10,6 +10,9 @@ from sink_core.config.fields import Cron
 from sink_core.config.model import Model, refusal
 from sink_core.config.units import DAY, GIB, HOUR, Bytes, Duration
 
+TASKS = ("compact", "manifests", "expire", "orphans", "trim", "keep_alive")
+"""What maintenance does, each with settings of its name."""
+
 
 class Compact(Model):
     """Join small files."""

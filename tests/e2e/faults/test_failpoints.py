@@ -32,8 +32,23 @@ def seasoned(new_world: NewWorld, launcher: Launcher) -> World:
 
 
 def killed_at(failpoint: str, launcher: Launcher, world: World) -> None:
-    process = launcher.warm(["run", world.file], failpoint=f"{failpoint}=kill")
+    process = launcher.warm(_command(failpoint, launcher, world), failpoint=f"{failpoint}=kill")
     assert process.finish(RUN_S) == -signal.SIGKILL, f"{failpoint} was not reached: {process.output_text}"
+
+
+def _command(failpoint: str, launcher: Launcher, world: World) -> list[str]:
+    """What passes there, after all that it needs for that."""
+    task = failpoint.partition(".")[0]
+    if task not in ("orphans", "trim"):
+        return ["run", world.file]
+    run_to_end(launcher, world)
+    maintain = ["maintain", world.file, task]
+    if task == "orphans":
+        world.age_files()
+        # The first look deletes nothing.
+        assert launcher.warm(maintain).finish(RUN_S) == EXIT_DONE
+        world.age_files()
+    return maintain
 
 
 @pytest.mark.parametrize("failpoint", FIRST_RUN)

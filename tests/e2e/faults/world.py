@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -102,6 +104,17 @@ class World:
             dead_letters_twice=sum(n - 1 for n in dead.values()),
         )
 
+    def age_files(self) -> Path:
+        """Make every file of the warehouse ten days old; the path of one among them that is nobody's."""
+        warehouse = self.directory / "lake" / "warehouse"
+        orphan = warehouse / "faults" / self.name / "data" / f"calve-{support.unique('dead')}.parquet"
+        orphan.write_bytes(b"nothing")
+        old = time.time() - 10 * 86_400
+        for path in warehouse.rglob("*"):
+            if path.is_file():
+                os.utime(path, (old, old))
+        return orphan
+
     def _column(self, table: str, column: str) -> Sequence[Any]:
         catalog = support.open_catalog(self.directory / "lake")
         try:
@@ -142,6 +155,7 @@ class World:
             # Many small batches of several tasks each, so that a moment drawn at random can fall into any step.
             "batch": {"max_records": self.max_records, "min_task_bytes": "4KiB"},
             "run": {"max_batches": 1000},
+            "maintenance": {"trim": {"older_than": 0}},
         }
 
     def _write(self, name: str, content: dict[str, Any]) -> None:

@@ -1,0 +1,88 @@
+"""`calve maintain`: upkeep by hand, as the schedules do it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestration.cli.boundary import command, raise_failures
+from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from orchestration.cli.output import error_document, say, say_json, say_table, working
+
+if TYPE_CHECKING:
+    from sink_core.maintenance.report import MaintenanceReport, Upkeep
+
+
+class Task(StrEnum):
+    """What to do."""
+
+    COMPACT = "compact"
+    MANIFESTS = "manifests"
+    EXPIRE = "expire"
+    ORPHANS = "orphans"
+    TRIM = "trim"
+    KEEP_ALIVE = "keep-alive"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    command(app, "maintain")(maintain)
+
+
+def maintain(
+    file: PipelineFile,
+    task: Annotated[Task, typer.Argument(help="What to do.", show_default=False)],
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this table; may be repeated.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    connections: ConnectionsFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Join small files, rewrite manifests, expire snapshots, delete orphan files, trim the control topic or keep the
+    group's offsets from expiring. Settings are those under `maintenance`, or their defaults.
+
+    Exit code 1 or 3: it failed for a table; it was done for the others.
+    """
+    from sink_core.config.load import load
+    from sink_core.session import Session
+    from spark_jobs.maintenance.tasks import run_task
+    from spark_jobs.runner import SparkRunner
+
+    pipeline = load(file, connections)
+    with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
+        report = run_task(
+            task.value.replace("-", "_"),
+            session,
+            lambda: runner.session,
+            tables=table or (),
+            dry_run=dry_run,
+            on_progress=status.update,
+        )
+    if as_json:
+        say_json(_document(report))
+    else:
+        _say(report)
+    raise_failures(report, as_json=as_json)
+
+
+def _say(report: MaintenanceReport) -> None:
+    for upkeep in report.done:
+        say(f"{upkeep.subject}: {upkeep.did}")
+    changed = [upkeep for upkeep in report.done if upkeep.changed]
+    if changed:
+        names = list(dict.fromkeys(name for upkeep in changed for name in upkeep.before))
+        say_table("before → after", ["", *names], [_row(upkeep, names) for upkeep in changed])
+
+
+def _row(upkeep: Upkeep, names: list[str]) -> list[str]:
+    return [upkeep.subject, *(f"{upkeep.before.get(n, 0):,} → {upkeep.after.get(n, 0):,}" for n in names)]
+
+
+def _document(report: MaintenanceReport) -> dict[str, Any]:
+    return {
+        "done": [upkeep.to_json() for upkeep in report.done],
+        "failed": {subject: error_document(error) for subject, error in report.failed.items()},
+    }

@@ -1,0 +1,167 @@
+"""Maintenance jobs, one per task, with their schedules; nothing here is an asset: a table stays the same table."""
+
+# Without postponed annotations: Dagster looks at those of ops as they stand.
+
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags, table_key
+from orchestration.pipelines.runs import failures_told
+from orchestration.pipelines.spark import session_of
+from orchestration.pipelines.watch import Watch
+from sink_core.config.effective import Pipeline
+from sink_core.config.maintenance import TASKS
+from sink_core.errors import CalveError
+
+if TYPE_CHECKING:
+    from sink_core.maintenance.report import Upkeep
+
+POOL = "maintenance"
+"""One pool for all tasks of a pipeline: compaction and orphan removal are never at work together."""
+
+DESCRIPTIONS = {
+    "compact": "Joins small files of the tables of {}.",
+    "manifests": "Rewrites the manifests of the tables of {}.",
+    "expire": "Expires old snapshots of the tables of {}.",
+    "orphans": "Deletes files of the tables of {} that nothing names; gives up batches that are under way.",
+    "trim": "Deletes events of the control topic of {} that no table needs any more.",
+    "keep_alive": "Commits the positions of {} again, so that the broker keeps them.",
+}
+
+
+Told = dg.AssetObservation | dg.Output[None]
+
+
+class MaintenanceConfig(dg.Config):
+    """What to narrow a run by."""
+
+    tables: list[str] = Field(default=[])
+    dry_run: bool = False
+
+
+def maintenance_jobs(pipeline: Pipeline) -> dict[str, dg.JobDefinition]:
+    """A job for each task, also for those that aren't scheduled: they can be launched by hand."""
+    return {task: _job(pipeline, task) for task in TASKS}
+
+
+def maintenance_schedules(
+    pipeline: Pipeline, jobs: dict[str, dg.JobDefinition], watch: Watch
+) -> list[dg.ScheduleDefinition]:
+    """Schedules of the tasks that have a time."""
+    return [_schedule(pipeline, task, cron, jobs[task], watch) for task, cron in _times(pipeline).items()]
+
+
+def _times(pipeline: Pipeline) -> dict[str, str]:
+    settings = pipeline.config.maintenance
+    given = {task: getattr(settings, task) for task in TASKS}
+    # A minute of its own for each pipeline, so that not all are at work at once.
+    daily = f"{zlib.crc32(pipeline.name.encode()) % 60} 4 * * *"
+    return {task: section.cron or daily for task, section in given.items() if section is not None}
+
+
+def _job(pipeline: Pipeline, task: str) -> dg.JobDefinition:
+    description = DESCRIPTIONS[task].format(pipeline.name)
+
+    @dg.op(
+        name=op_name(pipeline, task),
+        description=description,
+        out=dg.Out(None),
+        pool=pool(pipeline, POOL),
+        required_resource_keys={resource_key(pipeline)},
+    )
+    def upkeep(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Told]:
+        from sink_core.session import Session
+        from spark_jobs.maintenance.tasks import run_task
+
+        start = session_of(getattr(context.resources, resource_key(pipeline)))
+        with failures_told(context.instance, context.run, pipeline), Session.open(pipeline) as session:
+            report = run_task(
+                task,
+                session,
+                start,
+                tables=config.tables,
+                dry_run=config.dry_run,
+                on_progress=context.log.info,
+            )
+            for done in report.done:
+                context.log.info(f"{done.subject}: {done.did}")
+                if done.subject in pipeline.table_names and not config.dry_run:
+                    # Yielded, since what is only logged waits for the next yield, and is lost with a failure.
+                    yield dg.AssetObservation(table_key(pipeline, done.subject), metadata=_metadata(done))
+            for subject, error in report.failed.items():
+                context.log.error(f"{subject}: {error}")
+            report.raise_failures()
+            yield dg.Output(None, metadata=_output(report.done))
+
+    @dg.job(
+        name=job_name(pipeline, task),
+        description=description,
+        tags={
+            **run_tags(pipeline, task),
+            "dagster/max_runtime": str(int(pipeline.config.maintenance.max_duration)),
+            # Ingestion comes first where runs wait for each other.
+            "dagster/priority": "-1",
+        },
+        executor_def=dg.in_process_executor,
+    )
+    def job() -> None:
+        upkeep()
+
+    return job
+
+
+def _metadata(done: "Upkeep") -> dict[str, Any]:
+    """Numbers before and after, side by side."""
+    names = dict.fromkeys([*done.before, *done.after])
+    shown = {
+        f"{name.replace('_', ' ')} {when}": numbers[name]
+        for name in names
+        for when, numbers in (("before", done.before), ("after", done.after))
+        if name in numbers
+    }
+    return {"task": done.task, "did": done.did, **shown}
+
+
+def _output(done: "list[Upkeep]") -> dict[str, Any]:
+    """What a run's page shows: a line per subject."""
+    if not done:
+        return {}
+    records = [
+        dg.TableRecord({"subject": u.subject, "did": u.did, "before": _line(u.before), "after": _line(u.after)})
+        for u in done
+    ]
+    return {"changed": sum(upkeep.changed for upkeep in done), "done": dg.MetadataValue.table(records)}
+
+
+def _line(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in numbers.items())
+
+
+def _schedule(pipeline: Pipeline, task: str, cron: str, job: dg.JobDefinition, watch: Watch) -> dg.ScheduleDefinition:
+    """A paused pipeline is left alone, but its positions must not be forgotten."""
+
+    @dg.schedule(
+        name=f"{job_name(pipeline, task)}_schedule",
+        job=job,
+        cron_schedule=cron,
+        default_status=(
+            dg.DefaultScheduleStatus.RUNNING if pipeline.config.dagster.automatic else dg.DefaultScheduleStatus.STOPPED
+        ),
+        description=DESCRIPTIONS[task].format(pipeline.name),
+    )
+    def schedule(_context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        try:
+            state = watch.state()
+        except CalveError as error:
+            return dg.SkipReason(str(error))
+        if state is None:
+            return dg.SkipReason(f"pipeline {pipeline.name} has not run yet")
+        if state.paused is not None and task != "keep_alive":
+            return dg.SkipReason(str(state.paused))
+        return dg.RunRequest()
+
+    return schedule

@@ -1,0 +1,90 @@
+"""Which snapshots go: old ones, but never one between a tag of Calve's and the head. Pure.
+
+Those are what tells a table that went on from one that was rolled back (`table-rolled-back`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+
+TAG_PREFIX = "calve-"
+
+_ById = Mapping[int, Snapshot]
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What to ask of `expire_snapshots` and what it will do.
+
+    `cutoff_ms` is earlier than asked for where snapshots above a tag are older. `going` are the snapshots it removes;
+    `cut` the tags above which it would do so all the same, because a branch has a retention of its own.
+    """
+
+    cutoff_ms: int
+    going: frozenset[int]
+    cut: tuple[str, ...]
+
+
+def plan_expiry(metadata: TableMetadata, *, now_ms: int, older_than_ms: int, retain_last: int) -> Expiry:
+    """Expire what is older than `older_than_ms` (an age, in ms), keeping `retain_last` snapshots of each branch.
+
+    By the rules of https://iceberg.apache.org/spec/#snapshot-retention-policy.
+    """
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    above = {tag: _above(metadata, by_id, at) for tag, at in calve_tags(metadata).items()}
+    cutoff_ms = min([now_ms - older_than_ms, *(s.timestamp_ms for held in above.values() for s in held)])
+    kept = _kept(metadata, by_id, now_ms=now_ms, cutoff_ms=cutoff_ms, retain_last=retain_last)
+    going = frozenset(by_id.keys() - kept)
+    cut = tuple(tag for tag, held in above.items() if not going.isdisjoint(s.snapshot_id for s in held))
+    return Expiry(cutoff_ms, going, cut)
+
+
+def calve_tags(metadata: TableMetadata) -> dict[str, int]:
+    """Tags of pipelines, with their snapshots."""
+    return {
+        name: ref.snapshot_id
+        for name, ref in metadata.refs.items()
+        if ref.snapshot_ref_type is SnapshotRefType.TAG and name.startswith(TAG_PREFIX)
+    }
+
+
+def _kept(metadata: TableMetadata, by_id: _ById, *, now_ms: int, cutoff_ms: int, retain_last: int) -> set[int]:
+    kept: set[int] = set()
+    on_branches: set[int] = set()
+    for ref in metadata.refs.values():
+        if ref.snapshot_ref_type is SnapshotRefType.TAG:
+            kept.add(ref.snapshot_id)
+            continue
+        ancestors = list(_ancestors(by_id, ref.snapshot_id))
+        on_branches |= {snapshot.snapshot_id for snapshot in ancestors}
+        least = retain_last if ref.min_snapshots_to_keep is None else ref.min_snapshots_to_keep
+        from_ms = cutoff_ms if ref.max_snapshot_age_ms is None else now_ms - ref.max_snapshot_age_ms
+        for number, snapshot in enumerate(ancestors):
+            if number >= least and snapshot.timestamp_ms < from_ms:
+                break
+            kept.add(snapshot.snapshot_id)
+    return kept | {
+        s.snapshot_id for s in by_id.values() if s.snapshot_id not in on_branches and s.timestamp_ms >= cutoff_ms
+    }
+
+
+def _above(metadata: TableMetadata, by_id: _ById, tagged: int) -> list[Snapshot]:
+    """The head's ancestors down to the tagged snapshot, without it; none if that isn't among them."""
+    head = metadata.refs.get(MAIN_BRANCH)
+    above: list[Snapshot] = []
+    for snapshot in _ancestors(by_id, head.snapshot_id if head else None):
+        if snapshot.snapshot_id == tagged:
+            return above
+        above.append(snapshot)
+    return []
+
+
+def _ancestors(by_id: _ById, snapshot_id: int | None) -> Iterator[Snapshot]:
+    while snapshot_id is not None and (snapshot := by_id.get(snapshot_id)) is not None:
+        yield snapshot
+        snapshot_id = snapshot.parent_snapshot_id

@@ -1,0 +1,101 @@
+"""Compaction: partitions with many small files are rewritten into few.
+
+Appends and compaction both commit by compare-and-swap; whoever comes second builds its commit again on the other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pyiceberg.table import Table
+
+from sink_core.config.maintenance import Compact
+from sink_core.errors import RetriableError
+from sink_core.maintenance.compaction import PartitionFiles, due, small_files, within
+from sink_core.maintenance.predicate import predicate
+from sink_core.maintenance.report import MaintenanceReport, Upkeep
+from sink_core.maintenance.shape import DATA_FILES, live_files, shape
+from sink_core.tables.usable import parquet_settings
+from spark_jobs.maintenance.work import Work, now_ms
+
+TASK = "compact"
+
+PARTITIONS_PER_CALL = 50
+"""A condition for each of them stands in one statement."""
+
+GROUP_BYTES = 4 * 2**30
+"""Rewritten and committed at a time: a run that is ended keeps what it has done so far."""
+
+
+def compact(work: Work, settings: Compact) -> MaintenanceReport:
+    """Rewrite partitions with many small files, at most `settings.max_bytes` over all tables."""
+    left = settings.max_bytes
+
+    def one(table: Table, name: str) -> Upkeep:
+        nonlocal left
+        work.on_progress(f"{name}: looking for small files")
+        before, target_bytes = shape(table), _target_bytes(work, table, name)
+        settled_before_ms = now_ms() - int(settings.lag * 1000)
+        small = small_files(live_files(table), target_bytes=target_bytes, settled_before_ms=settled_before_ms)
+        wanted = due(small, min_files=settings.min_files)
+        chosen = within(wanted, left) if left > 0 else []
+        if not chosen:
+            why = (
+                f"max_bytes is used up, {len(wanted):,} partitions wait for the next run"
+                if wanted
+                else f"{sum(p.small for p in small):,} small files of {before[DATA_FILES]:,}, in no partition "
+                f"{settings.min_files} (min_files) older than lag"
+            )
+            return Upkeep(TASK, name, f"nothing to do: {why}", False, before, before)
+        left -= sum(partition.small_bytes for partition in chosen)
+        if work.dry_run:
+            would = f"{sum(p.small for p in chosen):,} small files in {len(chosen):,} partitions would be rewritten"
+            return Upkeep(TASK, name, would, False, before, before)
+        did = _rewrite(work, table, name, chosen, target_bytes, settings)
+        if len(wanted) > len(chosen):
+            did += f"; {len(wanted) - len(chosen):,} partitions wait for the next run (max_bytes)"
+        return Upkeep(TASK, name, did, True, before, shape(work.load(name)))
+
+    return work.each(one)
+
+
+def _rewrite(
+    work: Work, table: Table, name: str, chosen: Sequence[PartitionFiles], target_bytes: int, settings: Compact
+) -> str:
+    options = {
+        "min-input-files": str(settings.min_files),
+        "target-file-size-bytes": str(target_bytes),
+        "max-file-group-size-bytes": str(GROUP_BYTES),
+        "partial-progress.enabled": "true",
+    }
+    strategy = settings.strategy if table.sort_order().fields else "binpack"
+    files = into = failed = 0
+    for where in _conditions(table, chosen, work.session.pipeline.catalog.name):
+        work.on_progress(f"{name}: {files:,} of {sum(p.small for p in chosen):,} small files rewritten")
+        done = work.procedures.rewrite_data_files(name, strategy=strategy, where=where, options=options)
+        files, into, failed = files + done.files, into + done.into, failed + done.failed
+    if failed:
+        raise RetriableError(
+            f"{name}: {failed:,} files could not be rewritten, {files:,} were",
+            hint="they stay as they are, and the next run tries again; Spark's log says why",
+        )
+    return f"{files:,} files into {into:,}, in {len(chosen):,} partitions"
+
+
+def _target_bytes(work: Work, table: Table, name: str) -> int:
+    """The size that ingestion aims at too."""
+    pipeline = work.session.pipeline
+    sizes = {settings.name: settings.target_file_bytes for settings in pipeline.tables}
+    default = pipeline.config.table_defaults.target_file_size
+    return parquet_settings(table.metadata, target_file_size=sizes.get(name, default)).target_file_size
+
+
+def _conditions(table: Table, partitions: Sequence[PartitionFiles], catalog: str) -> Iterator[str]:
+    """Conditions that together select the partitions; one that selects everything where a partition can't be told."""
+    specs, schema = table.specs(), table.schema()
+    told = [predicate(specs[p.spec_id], schema, p.partition, catalog=catalog) for p in partitions]
+    if not all(told):
+        yield ""
+        return
+    for start in range(0, len(told), PARTITIONS_PER_CALL):
+        yield " OR ".join(f"({part})" for part in told[start : start + PARTITIONS_PER_CALL])

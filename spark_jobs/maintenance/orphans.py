@@ -1,0 +1,139 @@
+"""Orphan removal, in the one order that is safe beside ingestion (DESIGN section 5, "Maintenance"):
+
+1. list the files
+2. fence, and give up outstanding batches: what was written for them can't be published any more
+3. read the control log to the end seen at the fence: what was published is named there
+4. load every table: what was committed is in a snapshot
+5. delete what was listed in 1 and is named neither in 3 nor in 4
+
+A file that is written after 1 is not on the list. Crash points: before 5 nothing is deleted; within it what is gone was
+nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
+
+from sink_core.config.maintenance import Orphans
+from sink_core.control.state import CommitState
+from sink_core.failpoints import reach
+from sink_core.maintenance.give_up import give_up
+from sink_core.maintenance.orphans import Listed, known_of_snapshots, list_files, may_still_land, named_by_events
+from sink_core.maintenance.owned import why_files_stay, why_not_owned
+from sink_core.maintenance.report import MaintenanceReport, Upkeep
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.create import load_if_there
+from spark_jobs.maintenance.work import Work, now_ms
+
+TASK = "orphans"
+
+LOOKED_AT = "calve.orphans-listed"
+"""Property of a table whose orphans have been listed once, without deleting any."""
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """A table's listed files that are old enough, and how many there are in all."""
+
+    table: Table
+    name: str
+    old: tuple[Listed, ...]
+    files: int
+
+
+def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
+    """Delete the files of owned tables that nothing names; a table's first run only lists them.
+
+    Outstanding batches are given up if anything may be deleted. Raises what `give_up` raises.
+    """
+    older_than_ms = now_ms() - int(settings.older_than * 1000)
+    listed: dict[str, _Candidates] = {}
+    locations = dict(_locations(work))
+
+    def look(table: Table, name: str) -> Upkeep:
+        others = [(other, location) for other, location in locations.items() if other != name]
+        tag = work.session.pipeline.tag
+        stays = why_not_owned(table.metadata, work.owned(name)) or why_files_stay(table.metadata, tag, others)
+        if stays:
+            return Upkeep(TASK, name, f"nothing to do: {stays}", False)
+        work.on_progress(f"{name}: listing files")
+        files = list(list_files(table))
+        old = tuple(file for file in files if file.modified_ms < older_than_ms)
+        listed[name] = _Candidates(table, name, old, len(files))
+        return Upkeep(TASK, name, f"nothing to do: {len(files):,} files, none older than older_than", False)
+
+    report = work.each(look)
+    reach("orphans.after-list")
+    candidates = {name: found for name, found in listed.items() if found.old}
+    deleting = {name for name, found in candidates.items() if not work.dry_run and _was_looked_at(found.table)}
+    state = give_up(work.session).state if deleting else work.session.log.refresh_to_end()
+    reach("orphans.after-give-up")
+
+    def clean(_table: Table, name: str) -> Upkeep:
+        return _clean(work, candidates[name], state, delete=name in deleting)
+
+    cleaned = replace(work, tables=tuple(candidates)).each(clean) if candidates else MaintenanceReport()
+    done = {upkeep.subject: upkeep for upkeep in (*report.done, *cleaned.done)}
+    failed = {**report.failed, **cleaned.failed}
+    return MaintenanceReport([upkeep for name, upkeep in done.items() if name not in failed], failed)
+
+
+def _clean(work: Work, found: _Candidates, state: CommitState, *, delete: bool) -> Upkeep:
+    name = found.name
+    work.session.committer().load_checked(name)
+    table = work.load(name)
+    named = named_by_events(state, name, table.io) | known_of_snapshots(table.metadata)
+    possible = {f.path: f for f in found.old if f.path not in named and not may_still_land(f, table)}
+    work.on_progress(f"{name}: comparing {len(possible):,} of {found.files:,} files with the table's metadata")
+    reach("orphans.before-delete")
+    paths = work.procedures.remove_orphan_files(name, possible, dry_run=not delete) if possible else []
+    if not _was_looked_at(table) and not work.dry_run:
+        _note_looked_at(work, table)
+    size = sum(possible[path].size for path in paths if path in possible)
+    numbers = {"files": found.files, "orphan_files": len(paths), "orphan_bytes": size}
+    if not paths:
+        return Upkeep(TASK, name, f"nothing to do: none of {found.files:,} files is an orphan", False, numbers, numbers)
+    if delete:
+        after = {"files": found.files - len(paths), "orphan_files": 0, "orphan_bytes": 0}
+        return Upkeep(TASK, name, f"{len(paths):,} files of {size:,} bytes deleted", True, numbers, after)
+    why = "as asked" if work.dry_run else "a table's first run only lists; the next one deletes"
+    shown = ", ".join(path.rpartition("/")[2] for path in sorted(paths)[:_SHOWN])
+    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+    did = f"{len(paths):,} files of {size:,} bytes would be deleted ({why}): {shown}{more}"
+    return Upkeep(TASK, name, did, False, numbers, numbers)
+
+
+def _locations(work: Work) -> Iterator[tuple[str, str]]:
+    """Names and locations of all tables of the catalog, other people's included."""
+    catalog = work.session.catalog
+    work.on_progress("looking at the locations of all tables of the catalog")
+    with unreachable_as_ours("listing the tables of the catalog"):
+        for namespace in _namespaces(work, ()):
+            for identifier in catalog.list_tables(namespace):
+                name = ".".join(identifier)
+                table = load_if_there(catalog, name)
+                if table is not None:
+                    yield name, table.metadata.location
+
+
+def _namespaces(work: Work, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for namespace in work.session.catalog.list_namespaces(parent):
+        yield namespace
+        if len(namespace) > len(parent):
+            yield from _namespaces(work, namespace)
+
+
+def _was_looked_at(table: Table) -> bool:
+    return LOOKED_AT in table.metadata.properties
+
+
+def _note_looked_at(work: Work, table: Table) -> None:
+    update = SetPropertiesUpdate(updates={LOOKED_AT: str(now_ms())})
+    with unreachable_as_ours(f"setting a property of {'.'.join(table.name())}"):
+        work.session.catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (update,))

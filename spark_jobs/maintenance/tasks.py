@@ -1,0 +1,71 @@
+"""Every maintenance task by its name: what the command line and Dagster's jobs call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from sink_core.config.maintenance import Compact, Expire, Manifests, Orphans
+from sink_core.errors import ConfigError
+from sink_core.maintenance.keep_alive import keep_alive
+from sink_core.maintenance.report import MaintenanceReport, OnProgress, Upkeep
+from sink_core.maintenance.trim import trim
+from sink_core.session import Session
+from spark_jobs.maintenance.compact import compact
+from spark_jobs.maintenance.expire import expire
+from spark_jobs.maintenance.manifests import rewrite_manifests
+from spark_jobs.maintenance.orphans import remove_orphans
+from spark_jobs.maintenance.work import Work
+from spark_jobs.procedures import Procedures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BY_HAND = "0 0 31 2 *"
+"""What isn't scheduled can be run by hand all the same, with its defaults."""
+
+
+def run_task(
+    task: str,
+    session: Session,
+    start_spark: Callable[[], SparkSession],
+    *,
+    tables: Sequence[str] = (),
+    dry_run: bool = False,
+    on_progress: OnProgress = lambda _step: None,
+) -> MaintenanceReport:
+    """Run one of `sink_core.config.maintenance.TASKS` by the pipeline's settings for it.
+
+    `tables` narrows those that work on tables. Raises ConfigError for a table that isn't the pipeline's, FindingError
+    if the pipeline must stop; what went wrong at one table is in the report.
+    """
+    pipeline = session.pipeline
+    foreign = sorted(set(tables) - set(pipeline.table_names))
+    if foreign:
+        raise ConfigError(
+            f"table {foreign[0]} is not fed by pipeline {pipeline.name}",
+            hint=f"name one of {', '.join(pipeline.table_names)}",
+        )
+    if not session.read_only():
+        never = f"nothing to do: pipeline {pipeline.name} has not run yet"
+        return MaintenanceReport([Upkeep(task, pipeline.name, never, False)])
+    session.bind()
+    settings = pipeline.config.maintenance
+    work = Work(session, Procedures(start_spark, pipeline.catalog), on_progress, tables, dry_run)
+    match task:
+        case "compact":
+            return compact(work, settings.compact or Compact(cron=_BY_HAND))
+        case "manifests":
+            return rewrite_manifests(work, settings.manifests or Manifests(cron=_BY_HAND))
+        case "expire":
+            return expire(work, settings.expire or Expire(cron=_BY_HAND))
+        case "orphans":
+            return remove_orphans(work, settings.orphans or Orphans(cron=_BY_HAND))
+        case "trim":
+            older_than_s = settings.trim.older_than
+            done = trim(session, older_than_s=older_than_s, dry_run=dry_run, on_progress=on_progress)
+            return MaintenanceReport([done])
+        case "keep_alive":
+            return MaintenanceReport([keep_alive(session)])
+        case _:
+            raise ConfigError(f"no maintenance task {task}", hint="calve maintain --help lists them")

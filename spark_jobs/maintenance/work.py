@@ -1,0 +1,57 @@
+"""What the tasks on tables have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from sink_core.errors import CalveError
+from sink_core.maintenance.report import MaintenanceReport, OnProgress, Upkeep
+from sink_core.session import Session
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.create import load_if_there
+from spark_jobs.procedures import Procedures
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The tables of one pipeline and the means to work on them; `tables` narrows to some.
+
+    Under `dry_run` tasks say what they would do, and do nothing. Spark is started by the first procedure that is
+    called, so that nothing to do costs nothing.
+    """
+
+    session: Session
+    procedures: Procedures
+    on_progress: OnProgress
+    tables: Sequence[str] = ()
+    dry_run: bool = False
+
+    def each(self, task: Callable[[Table, str], Upkeep]) -> MaintenanceReport:
+        """`task` for each table that exists; one table's failure does not stop the others."""
+        report = MaintenanceReport()
+        for name in self.tables or self.session.pipeline.table_names:
+            try:
+                table = load_if_there(self.session.catalog, name)
+                if table is not None:
+                    with unreachable_as_ours(f"reading metadata of {name}"):
+                        report.done.append(task(table, name))
+            except CalveError as error:
+                report.failed[name] = error
+        return report
+
+    def load(self, name: str) -> Table:
+        """The table as it is now."""
+        with unreachable_as_ours(f"loading table {name}"):
+            return self.session.catalog.load_table(name)
+
+    def owned(self, name: str) -> bool | None:
+        """What the pipeline file says of a table; None for ledger and dead letters, which it does not list."""
+        return next((table.owned for table in self.session.pipeline.tables if table.name == name), None)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
