@@ -112,6 +112,13 @@ on_bad_record: dead_letter  # or stop
 # The most that one batch takes in, and how long a run goes on.
 # batch: {{max_records: 10000000, max_bytes: 4GiB}}
 # run: {{max_batches: 30, max_duration: 10m, linger: 0s}}
+
+# Upkeep of the tables, on a schedule under Dagster; by hand: calve maintain FILE compact
+# maintenance:
+#   compact: {{cron: "0 * * * *"}}
+#   manifests: {{cron: "15 * * * *"}}
+#   expire: {{cron: "30 2 * * *", older_than: 7d}}
+#   orphans: {{cron: "0 3 * * 0", older_than: 5d}}
 """
     _validate(PipelineConfig, text)
     return text

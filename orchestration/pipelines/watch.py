@@ -150,7 +150,7 @@ def _answered_s(state: CommitState | None) -> float:
     """When somebody last wrote RESUMED or RESOLVED."""
     if state is None:
         return 0.0
-    return max(state.resolved_ms, state.resumed.written_at_ms if state.resumed else 0) / 1000
+    return state.answered_ms / 1000
 
 
 def _paused(state: CommitState | None) -> str | None:
