@@ -113,7 +113,7 @@ on_bad_record: dead_letter  # or stop
 # batch: {{max_records: 10000000, max_bytes: 4GiB}}
 # run: {{max_batches: 30, max_duration: 10m, linger: 0s}}
 
-# Upkeep of the tables, on a schedule under Dagster; by hand: calve maintain FILE compact
+# Maintenance of the tables, on a schedule under Dagster; by hand: calve maintain FILE compact
 # maintenance:
 #   compact: {{cron: "0 * * * *"}}
 #   manifests: {{cron: "15 * * * *"}}

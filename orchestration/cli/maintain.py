@@ -1,4 +1,4 @@
-"""`calve maintain`: upkeep by hand, as the schedules do it."""
+"""`calve maintain`: maintenance by hand, as the schedules do it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
 from orchestration.cli.output import error_document, say, say_json, say_table, working
 
 if TYPE_CHECKING:
-    from sink_core.maintenance.report import MaintenanceReport, Upkeep
+    from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
 
 
 class Task(StrEnum):
@@ -69,20 +69,20 @@ def maintain(
 
 
 def _say(report: MaintenanceReport) -> None:
-    for upkeep in report.done:
-        say(f"{upkeep.subject}: {upkeep.did}")
-    changed = [upkeep for upkeep in report.done if upkeep.changed]
+    for outcome in report.done:
+        say(f"{outcome.subject}: {outcome.did}")
+    changed = [outcome for outcome in report.done if outcome.changed]
     if changed:
-        names = list(dict.fromkeys(name for upkeep in changed for name in upkeep.before))
-        say_table("before → after", ["", *names], [_row(upkeep, names) for upkeep in changed])
+        names = list(dict.fromkeys(name for outcome in changed for name in outcome.before))
+        say_table("before → after", ["", *names], [_row(outcome, names) for outcome in changed])
 
 
-def _row(upkeep: Upkeep, names: list[str]) -> list[str]:
-    return [upkeep.subject, *(f"{upkeep.before.get(n, 0):,} → {upkeep.after.get(n, 0):,}" for n in names)]
+def _row(outcome: TaskOutcome, names: list[str]) -> list[str]:
+    return [outcome.subject, *(f"{outcome.before.get(n, 0):,} → {outcome.after.get(n, 0):,}" for n in names)]
 
 
 def _document(report: MaintenanceReport) -> dict[str, Any]:
     return {
-        "done": [upkeep.to_json() for upkeep in report.done],
+        "done": [outcome.to_json() for outcome in report.done],
         "failed": {subject: error_document(error) for subject, error in report.failed.items()},
     }

@@ -18,7 +18,7 @@ from sink_core.config.maintenance import TASKS
 from sink_core.errors import CalveError
 
 if TYPE_CHECKING:
-    from sink_core.maintenance.report import Upkeep
+    from sink_core.maintenance.report import TaskOutcome
 
 POOL = "maintenance"
 """One pool for all tasks of a pipeline: compaction and orphan removal are never at work together."""
@@ -73,7 +73,7 @@ def _job(pipeline: Pipeline, task: str) -> dg.JobDefinition:
         pool=pool(pipeline, POOL),
         required_resource_keys={resource_key(pipeline)},
     )
-    def upkeep(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Told]:
+    def maintain(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Told]:
         from sink_core.session import Session
         from spark_jobs.maintenance.tasks import run_task
 
@@ -109,12 +109,12 @@ def _job(pipeline: Pipeline, task: str) -> dg.JobDefinition:
         executor_def=dg.in_process_executor,
     )
     def job() -> None:
-        upkeep()
+        maintain()
 
     return job
 
 
-def _metadata(done: "Upkeep") -> dict[str, Any]:
+def _metadata(done: "TaskOutcome") -> dict[str, Any]:
     """Numbers before and after, side by side."""
     names = dict.fromkeys([*done.before, *done.after])
     shown = {
@@ -126,7 +126,7 @@ def _metadata(done: "Upkeep") -> dict[str, Any]:
     return {"task": done.task, "did": done.did, **shown}
 
 
-def _output(done: "list[Upkeep]") -> dict[str, Any]:
+def _output(done: "list[TaskOutcome]") -> dict[str, Any]:
     """What a run's page shows: a line per subject."""
     if not done:
         return {}
@@ -134,7 +134,7 @@ def _output(done: "list[Upkeep]") -> dict[str, Any]:
         dg.TableRecord({"subject": u.subject, "did": u.did, "before": _line(u.before), "after": _line(u.after)})
         for u in done
     ]
-    return {"changed": sum(upkeep.changed for upkeep in done), "done": dg.MetadataValue.table(records)}
+    return {"changed": sum(outcome.changed for outcome in done), "done": dg.MetadataValue.table(records)}
 
 
 def _line(numbers: Mapping[str, int]) -> str:

@@ -91,8 +91,8 @@ class KeepAlive(Model):
 
 
 class Maintenance(Model):
-    """Upkeep of tables and control topic. `compact`, `manifests`, `expire` and `orphans` are scheduled only if they are
-    given."""
+    """Maintenance of tables and control topic. `compact`, `manifests`, `expire` and `orphans` are scheduled only if
+    they are given."""
 
     compact: Compact | None = None
     """Join small files."""

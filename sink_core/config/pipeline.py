@@ -308,7 +308,7 @@ class PipelineConfig(Model):
     """A name from `connections.yaml`, or a mapping. Default: `{master: "local[*]"}`, this machine."""
 
     maintenance: Maintenance = Maintenance()
-    """Upkeep of tables and control topic."""
+    """Maintenance of tables and control topic."""
 
     dagster: Dagster = Dagster()
     """How the pipeline appears in Dagster."""

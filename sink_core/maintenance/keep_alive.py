@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from sink_core.control.state import CommitState
-from sink_core.maintenance.report import Upkeep
+from sink_core.maintenance.report import TaskOutcome
 from sink_core.session import Session
 
 TASK = "keep_alive"
@@ -21,7 +21,7 @@ def is_due(state: CommitState, now_ms: int) -> bool:
     return now_ms - state.complete.event.written_at_ms > KEEP_ALIVE_AFTER_S * 1000
 
 
-def keep_alive(session: Session) -> Upkeep:
+def keep_alive(session: Session) -> TaskOutcome:
     """Commit every position again as it is, unless a publish did so not long ago. For paused pipelines too.
 
     The session must be bound. Raises Fenced if others fence this again and again, UnknownOutcome if the broker stops
@@ -38,8 +38,8 @@ def keep_alive(session: Session) -> Upkeep:
     if not number:
         return _nothing(session, "the group has no positions")
     did, numbers = f"{number:,} offsets committed again, as they were", {"offsets": number}
-    return Upkeep(TASK, session.pipeline.group, did, True, numbers, numbers)
+    return TaskOutcome(TASK, session.pipeline.group, did, True, numbers, numbers)
 
 
-def _nothing(session: Session, why: str) -> Upkeep:
-    return Upkeep(TASK, session.pipeline.group, f"nothing to do: {why}", False)
+def _nothing(session: Session, why: str) -> TaskOutcome:
+    return TaskOutcome(TASK, session.pipeline.group, f"nothing to do: {why}", False)

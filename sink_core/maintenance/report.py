@@ -13,7 +13,7 @@ OnProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class TaskOutcome:
     """What a task did at one subject: a table, the control topic or the source group.
 
     `did` is a sentence, also if there was nothing to do (`changed` is False then). `before` and `after` are numbers
@@ -35,7 +35,7 @@ class Upkeep:
 class MaintenanceReport:
     """What a task did, subject by subject. `failed` holds those it could not be done for, each with its reason."""
 
-    done: list[Upkeep] = field(default_factory=list[Upkeep])
+    done: list[TaskOutcome] = field(default_factory=list[TaskOutcome])
     failed: dict[str, CalveError] = field(default_factory=dict[str, CalveError])
 
     def raise_failures(self) -> None:

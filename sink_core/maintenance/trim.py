@@ -24,7 +24,7 @@ from sink_core.control.checkpoint import checkpoint_of
 from sink_core.control.state import CommitState
 from sink_core.errors import FindingError
 from sink_core.failpoints import reach
-from sink_core.maintenance.report import OnProgress, Upkeep
+from sink_core.maintenance.report import OnProgress, TaskOutcome
 from sink_core.session import Session
 from sink_core.tables.create import load_if_there
 
@@ -92,7 +92,7 @@ class _Look:
 
 def trim(
     session: Session, *, older_than_s: float, dry_run: bool = False, on_progress: OnProgress | None = None
-) -> Upkeep:
+) -> TaskOutcome:
     """Delete the events that are older than `older_than_s` and that no table needs. Safe beside everything else.
 
     Nothing is done while the control topic or the binding contradicts the world. The session must be bound. Raises
@@ -104,7 +104,7 @@ def trim(
         return _left(session, f"not trimmed: {error.message}")
 
 
-def _trim(session: Session, older_than_s: float, tell: OnProgress, *, dry_run: bool) -> Upkeep:
+def _trim(session: Session, older_than_s: float, tell: OnProgress, *, dry_run: bool) -> TaskOutcome:
     log = session.log
     for _ in range(TRIES):
         look = _look(session, older_than_s, tell)
@@ -126,7 +126,7 @@ def _trim(session: Session, older_than_s: float, tell: OnProgress, *, dry_run: b
         log.delete_below(below)
         did = f"{number:,} events below control offset {below} deleted; {look.kept.why}"
         before, after = _numbers(session, look.log_start), _numbers(session, below)
-        return Upkeep(TASK, log.topic, did, True, before, after)
+        return TaskOutcome(TASK, log.topic, did, True, before, after)
     overtaken = f"{TRIES} checkpoints were overtaken by a publish or a change of a table"
     return _left(session, f"not trimmed: {overtaken}; the next trim tries again")
 
@@ -180,9 +180,9 @@ def _view(session: Session, name: str) -> tuple[TableView | None, str | None]:
     return (loaded[1] if loaded else None), None
 
 
-def _left(session: Session, did: str, look: _Look | None = None) -> Upkeep:
+def _left(session: Session, did: str, look: _Look | None = None) -> TaskOutcome:
     numbers = _numbers(session, look.log_start) if look else {}
-    return Upkeep(TASK, session.log.topic, did, False, numbers, numbers)
+    return TaskOutcome(TASK, session.log.topic, did, False, numbers, numbers)
 
 
 def _numbers(session: Session, log_start: int) -> dict[str, int]:

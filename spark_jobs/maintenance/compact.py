@@ -13,7 +13,7 @@ from sink_core.config.maintenance import Compact
 from sink_core.errors import RetriableError
 from sink_core.maintenance.compaction import PartitionFiles, due, small_files, within
 from sink_core.maintenance.predicate import predicate
-from sink_core.maintenance.report import MaintenanceReport, Upkeep
+from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
 from sink_core.maintenance.shape import DATA_FILES, live_files, shape
 from sink_core.tables.usable import parquet_settings
 from spark_jobs.maintenance.work import Work, now_ms
@@ -31,7 +31,7 @@ def compact(work: Work, settings: Compact) -> MaintenanceReport:
     """Rewrite partitions with many small files, at most `settings.max_bytes` over all tables."""
     left = settings.max_bytes
 
-    def one(table: Table, name: str) -> Upkeep:
+    def one(table: Table, name: str) -> TaskOutcome:
         nonlocal left
         work.on_progress(f"{name}: looking for small files")
         before, target_bytes = shape(table), _target_bytes(work, table, name)
@@ -46,15 +46,15 @@ def compact(work: Work, settings: Compact) -> MaintenanceReport:
                 else f"{sum(p.small for p in small):,} small files of {before[DATA_FILES]:,}, in no partition "
                 f"{settings.min_files} (min_files) older than lag"
             )
-            return Upkeep(TASK, name, f"nothing to do: {why}", False, before, before)
+            return TaskOutcome(TASK, name, f"nothing to do: {why}", False, before, before)
         left -= sum(partition.small_bytes for partition in chosen)
         if work.dry_run:
             would = f"{sum(p.small for p in chosen):,} small files in {len(chosen):,} partitions would be rewritten"
-            return Upkeep(TASK, name, would, False, before, before)
+            return TaskOutcome(TASK, name, would, False, before, before)
         did = _rewrite(work, table, name, chosen, target_bytes, settings)
         if len(wanted) > len(chosen):
             did += f"; {len(wanted) - len(chosen):,} partitions wait for the next run (max_bytes)"
-        return Upkeep(TASK, name, did, True, before, shape(work.load(name)))
+        return TaskOutcome(TASK, name, did, True, before, shape(work.load(name)))
 
     return work.each(one)
 

@@ -8,7 +8,7 @@ from sink_core.config.maintenance import Expire
 from sink_core.errors import TableUnusable
 from sink_core.maintenance.expiry import plan_expiry
 from sink_core.maintenance.owned import why_not_owned
-from sink_core.maintenance.report import MaintenanceReport, Upkeep
+from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
 from sink_core.maintenance.shape import SNAPSHOTS, shape
 from spark_jobs.maintenance.work import Work, now_ms
 
@@ -21,11 +21,11 @@ def expire(work: Work, settings: Expire) -> MaintenanceReport:
     A table with a finding is left alone: its snapshots are what it may be resolved with.
     """
 
-    def one(table: Table, name: str) -> Upkeep:
+    def one(table: Table, name: str) -> TaskOutcome:
         before = shape(table)
 
-        def nothing(why: str) -> Upkeep:
-            return Upkeep(TASK, name, f"nothing to do: {why}", False, before, before)
+        def nothing(why: str) -> TaskOutcome:
+            return TaskOutcome(TASK, name, f"nothing to do: {why}", False, before, before)
 
         if why := why_not_owned(table.metadata, work.owned(name)):
             return nothing(why)
@@ -43,11 +43,11 @@ def expire(work: Work, settings: Expire) -> MaintenanceReport:
                 hint="take max-snapshot-age-ms and min-snapshots-to-keep off the branch (ALTER TABLE … REPLACE BRANCH)",
             )
         if work.dry_run:
-            return Upkeep(TASK, name, f"{len(plan.going):,} snapshots would be expired", False, before, before)
+            return TaskOutcome(TASK, name, f"{len(plan.going):,} snapshots would be expired", False, before, before)
         work.on_progress(f"{name}: expiring {len(plan.going):,} of {before[SNAPSHOTS]:,} snapshots")
         deleted = work.procedures.expire_snapshots(name, older_than_ms=plan.cutoff_ms, retain_last=settings.retain_last)
         after = shape(work.load(name))
         did = f"{len(plan.going):,} snapshots expired, {sum(deleted.values()):,} files deleted"
-        return Upkeep(TASK, name, did, True, before, after)
+        return TaskOutcome(TASK, name, did, True, before, after)
 
     return work.each(one)

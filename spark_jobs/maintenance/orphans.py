@@ -24,7 +24,7 @@ from sink_core.failpoints import reach
 from sink_core.maintenance.give_up import give_up
 from sink_core.maintenance.orphans import Listed, known_of_snapshots, list_files, may_still_land, named_by_events
 from sink_core.maintenance.owned import why_files_stay, why_not_owned
-from sink_core.maintenance.report import MaintenanceReport, Upkeep
+from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.create import load_if_there
 from spark_jobs.maintenance.work import Work, now_ms
@@ -56,17 +56,17 @@ def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
     listed: dict[str, _Candidates] = {}
     locations = dict(_locations(work))
 
-    def look(table: Table, name: str) -> Upkeep:
+    def look(table: Table, name: str) -> TaskOutcome:
         others = [(other, location) for other, location in locations.items() if other != name]
         tag = work.session.pipeline.tag
         stays = why_not_owned(table.metadata, work.owned(name)) or why_files_stay(table.metadata, tag, others)
         if stays:
-            return Upkeep(TASK, name, f"nothing to do: {stays}", False)
+            return TaskOutcome(TASK, name, f"nothing to do: {stays}", False)
         work.on_progress(f"{name}: listing files")
         files = list(list_files(table))
         old = tuple(file for file in files if file.modified_ms < older_than_ms)
         listed[name] = _Candidates(table, name, old, len(files))
-        return Upkeep(TASK, name, f"nothing to do: {len(files):,} files, none older than older_than", False)
+        return TaskOutcome(TASK, name, f"nothing to do: {len(files):,} files, none older than older_than", False)
 
     report = work.each(look)
     reach("orphans.after-list")
@@ -75,16 +75,16 @@ def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
     state = give_up(work.session).state if deleting else work.session.log.refresh_to_end()
     reach("orphans.after-give-up")
 
-    def clean(_table: Table, name: str) -> Upkeep:
+    def clean(_table: Table, name: str) -> TaskOutcome:
         return _clean(work, candidates[name], state, delete=name in deleting)
 
     cleaned = replace(work, tables=tuple(candidates)).each(clean) if candidates else MaintenanceReport()
-    done = {upkeep.subject: upkeep for upkeep in (*report.done, *cleaned.done)}
+    done = {outcome.subject: outcome for outcome in (*report.done, *cleaned.done)}
     failed = {**report.failed, **cleaned.failed}
-    return MaintenanceReport([upkeep for name, upkeep in done.items() if name not in failed], failed)
+    return MaintenanceReport([outcome for name, outcome in done.items() if name not in failed], failed)
 
 
-def _clean(work: Work, found: _Candidates, state: CommitState, *, delete: bool) -> Upkeep:
+def _clean(work: Work, found: _Candidates, state: CommitState, *, delete: bool) -> TaskOutcome:
     name = found.name
     work.session.committer().load_checked(name)
     table = work.load(name)
@@ -98,15 +98,17 @@ def _clean(work: Work, found: _Candidates, state: CommitState, *, delete: bool) 
     size = sum(possible[path].size for path in paths if path in possible)
     numbers = {"files": found.files, "orphan_files": len(paths), "orphan_bytes": size}
     if not paths:
-        return Upkeep(TASK, name, f"nothing to do: none of {found.files:,} files is an orphan", False, numbers, numbers)
+        return TaskOutcome(
+            TASK, name, f"nothing to do: none of {found.files:,} files is an orphan", False, numbers, numbers
+        )
     if delete:
         after = {"files": found.files - len(paths), "orphan_files": 0, "orphan_bytes": 0}
-        return Upkeep(TASK, name, f"{len(paths):,} files of {size:,} bytes deleted", True, numbers, after)
+        return TaskOutcome(TASK, name, f"{len(paths):,} files of {size:,} bytes deleted", True, numbers, after)
     why = "as asked" if work.dry_run else "a table's first run only lists; the next one deletes"
     shown = ", ".join(path.rpartition("/")[2] for path in sorted(paths)[:_SHOWN])
     more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
     did = f"{len(paths):,} files of {size:,} bytes would be deleted ({why}): {shown}{more}"
-    return Upkeep(TASK, name, did, False, numbers, numbers)
+    return TaskOutcome(TASK, name, did, False, numbers, numbers)
 
 
 def _locations(work: Work) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sink_core.config.maintenance import Compact, Expire, Manifests, Orphans
 from sink_core.errors import ConfigError
 from sink_core.maintenance.keep_alive import keep_alive
-from sink_core.maintenance.report import MaintenanceReport, OnProgress, Upkeep
+from sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
 from sink_core.maintenance.trim import trim
 from sink_core.session import Session
 from spark_jobs.maintenance.compact import compact
@@ -48,7 +48,7 @@ def run_task(
         )
     if not session.read_only():
         never = f"nothing to do: pipeline {pipeline.name} has not run yet"
-        return MaintenanceReport([Upkeep(task, pipeline.name, never, False)])
+        return MaintenanceReport([TaskOutcome(task, pipeline.name, never, False)])
     session.bind()
     settings = pipeline.config.maintenance
     work = Work(session, Procedures(start_spark, pipeline.catalog), on_progress, tables, dry_run)

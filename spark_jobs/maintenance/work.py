@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from sink_core.errors import CalveError
-from sink_core.maintenance.report import MaintenanceReport, OnProgress, Upkeep
+from sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
 from sink_core.session import Session
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.create import load_if_there
@@ -30,7 +30,7 @@ class Work:
     tables: Sequence[str] = ()
     dry_run: bool = False
 
-    def each(self, task: Callable[[Table, str], Upkeep]) -> MaintenanceReport:
+    def each(self, task: Callable[[Table, str], TaskOutcome]) -> MaintenanceReport:
         """`task` for each table that exists; one table's failure does not stop the others."""
         report = MaintenanceReport()
         for name in self.tables or self.session.pipeline.table_names:

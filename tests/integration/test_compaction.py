@@ -48,7 +48,7 @@ from sink_core.config.effective import CatalogSettings
 from sink_core.config.maintenance import Compact, Expire, Manifests
 from sink_core.errors import FindingError
 from sink_core.maintenance.predicate import predicate
-from sink_core.maintenance.report import MaintenanceReport, Upkeep
+from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
 from sink_core.maintenance.shape import live_files
 from sink_core.verify.report import VerifyReport
 from sink_core.verify.verify import verify
@@ -97,9 +97,9 @@ def proof(flow: Flow, *, deep: bool = False) -> VerifyReport:
         return verify(session, deep=deep)
 
 
-def of(report: MaintenanceReport, table: str) -> Upkeep:
+def of(report: MaintenanceReport, table: str) -> TaskOutcome:
     assert report.failed == {}
-    return next(upkeep for upkeep in report.done if upkeep.subject == table)
+    return next(outcome for outcome in report.done if outcome.subject == table)
 
 
 def test_small_files_become_one_and_rows_and_proof_stay(flow: Flow, work: Work) -> None:

@@ -18,7 +18,7 @@ from sink_core.errors import UnknownOutcome
 from sink_core.maintenance import keep_alive as keeping
 from sink_core.maintenance.give_up import give_up
 from sink_core.maintenance.keep_alive import keep_alive
-from sink_core.maintenance.report import Upkeep
+from sink_core.maintenance.report import TaskOutcome
 from sink_core.offsets import Position, TopicPartition
 from sink_core.status import status
 from sink_core.verify.verify import verify
@@ -43,7 +43,7 @@ def abandon(flow: Flow) -> GivenUp:
         return give_up(session)
 
 
-def keep(flow: Flow) -> Upkeep:
+def keep(flow: Flow) -> TaskOutcome:
     with flow.session() as session:
         session.bind()
         return keep_alive(session)

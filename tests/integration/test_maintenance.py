@@ -60,7 +60,7 @@ def calve(flow: Flow, *arguments: str, code: int = 0) -> str:
 
 def document(flow: Flow, *arguments: str, code: int = 0) -> dict[str, dict[str, Any]]:
     found = json.loads(calve(flow, *arguments, "--json", code=code))
-    return {upkeep["subject"]: upkeep for upkeep in found["done"]}
+    return {outcome["subject"]: outcome for outcome in found["done"]}
 
 
 def observations(done: Done) -> dict[str, dict[str, Any]]:
@@ -99,8 +99,8 @@ def test_every_task_from_the_command_line(flow: Flow) -> None:
 def test_nothing_to_do_ends_well_and_says_so(flow: Flow) -> None:
     calve(flow, "compact")
     again = document(flow, "compact")
-    assert {upkeep["changed"] for upkeep in again.values()} == {False}
-    assert all(upkeep["did"].startswith("nothing to do: ") for upkeep in again.values())
+    assert {outcome["changed"] for outcome in again.values()} == {False}
+    assert all(outcome["did"].startswith("nothing to do: ") for outcome in again.values())
 
 
 def test_a_pipeline_that_never_ran_has_nothing_to_do(flow: Flow, kafka_topic: TopicFactory, tmp_path: Path) -> None:

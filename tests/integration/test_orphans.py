@@ -17,7 +17,7 @@ from orchestration.broker import Broker
 from sink_core.config.maintenance import Orphans
 from sink_core.control.events import BatchAbandoned
 from sink_core.errors import FindingError
-from sink_core.maintenance.report import MaintenanceReport, Upkeep
+from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
 from sink_core.verify.verify import verify
 from spark_jobs.maintenance.orphans import LOOKED_AT, remove_orphans
 from spark_jobs.maintenance.work import Work
@@ -59,9 +59,9 @@ def begun(flow: Flow, clean: Clean) -> Flow:
     return flow
 
 
-def of(report: MaintenanceReport, table: str = "db.events") -> Upkeep:
+def of(report: MaintenanceReport, table: str = "db.events") -> TaskOutcome:
     assert report.failed == {}
-    return next(upkeep for upkeep in report.done if upkeep.subject == table)
+    return next(outcome for outcome in report.done if outcome.subject == table)
 
 
 def folder(flow: Flow) -> Path:

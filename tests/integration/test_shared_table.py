@@ -22,7 +22,7 @@ from tests.pipelines import Flow
 from tests.support import TopicFactory
 
 NEVER = "0 0 31 2 *"
-Upkeep = Callable[..., None]
+Maintain = Callable[..., None]
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def flow(broker: Broker, kafka_topic: TopicFactory, tmp_path: Path) -> Flow:
 
 
 @pytest.fixture
-def upkeep(flow: Flow, spark: SparkSession) -> Upkeep:
+def maintain(flow: Flow, spark: SparkSession) -> Maintain:
     """Compaction, expiry of everything that may go, and a trim of everything that may go."""
 
     def run(*, retain_last: int = 1, compacted: bool = True) -> None:
@@ -81,21 +81,21 @@ def test_a_writer_that_appends_and_keeps_one_snapshot_takes_and_doubles_nothing(
     assert any("have been expired" in why for why in unproven), "a warning"
 
 
-def test_after_compaction_expiry_and_trim_everything_goes_on(flow: Flow, upkeep: Upkeep) -> None:
+def test_after_compaction_expiry_and_trim_everything_goes_on(flow: Flow, maintain: Maintain) -> None:
     for number in range(4):
         flow.produce(range(10 * number, 10 * number + 10))
         flow.run()
-        upkeep()
+        maintain()
     assert flow.ids() == list(range(40))
     report = proof(flow)
     assert report.proven, report.violations
 
 
-def test_a_roll_back_after_expiry_and_trim_is_found(flow: Flow, upkeep: Upkeep) -> None:
+def test_a_roll_back_after_expiry_and_trim_is_found(flow: Flow, maintain: Maintain) -> None:
     for number in range(3):
         flow.produce(range(10 * number, 10 * number + 10))
         flow.run()
-    upkeep(retain_last=2, compacted=False)
+    maintain(retain_last=2, compacted=False)
     older, newer = (snapshot.snapshot_id for snapshot in flow.load_table().metadata.snapshots)
     flow.load_table().manage_snapshots().rollback_to_snapshot(older).commit()
     flow.produce(range(30, 40))

@@ -23,7 +23,7 @@ from sink_core.control.log import REQUIRED_CONFIG, ControlLog
 from sink_core.errors import FindingError, UnknownOutcome
 from sink_core.failpoints import VARIABLE
 from sink_core.kafka import clients
-from sink_core.maintenance.report import Upkeep
+from sink_core.maintenance.report import TaskOutcome
 from sink_core.maintenance.trim import trim
 from sink_core.offsets import TopicPartition
 from sink_core.status import status
@@ -53,7 +53,7 @@ def run(flow: Flow, batches: int, start: int = 0) -> None:
         flow.run()
 
 
-def trimmed(flow: Flow, **options: Any) -> Upkeep:
+def trimmed(flow: Flow, **options: Any) -> TaskOutcome:
     with flow.session() as session:
         session.bind()
         return trim(session, **{"older_than_s": 0, **options})
@@ -475,8 +475,8 @@ def test_a_killed_trim_is_made_good_by_the_next(flow: Flow, place: str) -> None:
     assert proof(flow).violations == ()
     run(flow, 1, start=15)
     done = subprocess.run(command, capture_output=True, check=True)
-    [upkeep] = json.loads(done.stdout)["done"]
-    assert (upkeep["task"], upkeep["changed"]) == ("trim", True)
+    [outcome] = json.loads(done.stdout)["done"]
+    assert (outcome["task"], outcome["changed"]) == ("trim", True)
     assert log_start(flow) > 0
     assert flow.run().batches == []
     assert flow.ids() == list(range(20))

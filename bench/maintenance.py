@@ -1,4 +1,4 @@
-"""Ingestion with maintenance beside it, all by Dagster's daemon: `python -m bench.upkeep`.
+"""Ingestion with maintenance beside it, all by Dagster's daemon: `python -m bench.maintenance`.
 
 A producer sends events at a steady rate; compaction and manifests come every minute, expiry every two, trim every
 three. Each minute the table is looked at as a reader would: its files, and how long planning a scan takes. At the end
@@ -51,7 +51,7 @@ MAINTENANCE = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print one JSON document; 1 if a run failed, an event is not in the table once or the proof fails."""
     options = _options().parse_args(arguments)
-    shutil.rmtree(DIRECTORY / "upkeep", ignore_errors=True)
+    shutil.rmtree(DIRECTORY / "maintenance", ignore_errors=True)
     started = broker.start(DIRECTORY / "broker")
     try:
         found = _measure(started.bootstrap, options.per_second, options.seconds)
@@ -62,10 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(bootstrap: str, per_second: int, seconds: float) -> dict[str, Any]:
-    directory = DIRECTORY / "upkeep"
+    directory = DIRECTORY / "maintenance"
     topic = new_topic(bootstrap)
     file = write_pipeline(directory / "pipeline", bootstrap, topic)
-    _with_upkeep(file)
+    _with_maintenance(file)
     pipeline = load(file)
     catalog, looks = open_catalog(pipeline.catalog), list[dict[str, float]]()
     with stack(directory / "dagster", [file]) as dagster:
@@ -127,7 +127,7 @@ def _runs(dagster: Stack, pipeline: str) -> Counter[tuple[str, str]]:
     return Counter((run.tags[STAGE_TAG], run.status.value) for run in records)
 
 
-def _with_upkeep(file: Path) -> None:
+def _with_maintenance(file: Path) -> None:
     content = yaml.safe_load(file.read_text())
     content["run"] = {"linger": "30s", "max_duration": "2m", "max_batches": 1_000_000}
     content["maintenance"] = MAINTENANCE
@@ -135,7 +135,7 @@ def _with_upkeep(file: Path) -> None:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.upkeep", description="Ingestion beside maintenance.")
+    parser = argparse.ArgumentParser(prog="python -m bench.maintenance", description="Ingestion beside maintenance.")
     parser.add_argument("--per-second", type=int, default=2_000, metavar="N", help="events a second (2,000)")
     parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="how long (600)")
     return parser
