@@ -128,7 +128,7 @@ class _Run:
 
     def _proof_is_due(self) -> bool:
         """It reads the whole ledger, which takes its time once there is much of it; beside these it has a schedule."""
-        if len(self.session.log.state.batches) <= PROOF_ALWAYS_TO:
+        if self.session.log.state.published <= PROOF_ALWAYS_TO:
             return True
         key = dg.AssetCheckKey(table_key(self.pipeline, self.pipeline.ledger_table), verdicts.PROOF)
         last = self.context.instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
