@@ -104,14 +104,6 @@ class Stack:
     def full_environment(self) -> dict[str, str]:
         return {**os.environ, **self.environment, "DAGSTER_HOME": str(self.home), "PYTHONPATH": str(ROOT)}
 
-    def launch(self, job: str) -> None:
-        """Run a job to its end in a process of its own, as `dagster job execute` does; raises if it fails."""
-        command = [str(BIN / "dagster"), "job", "execute", "-w", "workspace.yaml", "-j", job]
-        done = subprocess.run(
-            command, cwd=self.directory, env=self.full_environment, capture_output=True, text=True, timeout=180
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-
     def runs(
         self, pipeline: str, *, stage: str = "ingest", statuses: Iterable[dg.DagsterRunStatus] = ()
     ) -> list[dg.RunRecord]:
