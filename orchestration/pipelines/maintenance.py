@@ -2,7 +2,6 @@
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from pydantic import Field
 
 from orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags, table_key
 from orchestration.pipelines.runs import failures_told
+from orchestration.pipelines.schedules import default_status, own_minute
 from orchestration.pipelines.spark import session_of
 from orchestration.pipelines.watch import Watch
 from sink_core.config.effective import Pipeline
@@ -58,8 +58,7 @@ def maintenance_schedules(
 def _times(pipeline: Pipeline) -> dict[str, str]:
     settings = pipeline.config.maintenance
     given = {task: getattr(settings, task) for task in TASKS}
-    # A minute of its own for each pipeline, so that not all are at work at once.
-    daily = f"{zlib.crc32(pipeline.name.encode()) % 60} 4 * * *"
+    daily = f"{own_minute(pipeline)} 4 * * *"
     return {task: section.cron or daily for task, section in given.items() if section is not None}
 
 
@@ -148,9 +147,7 @@ def _schedule(pipeline: Pipeline, task: str, cron: str, job: dg.JobDefinition, w
         name=f"{job_name(pipeline, task)}_schedule",
         job=job,
         cron_schedule=cron,
-        default_status=(
-            dg.DefaultScheduleStatus.RUNNING if pipeline.config.dagster.automatic else dg.DefaultScheduleStatus.STOPPED
-        ),
+        default_status=default_status(pipeline),
         description=DESCRIPTIONS[task].format(pipeline.name),
     )
     def schedule(_context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:

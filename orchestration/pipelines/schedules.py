@@ -28,7 +28,7 @@ def commit_schedule(pipeline: Pipeline, every_s: float, job: "JobDefinition", wa
         name=f"{job_name(pipeline, COMMIT)}_schedule",
         job=job,
         cron_schedule=_cron(pipeline.path, every_s),
-        default_status=_status(pipeline),
+        default_status=default_status(pipeline),
         description=f"Takes what {pipeline.name} has published into its tables.",
     )
     def commit(_context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
@@ -48,9 +48,8 @@ def checks_schedule(pipeline: Pipeline, job: "JobDefinition") -> dg.ScheduleDefi
     return dg.ScheduleDefinition(
         name=f"{job_name(pipeline, CHECKS)}_schedule",
         job=job,
-        # A minute of its own for each pipeline, so that not all check at once.
-        cron_schedule=pipeline.config.dagster.checks or f"{zlib.crc32(pipeline.name.encode()) % 60} * * * *",
-        default_status=_status(pipeline),
+        cron_schedule=pipeline.config.dagster.checks or f"{own_minute(pipeline)} * * * *",
+        default_status=default_status(pipeline),
         description=f"Proves the ledger of {pipeline.name} and looks at lag, freshness, retention and files.",
     )
 
@@ -68,6 +67,12 @@ def _cron(path: Path, every_s: float) -> str:
     )
 
 
-def _status(pipeline: Pipeline) -> dg.DefaultScheduleStatus:
+def default_status(pipeline: Pipeline) -> dg.DefaultScheduleStatus:
+    """Running from the first load on, unless the file says otherwise."""
     automatic = pipeline.config.dagster.automatic
     return dg.DefaultScheduleStatus.RUNNING if automatic else dg.DefaultScheduleStatus.STOPPED
+
+
+def own_minute(pipeline: Pipeline) -> int:
+    """A minute of the hour for each pipeline, so that not all are at work at once."""
+    return zlib.crc32(pipeline.name.encode()) % 60

@@ -24,12 +24,10 @@ from pyiceberg.table.metadata import TableMetadata
 from sink_core.control.state import CommitState
 from sink_core.errors import ConfigError
 from sink_core.maintenance.owned import folder
-from sink_core.tables.manifests import manifest_file
+from sink_core.tables.manifests import entries_of
 
 _METADATA_VERSION = re.compile(r"(?:v|0*)(\d+)(?:-[0-9a-f-]+)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _MANIFEST_LIST = re.compile(r"snap-.*\.avro")
-# A manifest that is in no snapshot yet is read as if it were; the id is of no consequence.
-_NO_SNAPSHOT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +66,7 @@ def named_by_events(state: CommitState, table: str, io: FileIO) -> set[str]:
         for ref in logged.event.manifests:
             named.add(ref.path)
             if io.new_input(ref.path).exists():
-                entries = manifest_file(ref, _NO_SNAPSHOT).fetch_manifest_entry(io)
-                named |= {entry.data_file.file_path for entry in entries}
+                named |= {entry.data_file.file_path for entry in entries_of(io, ref)}
     return named
 
 

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from pyiceberg.table.metadata import TableMetadata
 
 from sink_core.maintenance.expiry import calve_tags
-
-CREATED_BY = "calve.created-by"
-"""Property of every table Calve creates."""
+from sink_core.tables.create import CREATED_BY
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 

@@ -29,12 +29,15 @@ from sink_core.tables.partition_by import partition_spec
 from sink_core.tables.type_text import schema_of, spark_type_text
 
 FORMAT_VERSION = "2"
+CREATED_BY = "calve.created-by"
+"""Property of every table Calve creates; it tells whose snapshots and files those are."""
+
 DEFAULT_PROPERTIES: Mapping[str, str] = {
     "format-version": FORMAT_VERSION,
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
     "write.parquet.compression-codec": "zstd",
-    "calve.created-by": f"calve {version('calve')}",
+    CREATED_BY: f"calve {version('calve')}",
 }
 """Properties of every table Calve creates; `auto_create.properties` win over them."""
 

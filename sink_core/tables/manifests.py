@@ -97,5 +97,10 @@ def manifest_file(ref: ManifestRef, snapshot_id: int) -> ManifestFile:
     )
 
 
+def entries_of(io: FileIO, ref: ManifestRef) -> list[ManifestEntry]:
+    """The entries of a manifest that may be in no snapshot yet, read as if it were in one."""
+    return manifest_file(ref, _NO_SNAPSHOT).fetch_manifest_entry(io)
+
+
 def _summary(summary: PartitionFieldSummary) -> PartitionSummary:
     return PartitionSummary(summary.contains_null, summary.contains_nan, summary.lower_bound, summary.upper_bound)

@@ -19,14 +19,14 @@ from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
 from sink_core.control.state import Logged
 from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.manifests import manifest_file
+from sink_core.tables.manifests import entries_of
 from sink_core.verify.report import Evidence
 
 REQUESTS = 16
 """Existence checks in flight at a time."""
 
 _PROGRESS_EVERY = 1000
-# A manifest that is in no snapshot yet is read as if it were; the id is of no consequence.
+# No snapshot has this id.
 _NO_SNAPSHOT = -1
 
 
@@ -136,8 +136,7 @@ def _tasks_of(table: Table, ref: ManifestRef, batch_id: str, name: str, evidence
         message = f"{ref.path} does not exist; batch {batch_id} is published and not committed"
         evidence.violation("file-missing", name, message, batches=(batch_id,))
         return []
-    entries = manifest_file(ref, _NO_SNAPSHOT).fetch_manifest_entry(table.io)
-    tasks = [FileScanTask(entry.data_file) for entry in entries]
+    tasks = [FileScanTask(entry.data_file) for entry in entries_of(table.io, ref)]
     missing = set(missing_files(table.io, _paths(tasks), name, evidence))
     for path in sorted(missing):
         message = f"{path} does not exist; batch {batch_id} is published and not committed"
