@@ -78,6 +78,7 @@ def _measure(
             "ticks": len(took),
             "tick_p50_s": round(statistics.median(took), 3),
             "tick_p95_s": round(statistics.quantiles(took, n=20)[-1], 3),
+            "wait_for_a_tick_p50_s": round(statistics.median(waits), 1),
             "longest_wait_for_a_tick_s": round(max(waits), 1),
         }
 

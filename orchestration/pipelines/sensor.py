@@ -20,8 +20,9 @@ if TYPE_CHECKING:
         UnresolvedAssetJobDefinition as JobDefinition,
     )
 
-INTERVAL_S = 4
-"""Dagster looks every 5 s which sensors are due; an interval of 5 would make every second look come too early."""
+INTERVAL_S = 1
+"""Dagster looks every 5 s which sensors are due. A tick that had to wait for a thread begins late in its round; with an
+interval near 5 the next look would come too early for it, and it would wait for the one after."""
 
 REASON_TAG = "calve/reason"
 

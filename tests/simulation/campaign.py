@@ -1,0 +1,132 @@
+"""Many histories: run over all cores, added up, and shortened where one breaks a promise."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from sink_core.config.load import load
+from tests.failpoints import FAILPOINTS
+from tests.simulation import transitions
+from tests.simulation.environment import Environment, installed
+from tests.simulation.history import Action, History, Result, draw
+from tests.simulation.rules import BUGS, RULES
+from tests.simulation.transitions import TRANSITIONS
+from tests.simulation.world import pipeline_file
+
+CHUNK = 25
+Run = Callable[[int, Sequence[Action] | None], Result]
+
+
+@dataclass(slots=True)
+class Totals:
+    """What histories came to. `violations` by seed."""
+
+    histories: int = 0
+    visits: Counter[str] = field(default_factory=Counter[str])
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+    violations: dict[int, str] = field(default_factory=dict[int, str])
+
+    def add(self, other: Totals) -> None:
+        self.histories += other.histories
+        self.visits += other.visits
+        self.outcomes += other.outcomes
+        self.violations |= other.violations
+
+    def seldom(self, visits: int) -> dict[str, int]:
+        """Failpoints and transitions visited less than `visits` times."""
+        return {name: self.visits[name] for name in (*FAILPOINTS, *TRANSITIONS) if self.visits[name] < visits}
+
+    def __str__(self) -> str:
+        """A table of failpoints, transitions and outcomes."""
+        lines = [f"{self.histories:,} histories, {len(self.violations)} with a broken promise"]
+        for title, names in (("failpoint", FAILPOINTS), ("transition of CommitState", TRANSITIONS)):
+            lines += ["", f"{title:<45}{'visits':>12}", *(f"{name:<45}{self.visits[name]:>12,}" for name in names)]
+        lines += ["", f"{'outcome':<45}{'times':>12}"]
+        lines += [f"{name:<45}{times:>12,}" for name, times in sorted(self.outcomes.items())]
+        lines += [f"\nseed {seed}: {what}" for seed, what in sorted(self.violations.items())]
+        return "\n".join(lines)
+
+
+@contextmanager
+def running(*, mixture: str | None = None, off: str | None = None) -> Iterator[Run]:
+    """A function that runs the history of a seed; with the rule `off` switched off, or with another system's bug."""
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        pipeline = load(pipeline_file(Path(directory)))
+        with installed() as environment:
+            transitions.count(patch, partial(_visit, environment))
+            if off is not None:
+                {**RULES, **BUGS}[off].switch_off(patch, environment)
+            yield lambda seed, actions=None: History(environment, pipeline, seed).run(actions, mixture)
+
+
+def _visit(environment: Environment, name: str) -> None:
+    environment.world.visits[name] += 1
+
+
+def run_seeds(seeds: Iterable[int], *, mixture: str | None = None, off: str | None = None) -> Totals:
+    """One after the other, in this process."""
+    totals = Totals()
+    with running(mixture=mixture, off=off) as run:
+        for seed in seeds:
+            result = run(seed, None)
+            totals.histories += 1
+            totals.visits += result.visits
+            totals.outcomes += result.outcomes
+            if result.violation is not None:
+                totals.violations[seed] = result.violation
+    return totals
+
+
+def run_for(seconds: float, *, first: int = 0, visits: int = 0) -> Totals:
+    """Seeds from `first` on, on all cores, until a promise is broken, or the time is over.
+
+    If something has not been visited `visits` times by then, it goes on for up to three times as long.
+    """
+    deadline, totals, workers = time.monotonic() + seconds, Totals(), os.cpu_count() or 1
+    starts = count(first, CHUNK)
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+
+        def submit() -> Future[Totals]:
+            start = next(starts)
+            return pool.submit(run_seeds, range(start, start + CHUNK))
+
+        under_way = [submit() for _ in range(2 * workers)]
+        while under_way:
+            totals.add(under_way.pop(0).result())
+            late = time.monotonic() - deadline
+            if not totals.violations and (late < 0 or (late < 2 * seconds and totals.seldom(visits))):
+                under_way.append(submit())
+    return totals
+
+
+def shorten(seed: int, *, mixture: str | None = None, off: str | None = None) -> tuple[list[Action], Result]:
+    """The actions of a seed without those that a violation does not need; `run` of what is left."""
+    with running(mixture=mixture, off=off) as run:
+        actions = draw(seed, mixture)
+        size = max(1, len(actions) // 2)
+        while size:
+            start, shorter = 0, False
+            while start < len(actions):
+                fewer = actions[:start] + actions[start + size :]
+                if run(seed, fewer).violation is not None:
+                    actions, shorter = fewer, True
+                else:
+                    start += size
+            size = size // 2 if size > 1 or not shorter else 1
+        return actions, run(seed, actions)

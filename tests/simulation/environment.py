@@ -1,0 +1,127 @@
+"""Puts the world in the place of Kafka, catalog, files, clock and randomness, for as long as a history runs.
+
+Everything that is replaced lies outside Calve, but for `write_batch`: Spark's part of a batch.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+import sink_core.commit.append
+import sink_core.control.log
+import sink_core.control.publisher
+import sink_core.kafka.clients
+import sink_core.kafka.source
+import sink_core.maintenance.orphans
+import sink_core.session
+import spark_jobs.maintenance.expire
+import spark_jobs.maintenance.orphans
+import spark_jobs.run
+from sink_core import failpoints
+from sink_core.batch import ManifestRef
+from sink_core.maintenance.orphans import Listed
+from sink_core.maintenance.shape import SNAPSHOTS
+from tests.simulation.clients import SimAdmin, SimConsumer, SimProducer
+from tests.simulation.storage import FileStore, ListedManifest, writing_list
+from tests.simulation.world import World
+
+
+class Environment:
+    """Installed once for many histories; `world` is the one that runs."""
+
+    world: World
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        def network() -> Any:
+            return self.world.network
+
+        def reader(_settings: object, *, group: str, **_more: object) -> SimConsumer:
+            return SimConsumer(network(), group)
+
+        patch.setattr(sink_core.kafka.clients, "admin", lambda _settings: SimAdmin(network()))
+        patch.setattr(sink_core.kafka.clients, "reader", reader)
+        patch.setattr(sink_core.kafka.source, "reader", reader)
+        patch.setattr(sink_core.kafka.clients, "producer", lambda _settings: SimProducer(network()))
+        patch.setattr(
+            sink_core.kafka.clients, "transactional_producer", lambda _settings, id_: SimProducer(network(), id_)
+        )
+        for module in (sink_core.control.publisher, sink_core.control.log):
+            # Avro's form on the wire has tests of its own.
+            patch.setattr(module, "encode", lambda event: event)
+        patch.setattr(sink_core.control.log, "decode", lambda event: event)
+        self._install_storage(patch)
+        self._install_chance(patch)
+        patch.setattr(spark_jobs.run, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named))
+        for key, module in list(sys.modules.items()):
+            ours = key.startswith(("sink_core.", "spark_jobs.")) and module is not failpoints
+            if ours and hasattr(module, "reach"):
+                patch.setattr(module, "reach", lambda name: self.world.reach(name))
+
+    def _install_storage(self, patch: pytest.MonkeyPatch) -> None:
+        def manifests(snapshot: Snapshot, _io: object) -> list[ListedManifest]:
+            return list(self.world.store.manifest_list(snapshot.manifest_list).manifests)
+
+        def entries(io: FileStore, ref: ManifestRef) -> list[Any]:
+            return ListedManifest(io, ref.path, -1).fetch_manifest_entry(io)
+
+        patch.setattr(sink_core.session, "open_catalog", lambda _settings: self.world.catalog)
+        patch.setattr(sink_core.commit.append, "write_manifest_list", self._writing_list)
+        patch.setattr(Snapshot, "manifests", manifests)
+        patch.setattr(sink_core.maintenance.orphans, "entries_of", entries)
+        patch.setattr(sink_core.maintenance.orphans, "_sequence_number", _sequence_number)
+        patch.setattr(spark_jobs.maintenance.orphans, "list_files", self._list_files)
+        patch.setattr(spark_jobs.maintenance.expire, "shape", _shape)
+
+    def _writing_list(self, **given: Any) -> Any:
+        self.world.scheduler.give_way()
+        return writing_list(self.world.store, **given)
+
+    def _list_files(self, table: Any) -> list[Listed]:
+        self.world.scheduler.give_way()
+        below, store = f"{table.metadata.location}/", self.world.store
+        return [Listed(path, 1, store.written_ms[path]) for path in store.files if path.startswith(below)]
+
+    def _install_chance(self, patch: pytest.MonkeyPatch) -> None:
+        def new_uuid() -> uuid.UUID:
+            return uuid.UUID(int=self.world.chance.getrandbits(128), version=4)
+
+        def uniform(low: float, high: float) -> float:
+            return low + (high - low) * self.world.chance.random()
+
+        def clock() -> float:
+            return self.world.scheduler.now_s
+
+        patch.setattr(uuid, "uuid4", new_uuid)
+        patch.setattr(random, "uniform", uniform)
+        patch.setattr(time, "sleep", lambda seconds: self.world.scheduler.sleep(seconds))
+        patch.setattr(time, "monotonic", clock)
+        patch.setattr(time, "time", clock)
+        patch.setattr(time, "time_ns", lambda: int(clock() * 1e9))
+        patch.setattr(sink_core.kafka.source, "monotonic", clock)
+
+
+@contextmanager
+def installed() -> Generator[Environment]:
+    """Everything replaced; as it was before at the end."""
+    environment = Environment()
+    with pytest.MonkeyPatch.context() as patch:
+        environment.install(patch)
+        yield environment
+
+
+def _shape(table: Table) -> dict[str, int]:
+    return {SNAPSHOTS: len(table.metadata.snapshots)}
+
+
+def _sequence_number(io: FileStore, path: str) -> int | None:
+    return io.manifest_list(path).sequence_number if path in io.files else None

@@ -1,0 +1,248 @@
+"""A history: a seeded list of actions, run on a world of its own.
+
+The list is drawn before anything runs, so that it can be shortened by leaving actions out and still means something.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+from sink_core.config.effective import Pipeline
+from tests.failpoints import FAILPOINTS
+from tests.simulation import users
+from tests.simulation.environment import Environment
+from tests.simulation.oracle import Violation
+from tests.simulation.processes import KINDS
+from tests.simulation.world import Actor, World
+
+ROUNDS = 25
+"""Undisturbed rounds after which a pipeline must have caught up."""
+
+MIXTURES = {
+    "ingestion": ("run",) * 4 + ("publish",) * 3 + ("commit",) * 4 + ("pause",),
+    "everything": (*("run", "commit") * 3, *("publish", "trim") * 2, "keep alive", "orphans", "expire"),
+    "sleepers": ("publish", "commit", "commit", "orphans"),
+    "guardians": ("run", "publish", "publish", "commit", "keep alive", *("orphans",) * 3, *("trim",) * 3),
+}
+"""Kinds of processes that make a history; one that stands there twice is drawn twice as often."""
+
+_TASKS = {
+    "run": ("bind", "plan", "write", "publish", "commit"),
+    "publish": ("bind", "plan", "write", "publish"),
+    "commit": ("commit",),
+    "keep alive": ("publish",),
+    "pause": ("bind",),
+    "trim": ("trim",),
+    "orphans": ("orphans", "publish"),
+    "expire": ("commit",),
+}
+PLACES = {kind: [f for f in FAILPOINTS if f.partition(".")[0] in tasks] for kind, tasks in _TASKS.items()}
+"""Failpoints that a kind of process can reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What happens next: `what` names a kind of process, a failpoint or a deed, `number` is steps or a seed."""
+
+    kind: Literal["spawn", "step", "reach", "finish", "kill", "brokers", "time out", "deed"]
+    process: int = 0
+    what: str = ""
+    number: int = 0
+
+
+@dataclass(slots=True)
+class Result:
+    """How a history ended. `violation` None: nothing was broken."""
+
+    seed: int
+    violation: str | None
+    trace: list[str]
+    visits: Counter[str]
+    outcomes: Counter[str]
+
+
+def draw(seed: int, mixture: str | None = None) -> list[Action]:
+    """The actions of a seed, of a `mixture` of processes that is drawn as well if it is not given."""
+    chance = random.Random(seed)
+    actions = _warm_up(chance.choice(("commit", "orphans"))) if chance.random() < 0.7 else []
+    kinds = MIXTURES[mixture or chance.choice(tuple(MIXTURES))]
+    return actions + (_duels(chance, kinds) if chance.random() < 0.4 else _crowd(chance, kinds))
+
+
+def _duels(chance: random.Random, kinds: Sequence[str]) -> list[Action]:
+    """Again and again one process falls asleep at a failpoint, others go by, and it wakes up."""
+    actions: list[Action] = []
+    number = 0
+    for _ in range(chance.choice((2, 4, 8))):
+        actions.append(_deed(chance, harsh=False))
+        if chance.random() < 0.5:
+            actions += [_spawn(chance, number, "publish"), Action("finish", number)]
+        sleeper, number = number + 1, number + 2
+        kind = chance.choice(kinds)
+        actions += [_spawn(chance, sleeper, kind), Action("reach", sleeper, chance.choice(PLACES[kind]))]
+        for _ in range(chance.choice((1, 1, 2, 3))):
+            if chance.random() < 0.2:
+                actions.append(_deed(chance, harsh=chance.random() < 0.5))
+            actions += [_spawn(chance, number, chance.choice(kinds)), Action("finish", number)]
+            number += 1
+        if chance.random() < 0.8:
+            actions.append(Action("finish", sleeper))
+    return actions
+
+
+def _crowd(chance: random.Random, kinds: Sequence[str]) -> list[Action]:
+    """Many processes that go on by turns, in small steps and large ones."""
+    harm, alone = chance.choice((0, 0, 1, 2, 4)), chance.choice((0.0, 0.3, 0.6))
+    actions: list[Action] = []
+    alive: list[int] = []
+    for number in range(chance.choice((15, 30, 60))):
+        lot = chance.random()
+        if lot < 0.4 or not alive:
+            alive.append(number)
+            kind = chance.choice(kinds)
+            actions.append(_spawn(chance, number, kind))
+            if (how := chance.random()) < alone:
+                actions.append(Action("finish", number))
+            elif how > 0.8:
+                actions.append(Action("reach", number, chance.choice(PLACES[kind])))
+            else:
+                actions.append(Action("step", number, number=chance.choice((1, 3, 10, 30, 100, 300))))
+        elif lot < 0.62:
+            actions.append(Action("step", chance.choice(alive), number=chance.choice((1, 2, 5, 20, 80))))
+        elif lot < 0.67:
+            actions.append(Action("kill", alive.pop(chance.randrange(len(alive)))))
+        elif lot < 0.77:
+            actions.append(Action("brokers", number=chance.randrange(8)))
+        elif lot < 0.79:
+            actions.append(Action("time out"))
+        else:
+            harsh = harm > 0 and chance.random() < 0.3
+            harm -= harsh
+            actions.append(_deed(chance, harsh=harsh))
+    if chance.random() < 0.5:
+        # Else they sleep until everything else has been done without them.
+        actions += [Action("finish", number) for number in chance.sample(alive, len(alive))]
+    return actions
+
+
+def _spawn(chance: random.Random, number: int, kind: str) -> Action:
+    return Action("spawn", number, kind, chance.getrandbits(30))
+
+
+def _deed(chance: random.Random, *, harsh: bool) -> Action:
+    names = sorted(users.HARSH) if harsh else ["produce"] * 6 + sorted(users.MILD)
+    return Action("deed", what=chance.choice(names), number=chance.getrandbits(30))
+
+
+def _warm_up(second: str) -> list[Action]:
+    """A pipeline that has run before. The first orphan removal of a table deletes nothing."""
+    return [
+        Action("deed", what="produce", number=1),
+        Action("deed", what="produce", number=2),
+        Action("spawn", -1, "run", 2),
+        Action("finish", -1),
+        Action("spawn", -2, second, 2),
+        Action("finish", -2),
+    ]
+
+
+@dataclass
+class History:
+    """Runs actions, then lets everything come to its end, then wakes the processes that were left behind."""
+
+    environment: Environment
+    pipeline: Pipeline
+    seed: int
+    actors: dict[int, Actor] = field(default_factory=dict[int, Actor])
+
+    def run(self, actions: Sequence[Action] | None = None, mixture: str | None = None) -> Result:
+        """The seed's own actions unless others are given."""
+        random.seed(self.seed)
+        world = self.environment.world = World(self.seed, self.pipeline)
+        violation = None
+        try:
+            for action in draw(self.seed, mixture) if actions is None else actions:
+                self._act(world, action)
+            self._end(world)
+        except Violation as broken:
+            violation = str(broken)
+        finally:
+            for actor in list(world.actors.values()):
+                world.kill(actor)
+        return Result(self.seed, violation, world.trace, world.visits, world.outcomes)
+
+    def _act(self, world: World, action: Action) -> None:
+        match action.kind:
+            case "spawn":
+                name = f"{action.what} {action.process}"
+                loss = random.Random(action.number).choice((0.0, 0.0, 0.02, 0.1))
+                main = partial(KINDS[action.what], world)
+                self.actors[action.process] = world.spawn(name, main, seed=action.number, loss=loss)
+            case "step" if action.process in self.actors:
+                world.step(self.actors[action.process], action.number)
+            case "reach" if action.process in self.actors:
+                world.step_to(self.actors[action.process], action.what)
+            case "finish" if action.process in self.actors:
+                self._to_its_end(world, self.actors[action.process])
+            case "kill" if action.process in self.actors:
+                world.kill(self.actors[action.process])
+            case "brokers":
+                world.cluster.run_pending(action.number)
+            case "time out":
+                world.cluster.time_out()
+            case "deed":
+                try:
+                    users.DEEDS[action.what](world, random.Random(action.number))
+                except FileNotFoundError as error:
+                    raise Violation(f"{action.what}: a table lacks its file {error}") from error
+            case _:
+                pass
+
+    def _end(self, world: World) -> None:
+        world.calm = True
+        sleeping = [actor for actor in self.actors.values() if not actor.process.ended]
+        world.note("--- undisturbed")
+        self._alone(world, "pause")
+        self._catch_up(world)
+        world.note("--- those left behind wake up")
+        for actor in sleeping:
+            self._to_its_end(world, actor)
+        self._alone(world, "orphans")
+        self._alone(world, "trim")
+        if self._catch_up(world):
+            world.oracle.check_end()
+
+    def _catch_up(self, world: World) -> bool:
+        """Runs until nothing changes any more; False if a finding stands that nobody can mend."""
+        before: object = None
+        for _ in range(ROUNDS):
+            world.stopped_on.clear()
+            self._alone(world, "run")
+            mended = [users.mend(world, *found) for found in sorted(world.stopped_on)]
+            if mended and not any(mended):
+                return False
+            now = world.fingerprint()
+            if now == before and not world.stopped_on:
+                return True
+            before = now
+        raise Violation(f"not caught up after {ROUNDS} undisturbed rounds; findings {sorted(world.stopped_on)}")
+
+    def _alone(self, world: World, kind: str) -> None:
+        name = f"{kind} alone {len(world.actors)}"
+        self._to_its_end(world, world.spawn(name, partial(KINDS[kind], world), seed=0, loss=0.0))
+
+    def _to_its_end(self, world: World, actor: Actor) -> None:
+        for _ in range(1000):
+            world.cluster.settle()
+            world.step(actor, 10_000)
+            if actor.process.ended:
+                world.cluster.settle()
+                return
+            # What waits now waits for a transaction that a process left open.
+            world.cluster.time_out()
+        raise Violation(f"{actor.process.name} does not come to an end")

@@ -1,0 +1,214 @@
+"""What must hold in the world, looked at after every change.
+
+The oracle knows what became of every record, which no process does. A broken promise is a `Violation`:
+
+- every source offset is in at most one published batch, and none is left out between two
+- a table that Calve commits to holds every row of every batch it says it has taken in, once
+- no record older than VTTS is missing
+- no file is deleted that a snapshot or a published batch needs
+- no published batch is called stale, and no finding is without a cause
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyiceberg.table.metadata import TableMetadata
+
+from sink_core.batch import BatchPlan, ManifestRef
+from sink_core.commit.properties import SummaryKeys, from_summary
+from sink_core.config.effective import Pipeline
+from sink_core.control.decision import Verdict
+from sink_core.control.events import DataComplete, DataWritten
+from sink_core.control.state import dense_to_offsets
+from sink_core.errors import CalveError, FindingError, RetriableError, UnknownOutcome
+from spark_jobs.run import RunReport
+from tests.simulation.broker import Cluster, Outcome, Transaction
+from tests.simulation.storage import Manifest, Row, SimCatalog
+
+TOPIC = "events"
+GAP, GOOD, BAD = "gap", "good", "bad"
+"""What is at a source offset: nothing that a consumer is given, a record, one that can't be stored."""
+
+CAUSES: dict[str, set[str]] = {
+    "table-rolled-back": {"roll back", "expire", "restore"},
+    "table-restored": {"restore", "untag", "roll back", "recreate"},
+    "tag-removed": {"untag", "restore"},
+    "table-recreated": {"recreate"},
+    "table-dropped": {"recreate"},
+    "topic-recreated": {"recreate topic"},
+    "positions-missing": {"forget positions", "recreate topic"},
+    "positions-changed": {"reset positions", "forget positions", "recreate topic"},
+    "positions-beyond-end": {"reset positions", "recreate topic"},
+}
+"""What a user, a broker or somebody else must have done before a finding is true. One that is not here never is."""
+
+
+class Violation(BaseException):
+    """A promise was broken. Not an Exception: the code under test must not handle it."""
+
+
+@dataclass
+class Batch:
+    """A batch as it was written: the ranges, and for each table its rows and the paths of its files."""
+
+    plan: BatchPlan
+    rows: dict[str, list[Row]]
+    files: dict[str, list[str]]
+
+
+@dataclass
+class Oracle:
+    """`published` holds by table the control offsets and ids of batches published for it, `complete` all by id;
+    `through` by topic id and partition how far batches go without a hole; `taken_in` by table the highest stored
+    control offset, `last_snapshots` the last snapshot of ours. `deeds` are what others did, and to what.
+    """
+
+    pipeline: Pipeline
+    cluster: Cluster
+    catalog: SimCatalog
+    note: Callable[[str], None]
+    batches: dict[str, Batch] = field(default_factory=dict[str, Batch])
+    complete: dict[str, DataComplete] = field(default_factory=dict[str, DataComplete])
+    published: dict[str, list[tuple[int, str]]] = field(default_factory=dict[str, "list[tuple[int, str]]"])
+    through: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    begins: dict[int, int] = field(default_factory=dict[int, int])
+    taken_in: dict[str, int] = field(default_factory=dict[str, int])
+    last_snapshots: dict[str, int] = field(default_factory=dict[str, int])
+    deeds: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def __post_init__(self) -> None:
+        self._keys = SummaryKeys(self.pipeline.name, self.pipeline.control_topic, self.pipeline.group)
+        self.cluster.decided = self._decided
+        self.catalog.swapped = self._swapped
+
+    @property
+    def last_complete(self) -> DataComplete | None:
+        """The last publish."""
+        return list(self.complete.values())[-1] if self.complete else None
+
+    def _decided(self, transaction: Transaction) -> None:
+        """A transaction was decided; a committed one with a `DATA_COMPLETE` is a publish."""
+        if transaction.outcome is not Outcome.COMMITTED:
+            return
+        for at in transaction.logs:
+            for offset, record in enumerate(self.cluster.log(at).records):
+                if record.transaction is transaction:
+                    if isinstance(record.value, DataWritten):
+                        self._files_published(offset, record.value)
+                    if isinstance(record.value, DataComplete):
+                        self._batch_published(record.value)
+
+    def _files_published(self, offset: int, event: DataWritten) -> None:
+        self.published.setdefault(event.table, []).append((offset, event.batch_id))
+        for ref in event.manifests:
+            if missing := [path for path in (ref.path, *self._files_of(ref)) if path not in self.catalog.store.files]:
+                raise Violation(f"batch {event.batch_id} was published without its file {missing[0]}")
+
+    def _files_of(self, ref: ManifestRef) -> tuple[str, ...]:
+        found = self.catalog.store.files.get(ref.path)
+        return found.files if isinstance(found, Manifest) else ()
+
+    def _batch_published(self, event: DataComplete) -> None:
+        self.note(f"PUBLISHED {event.kind} {event.batch_id}")
+        self.complete[event.batch_id] = event
+        if event.kind == "bootstrap":
+            if self.through:
+                raise Violation("a second bootstrap")
+            positions = dense_to_offsets(event.positions)
+            self.through = {(event.topic_ids[at.topic], at.partition): offset for at, offset in positions.items()}
+            self.begins = {at.partition: offset for at, offset in positions.items()}
+            return
+        plan = self.batches[event.batch_id].plan
+        for part in plan.ranges:
+            key = (plan.topic_ids[part.topic], part.partition)
+            before = self.through.get(key, 0)
+            if part.start != before:
+                what = "a second time" if part.start < before else "with a hole before it"
+                raise Violation(f"{part} was published {what}: published up to {before}")
+            self.through[key] = part.end
+
+    def _swapped(self, name: str, before: TableMetadata, after: TableMetadata) -> None:
+        """A table has changed. If it was Calve, it has to be right."""
+        known = {snapshot.snapshot_id for snapshot in before.snapshots}
+        head = after.snapshot_by_id(after.current_snapshot_id) if after.current_snapshot_id is not None else None
+        if head is None or head.snapshot_id in known or head.summary is None:
+            return
+        own = from_summary(self._keys, head.summary.additional_properties)
+        if own is None:
+            return
+        self.note(f"COMMITTED {name} up to {own.stored_offset}: {', '.join(own.batches)}")
+        self.check_table(name, own.stored_offset)
+        if own.valid_through_ms is not None and name in {table.name for table in self.pipeline.tables}:
+            self._check_valid_through(name, own.valid_through_ms)
+        self.last_snapshots[name] = head.snapshot_id
+        self.taken_in[name] = max(own.stored_offset, self.taken_in.get(name, 0))
+
+    def check_table(self, name: str, stored: int) -> None:
+        """The head holds every row of what was published for the table below `stored`, and nothing else, once."""
+        try:
+            have = Counter(self.catalog.rows(name))
+        except FileNotFoundError as error:
+            raise Violation(f"{name} can't be read: {error} is gone") from error
+        ids = [batch_id for offset, batch_id in self.published.get(name, []) if offset < stored]
+        want = Counter(row for batch_id in ids for row in self.batches[batch_id].rows[name])
+        if have != want:
+            twice, missing = sorted((have - want).elements()), sorted((want - have).elements())
+            raise Violation(f"{name}: rows twice {twice[:4]}, missing {missing[:4]}")
+
+    def _check_valid_through(self, name: str, valid_through_ms: int) -> None:
+        have = set(self.catalog.rows(name))
+        for partition, log in enumerate(self.cluster.topics[TOPIC].logs):
+            for offset in range(self.begins.get(partition, 0), log.end):
+                record = log.records[offset]
+                if not isinstance(record.value, tuple) or record.value[0] == BAD:
+                    continue
+                if record.timestamp_ms < valid_through_ms and ("record", record.value[1]) not in have:
+                    where = f"{TOPIC}[{partition}]@{offset} of {record.timestamp_ms}"
+                    raise Violation(f"{name}: VTTS {valid_through_ms} lies: {where} is not in the table")
+
+    def check_end(self) -> None:
+        """Everything has arrived, once."""
+        topic = self.cluster.topics[TOPIC]
+        for partition, log in enumerate(topic.logs):
+            through = self.through.get((topic.topic_id, partition))
+            if self.through and through != log.end:
+                raise Violation(f"{TOPIC}[{partition}] has {log.end} offsets, published are {through}")
+        for name in self.catalog.tables:
+            self.check_table(name, self.cluster.log((self.pipeline.control_topic, 0)).end)
+
+    def check_report(self, report: RunReport) -> None:
+        """Nobody calls a batch stale that is published, unless its events have been trimmed."""
+        if self.cluster.log((self.pipeline.control_topic, 0)).start > 0:
+            return
+        for batch in report.batches:
+            if batch.verdict is Verdict.STALE and batch.batch_id in self.complete:
+                raise Violation(f"batch {batch.batch_id} is published, and was called stale: {batch.why}")
+
+    def check_deleted(self, path: str) -> None:
+        """A file is gone; nobody may need it."""
+        for name, metadata in self.catalog.tables.items():
+            try:
+                needed = self.catalog.store.reachable(metadata.snapshots)
+            except FileNotFoundError as error:
+                raise Violation(f"{error} was deleted, and a snapshot of {name} needs it") from error
+            if path in needed:
+                raise Violation(f"{path} was deleted, and {name} needs it")
+        for name, events in self.published.items():
+            for offset, batch_id in events:
+                if offset >= self.taken_in.get(name, 0) and path in self.batches[batch_id].files[name]:
+                    raise Violation(f"{path} of published batch {batch_id} was deleted before its commit")
+
+    def judge(self, process: str, error: Exception) -> None:
+        """Whether a process may end with `error`."""
+        if isinstance(error, FindingError):
+            wanted = CAUSES.get(error.finding, set())
+            if not any(deed in wanted and subject == error.subject for deed, subject in self.deeds):
+                raise Violation(f"false finding {error.message}") from error
+        elif not isinstance(error, RetriableError | UnknownOutcome):
+            # A table or topic that goes while a process uses it may be reported in other ways.
+            gone = {deed for deed, _ in self.deeds} & {"recreate", "recreate topic"}
+            if not (isinstance(error, CalveError) and gone):
+                raise Violation(f"{process} ended with {type(error).__name__}: {error}") from error

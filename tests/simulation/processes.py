@@ -1,0 +1,143 @@
+"""What a process of a history does: the commands and jobs of Calve, run by their real code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from sink_core.config.maintenance import Expire, Orphans
+from sink_core.control.events import Paused, Resumed
+from sink_core.errors import CommitConflict, RetriableError
+from sink_core.maintenance.trim import trim
+from sink_core.session import Session
+from spark_jobs.maintenance.expire import expire
+from spark_jobs.maintenance.orphans import remove_orphans
+from spark_jobs.maintenance.work import Work
+from spark_jobs.run import Bounds, run_pipeline
+from tests.simulation.world import World
+
+RUNNER: Any = SimpleNamespace(parallelism=lambda: 2)
+ENDLESS_S = 1e9
+
+
+def run(world: World) -> None:
+    with world.session() as session:
+        world.oracle.check_report(run_pipeline(session, RUNNER, bounds=Bounds(3, ENDLESS_S, 0.0)))
+
+
+def publish(world: World) -> None:
+    """A run whose commits are somebody else's."""
+    with world.session() as session:
+        report = run_pipeline(session, RUNNER, bounds=Bounds(2, ENDLESS_S, 0.0), committing=False)
+        world.oracle.check_report(report)
+
+
+def commit(world: World) -> None:
+    with world.session() as session:
+        if session.read_only():
+            session.bind()
+            session.coordinator().commit(tables=world.pipeline.table_names).raise_failures()
+
+
+def keep_alive(world: World) -> None:
+    with world.session() as session:
+        if session.read_only():
+            session.bind()
+            session.publisher.keep_alive()
+
+
+def pause_and_resume(world: World) -> None:
+    with world.session() as session:
+        if session.read_only():
+            bound = session.bind()
+            session.log.append(Paused(pipeline_id=bound.pipeline_id, by="u", reason="r"))
+            session.log.append(Resumed(pipeline_id=bound.pipeline_id, by="u"))
+
+
+def trim_log(world: World) -> None:
+    with world.session() as session:
+        if session.read_only():
+            session.bind()
+            trim(session, older_than_s=0.0)
+
+
+def clean(world: World) -> None:
+    """Orphan removal by its order alone: no file is too young for it."""
+    _maintain(world, lambda work: remove_orphans(work, Orphans.model_construct(cron="", older_than=0.0)))
+
+
+def expire_old(world: World) -> None:
+    _maintain(world, lambda work: expire(work, Expire.model_construct(cron="", older_than=0.0, retain_last=1)))
+
+
+def _maintain(world: World, task: Callable[[Work], Any]) -> None:
+    with world.session() as session:
+        if session.read_only():
+            session.bind()
+            procedures: Any = SimProcedures(world, session)
+            task(Work(session, procedures, lambda _step: None)).raise_failures()
+
+
+KINDS: dict[str, Callable[[World], None]] = {
+    "run": run,
+    "publish": publish,
+    "commit": commit,
+    "keep alive": keep_alive,
+    "pause": pause_and_resume,
+    "trim": trim_log,
+    "orphans": clean,
+    "expire": expire_old,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SimProcedures:
+    """Iceberg's Spark procedures, as far as the protocol can notice."""
+
+    world: World
+    session: Session
+
+    def remove_orphan_files(self, table: str, files: Iterable[str], *, dry_run: bool) -> list[str]:
+        """Looks at the table's metadata first, deletes afterwards, file by file."""
+        metadata = self.session.catalog.load_table(table).metadata
+        try:
+            needed = self.world.store.reachable(metadata.snapshots)
+        except FileNotFoundError as error:
+            raise RetriableError(f"{table} has changed: {error}") from error
+        orphans = [path for path in files if path not in needed]
+        for path in orphans if not dry_run else ():
+            self.world.scheduler.give_way()
+            self.world.note(f"orphan removal deletes {path}")
+            self.world.delete_file(path)
+        return orphans
+
+    def expire_snapshots(self, table: str, *, older_than_ms: int, retain_last: int) -> dict[str, int]:
+        """A compare-and-swap, then the files that only the expired snapshots named."""
+        metadata = self.session.catalog.load_table(table).metadata
+        going = expired(metadata, older_than_ms=older_than_ms, retain_last=retain_last)
+        self.world.scheduler.give_way()
+        if self.world.catalog.tables[table] is not metadata:
+            raise CommitConflict(f"{table} has changed")
+        files = self.world.catalog.expire(table, going, new_root=False)
+        for path in files:
+            self.world.scheduler.give_way()
+            self.world.delete_file(path)
+        return {"deleted": len(files)}
+
+
+def expired(metadata: TableMetadata, *, older_than_ms: int, retain_last: int) -> set[int]:
+    """Snapshots that Iceberg's `expire_snapshots` removes (https://iceberg.apache.org/spec/#snapshot-retention-policy)."""
+    kept = {ref.snapshot_id for ref in metadata.refs.values()}
+    kept |= {snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.timestamp_ms >= older_than_ms}
+    head = metadata.refs.get(MAIN_BRANCH)
+    at = metadata.snapshot_by_id(head.snapshot_id) if head else None
+    for _ in range(retain_last):
+        if at is not None:
+            kept.add(at.snapshot_id)
+            at = metadata.snapshot_by_id(at.parent_snapshot_id) if at.parent_snapshot_id else None
+    return {snapshot.snapshot_id for snapshot in metadata.snapshots} - kept

@@ -1,0 +1,19 @@
+"""Each rule that is switched off, and each bug that others have had, is found by the histories."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.campaign import running
+from tests.simulation.rules import BUGS, RULES
+
+HISTORIES = 2_000
+CASES = {**RULES, **BUGS}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_found(name: str) -> None:
+    with running(mixture=CASES[name].mixture, off=name) as run:
+        found = (run(seed, None).violation for seed in range(HISTORIES))
+        assert any(violation is not None for violation in found)

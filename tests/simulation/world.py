@@ -1,0 +1,219 @@
+"""A small world that the real code runs in: source topic, cluster, catalog, files, and the processes in it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.table.metadata import TableMetadata
+
+from sink_core.batch import BatchPlan, ManifestRef, PartitionCounts, TableOutput, WrittenBatch
+from sink_core.config.effective import Pipeline
+from sink_core.errors import FindingError, RetriableError
+from sink_core.offsets import OffsetRange
+from sink_core.session import Session
+from tests.simulation.broker import Cluster
+from tests.simulation.clients import Network
+from tests.simulation.oracle import BAD, GAP, TOPIC, Batch, Oracle
+from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.storage import DataFile, FileStore, Manifest, SimCatalog
+
+
+@dataclass
+class Actor:
+    """What belongs to one process: its own lots, and how much of what it asks for goes astray."""
+
+    process: Process
+    chance: random.Random
+    loss: float
+
+
+class World:
+    """One history's world. `calm` ends all loss in the network; `stopped_on` are findings, with their subjects, that
+    processes have ended with; `saved` and `dropped` are catalog entries that users have put aside.
+    """
+
+    def __init__(self, seed: int, pipeline: Pipeline) -> None:
+        self.chance = random.Random(seed)
+        self.pipeline = pipeline
+        self.scheduler = Scheduler()
+        self.calm = False
+        self.trace: list[str] = []
+        self.visits = Counter[str]()
+        self.outcomes = Counter[str]()
+        self.actors: dict[str, Actor] = {}
+        self.stopped_on: set[tuple[str, str]] = set()
+        self.saved: dict[str, TableMetadata] = {}
+        self.dropped: dict[str, TableMetadata] = {}
+        self.cluster = Cluster(self.new_id, self.now_ms)
+        self.network = Network(self.scheduler, self.cluster, self._fate)
+        self.store = FileStore(self.now_ms)
+        self.catalog = SimCatalog(self.scheduler, self.store, self._fate, self.cluster.pending)
+        self.oracle = Oracle(pipeline, self.cluster, self.catalog, self.note)
+        self.cluster.create_topic(TOPIC, 2, {"message.timestamp.type": "LogAppendTime"})
+        self._records = 0
+
+    def now_ms(self) -> int:
+        return int(self.scheduler.now_s * 1000)
+
+    def new_id(self) -> str:
+        return f"{self.chance.getrandbits(64):016x}"
+
+    def note(self, what: str) -> None:
+        self.trace.append(what)
+
+    def did(self, deed: str, subject: str) -> None:
+        """Others have done something that a pipeline may have to stop on."""
+        self.oracle.deeds.add((deed, subject))
+        self.outcomes[f"deed: {deed}"] += 1
+        self.note(f"SOMEBODY did {deed}: {subject}")
+
+    def session(self) -> Session:
+        return Session.open(self.pipeline)
+
+    def spawn(self, name: str, main: Callable[[], None], *, seed: int, loss: float) -> Actor:
+        actor = Actor(Process(name, main), random.Random(seed), loss)
+        self.actors[name] = actor
+        return actor
+
+    def step(self, actor: Actor, steps: int) -> None:
+        if actor.process.ended:
+            return
+        self.scheduler.step(actor.process, steps)
+        if actor.process.ended:
+            self._ended(actor.process)
+
+    def step_to(self, actor: Actor, failpoint: str) -> None:
+        """Let a process go on until it reaches `failpoint`, has to wait, or ends."""
+        process = actor.process
+        process.at = ""
+        while not process.ended and process.at != failpoint:
+            self.step(actor, 1)
+            if process.waiting:
+                return
+
+    def kill(self, actor: Actor) -> None:
+        if not actor.process.ended:
+            self.note(f"KILL {actor.process.name}")
+            self.scheduler.kill(actor.process)
+
+    def reach(self, name: str) -> None:
+        """A failpoint: a place for others to go first, or for the process to die."""
+        self.visits[name] += 1
+        if self.scheduler.current is not None:
+            self.scheduler.current.at = name
+        self.scheduler.give_way()
+
+    def _ended(self, process: Process) -> None:
+        error = process.error
+        if error is None:
+            self.note(f"{process.name} ends")
+            return
+        self.note(f"{process.name} ends with {type(error).__name__}: {str(error).splitlines()[0]}")
+        self.outcomes[f"ended with: {type(error).__name__}"] += 1
+        if isinstance(error, FindingError):
+            self.outcomes[f"finding: {error.finding}"] += 1
+            self.stopped_on.add((error.finding, error.subject))
+        self.oracle.judge(process.name, error)
+
+    def _fate(self, request: str) -> str:
+        process = self.scheduler.current
+        if self.calm or process is None:
+            return ""
+        actor = self.actors[process.name]
+        if actor.chance.random() >= actor.loss:
+            return ""
+        fate = actor.chance.choice(("lost", "unanswered", "late"))
+        self.note(f"{request} of {process.name} is {fate}")
+        self.outcomes[f"{fate}: {request}"] += 1
+        return fate
+
+    def fingerprint(self) -> object:
+        """What a pipeline that is caught up does not change any more."""
+        heads = tuple((name, str(m.table_uuid), m.current_snapshot_id) for name, m in self.catalog.tables.items())
+        positions = tuple(sorted(self.cluster.groups.get(self.pipeline.group, {}).items()))
+        return heads, positions
+
+    def produce(self, partition: int, kind: str) -> None:
+        self._records += 1
+        self.cluster.append((TOPIC, partition), None if kind == GAP else (kind, self._records))
+
+    def delete_file(self, path: str) -> None:
+        self.store.delete(path)
+        self.oracle.check_deleted(path)
+
+    def write_batch(self, plan: BatchPlan, *, pipeline: Pipeline, tables: Any, runner: object) -> WrittenBatch:
+        """In place of Spark: the same effects in the same order, on modelled files."""
+        del pipeline, runner
+        batch = Batch(plan, {name: [] for name in tables}, {name: [] for name in tables})
+        self.oracle.batches[plan.batch_id] = batch
+        counts = [self._read(part, batch) for part in plan.ranges if part.span]
+        for name, rows in batch.rows.items():
+            # A batch has several files of a table if several tasks wrote it.
+            half = len(rows) // 2 if len(rows) > 3 else 0
+            for piece in (rows[:half], rows[half:]):
+                if piece:
+                    self.scheduler.give_way()
+                    path = f"sim:///{name}/data/{plan.batch_id}-{len(batch.files[name])}.parquet"
+                    batch.files[name].append(self.store.write(path, DataFile(tuple(piece))))
+        self.reach("write.after-files")
+        outputs = [self._output(plan.batch_id, name, table.metadata, batch) for name, table in tables.items()]
+        self.reach("write.after-manifests")
+        return WrittenBatch(plan, tuple(outputs), tuple(counts))
+
+    def _read(self, part: OffsetRange, batch: Batch) -> PartitionCounts:
+        self.scheduler.give_way()
+        log = self.cluster.log(part.at)
+        if part.start < log.start or part.end > log.end:
+            raise RetriableError(f"{part} is not in the log [{log.start}, {log.end})")
+        tables = [table.name for table in self.pipeline.tables]
+        counts = PartitionCounts(part.topic, part.partition, part.start, part.end, timestamp_type=2)
+        counts.written = dict.fromkeys(tables, 0)
+        for record in log.records[part.start : part.end]:
+            if not isinstance(record.value, tuple):
+                counts.gaps += 1
+                continue
+            kind, number = record.value
+            counts.records += 1
+            counts.value_bytes += 10
+            counts.max_timestamp_ms = max(counts.max_timestamp_ms, record.timestamp_ms)
+            if kind == BAD:
+                counts.dead_lettered += 1
+                batch.rows[self.pipeline.dead_letter_table].append(("letter", number))
+                continue
+            for table in tables:
+                counts.written[table] += 1
+                batch.rows[table].append(("record", number))
+        batch.rows[self.pipeline.ledger_table].append(("ledger", batch.plan.batch_id, part.partition))
+        return counts
+
+    def _output(self, batch_id: str, name: str, metadata: TableMetadata, batch: Batch) -> TableOutput:
+        uuid, files = str(metadata.table_uuid), tuple(batch.files[name])
+        if not files:
+            return TableOutput(name, uuid, metadata.current_schema_id)
+        self.scheduler.give_way()
+        path = self.store.write(f"sim:///{name}/metadata/calve-{batch_id}.avro", Manifest(files))
+        batch.files[name].append(path)
+        rows = len(batch.rows[name])
+        ref = ManifestRef(path, 1, "", 0, metadata.default_spec_id, len(files), rows, rows, ())
+        return TableOutput(name, uuid, metadata.current_schema_id, (ref,))
+
+
+def pipeline_file(directory: Path) -> Path:
+    """The pipeline of all histories, written below `directory`."""
+    (directory / "connections.yaml").write_text(
+        "deployment: sim\n"
+        "kafka: {main: {bootstrap.servers: simulated}}\n"
+        "catalog: {lake: {type: sql, uri: 'sqlite://', warehouse: 'sim:///'}}\n"
+        "spark: {none: {master: 'local[1]'}}\n"
+    )
+    path = directory / "pipeline.yaml"
+    path.write_text(
+        f"name: p\nsource: {{kafka: main, topics: [{TOPIC}]}}\ncatalog: lake\nspark: none\n"
+        "tables: [{name: db.t, auto_create: {columns: {id: long}}}]\nbatch: {max_records: 6}\n"
+    )
+    return path
