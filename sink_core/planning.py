@@ -45,6 +45,10 @@ _PENDING_S = 5.0
 _SAMPLE_RECORDS = 200
 
 
+class _Overtaken(Exception):
+    """Another run has moved the positions since they were read, and retention has followed it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """The source topics at one moment. `positions` is empty before bootstrap; `ends` are LSOs."""
@@ -103,8 +107,13 @@ class Planner:
         Topics first, then positions: the broker drops a topic's offsets with the topic, and a recreated topic must not
         be taken for lost positions.
         """
-        topics = self._topics()
-        return self._source(topics, self._settled_positions(topics, _partitions(topics)))
+        while True:
+            topics = self._topics()
+            positions = self._settled_positions(topics, _partitions(topics))
+            try:
+                return self._source(topics, positions)
+            except _Overtaken:
+                continue
 
     def _topics(self) -> dict[str, Topic]:
         topics = describe_topics(self._session.admin, self._config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
@@ -114,9 +123,13 @@ class Planner:
 
     def _source(self, topics: Mapping[str, Topic], positions: Mapping[TopicPartition, Position]) -> Source:
         admin, partitions = self._session.admin, _partitions(topics)
-        ends = end_offsets(admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+        # In this order a start never lies beyond its end, whatever retention deletes between the two.
         starts = log_starts(admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
-        self._stop_on(checks.against_log(positions, starts, ends))
+        ends = end_offsets(admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+        finding = checks.against_log(positions, starts, ends)
+        if finding is not None and self._positions([*positions]) != positions:
+            raise _Overtaken
+        self._stop_on(finding)
         return Source(topics, positions, starts, ends)
 
     def next(self, source: Source) -> Planned | None:
@@ -141,7 +154,10 @@ class Planner:
         reach("plan.after-start-commit")
         topics = self._topics()
         high = high_watermarks(session.admin, _partitions(topics), timeout_s=ADMIN_TIMEOUT_S)
-        source = self._source(topics, source.positions)
+        try:
+            source = self._source(topics, source.positions)
+        except _Overtaken:
+            return self.next(self.look())
         plan = self._plan(source, batch_id, predecessor, started.broker_time_ms)
         return Planned(plan, source, high) if plan else None
 
@@ -221,10 +237,15 @@ class Planner:
             found = self._positions(partitions)
             state = session.log.refresh()
             finding = checks.positions(found, topic_ids, state)
-            if finding is None and (state.last_publish or not found):
-                return found
-            finding = checks.positions(found, topic_ids, session.log.refresh_to_end())
-            finding = finding or checks.lost_log(found, state, session.log.topic)
+            if finding is not None or (found and state.last_publish is None):
+                state = session.log.refresh_to_end()
+                finding = checks.positions(found, topic_ids, state)
+                finding = finding or checks.lost_log(found, state, session.log.topic)
+            added = {at for at in state.positions() or () if at.topic in topics}.difference(partitions)
+            if added:
+                # Another run has published with partitions that the topics did not have when they were described.
+                partitions = [*partitions, *sorted(added)]
+                continue
             if finding is None:
                 return found
             last = finding
@@ -232,7 +253,8 @@ class Planner:
                 break
             time.sleep(_SETTLE_S * attempt)
         if last is not None and last.name == "positions-missing":
-            found, state = session.publisher.fence_and_read(partitions)
+            everything, state = session.publisher.fence_and_read()
+            found = {at: position for at, position in everything.items() if at.topic in topics}
             last = checks.positions(found, topic_ids, state)
             if last is None:
                 return found

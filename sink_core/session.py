@@ -92,6 +92,8 @@ class Session:
         mine = self._mine()
         if state.bound is None:
             found = self.group.positions(self._source_partitions())
+            # Positions that are there now may be those of a first run that has bound the pipeline meanwhile.
+            state = self.log.refresh_to_end()
             finding = checks.truncated(state, self.log.topic) or checks.lost_log(found, state, self.log.topic)
             if finding:
                 raise finding.error(str(self.pipeline.path))

@@ -86,9 +86,9 @@ class TableCommitter:
                 return _nothing_new(table, view, conflicts)
             own = self._own(pending, state)
             _check_still_there(table, pending)
-            attempt = build_append(table, _manifests(pending), tag=self.tag, summary=to_summary(self.keys, own))
+            attempt = self._build(table, pending, own)
             reach("commit.after-list")
-            if self._swap(table, attempt):
+            if attempt is not None and self._swap(table, attempt):
                 reach("commit.after-swap")
                 return _landed(table, view, attempt, pending, own, conflicts)
             time.sleep(random.uniform(0, min(2.0, 0.05 * 2**conflicts)))  # noqa: S311 - jitter, not a secret
@@ -130,6 +130,17 @@ class TableCommitter:
             if finding is None:
                 return None
             raise finding.error(self.pipeline_file) from None
+
+    def _build(self, table: Table, pending: Sequence[Logged[DataWritten]], own: Own) -> Attempt | None:
+        """The attempt; None if the head that it would be built on has been replaced and expired meanwhile."""
+        name = ".".join(table.name())
+        try:
+            with unreachable_as_ours(f"reading manifests of {name}"):
+                return build_append(table, _manifests(pending), tag=self.tag, summary=to_summary(self.keys, own))
+        except TableUnusable:
+            if self.catalog.load_table(name).metadata.refs == table.metadata.refs:
+                raise
+            return None
 
     def _own(self, pending: Sequence[Logged[DataWritten]], state: CommitState) -> Own:
         counts: dict[str, int] = {}

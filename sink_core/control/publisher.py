@@ -134,8 +134,11 @@ class Publisher:
         """Where the token of range jobs is kept in the group."""
         return TopicPartition(self._log.topic, PARTITION)
 
-    def fence_and_read(self, partitions: Iterable[TopicPartition]) -> Read:
-        """Fence, then read: what is returned can't be changed any more by a publisher that started earlier."""
+    def fence_and_read(self, partitions: Iterable[TopicPartition] | None = None) -> Read:
+        """Fence, then read: what is returned can't be changed any more by a publisher that started earlier.
+
+        Without `partitions` the positions of all that were ever published, and the token.
+        """
         return self._fenced(lambda _producer, read: read, partitions)
 
     def _fenced(self, step: Callable[[Producer, Read], T], partitions: Iterable[TopicPartition] | None = None) -> T:

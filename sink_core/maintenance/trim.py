@@ -9,6 +9,7 @@ In this order, so that whoever reads the log finds the events or the checkpoint 
 
 Crash points (docs/design.md has the whole table):
 
+    trim.before-checkpoint  nothing written
     trim.after-checkpoint   a checkpoint too many; the next trim writes another
     trim.before-delete      as above
 """
@@ -134,6 +135,7 @@ def _trim(session: Session, older_than_s: float, tell: OnProgress, *, dry_run: b
 def _write_checkpoint(session: Session, look: _Look, tell: OnProgress) -> None:
     log = session.log
     tell(f"writing a checkpoint up to control offset {log.state.next_offset}")
+    reach("trim.before-checkpoint")
     log.append(checkpoint_of(log.state, delete_below=look.kept.offset, stored=look.stored, open_findings=look.findings))
     reach("trim.after-checkpoint")
     log.refresh_to_end()

@@ -13,8 +13,10 @@ nobody's.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
@@ -136,6 +138,10 @@ def _was_looked_at(table: Table) -> bool:
 
 
 def _note_looked_at(work: Work, table: Table) -> None:
+    """Where the note does not arrive, the next run only lists once more."""
     update = SetPropertiesUpdate(updates={LOOKED_AT: str(now_ms())})
-    with unreachable_as_ours(f"setting a property of {'.'.join(table.name())}"):
+    with (
+        unreachable_as_ours(f"setting a property of {'.'.join(table.name())}"),
+        suppress(CommitFailedException, CommitStateUnknownException),
+    ):
         work.session.catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (update,))

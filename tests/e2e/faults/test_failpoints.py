@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 
 import pytest
@@ -10,12 +9,10 @@ import pytest
 from sink_core.errors import EXIT_DONE, EXIT_UNREACHABLE
 from tests.e2e.faults.conftest import NewWorld
 from tests.e2e.faults.kills import RUN_S, prove, run_to_end
-from tests.e2e.faults.processes import ROOT, Launcher
+from tests.e2e.faults.processes import Launcher
 from tests.e2e.faults.world import World
+from tests.failpoints import FAILPOINTS
 
-_REACHED = re.compile(r'\breach\("([a-z.-]+)"\)')
-SOURCES = [path.read_text() for package in ("sink_core", "spark_jobs") for path in (ROOT / package).rglob("*.py")]
-FAILPOINTS = sorted({name for source in SOURCES for name in _REACHED.findall(source)})
 FIRST_RUN = [name for name in FAILPOINTS if name.startswith(("bind.", "publish."))]
 """Places that a pipeline's first run passes before it has a batch."""
 
