@@ -68,7 +68,13 @@ class Session:
 
     def committer(self) -> TableCommitter:
         return TableCommitter(
-            self.catalog, self.pipeline.tag, self.keys, self.identity, self.log, str(self.pipeline.path)
+            self.catalog,
+            self.pipeline.tag,
+            self.keys,
+            self.identity,
+            self.log,
+            str(self.pipeline.path),
+            self.pipeline.ledger_table,
         )
 
     def coordinator(self) -> Coordinator:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
 from sink_core.offsets import OffsetRange, Offsets, TopicPartition
+from sink_core.tables.internal import LOST
 from sink_core.verify.offset_sets import of_range, shown
 from sink_core.verify.report import Evidence
 
 _DIGEST_MASK = 2**64 - 1
-_NUMBERS = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes")
+_NUMBERS = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", LOST)
 COLUMNS = ("batch_id", "topic", "partition", "start_offset", "end_offset", *_NUMBERS, "written")
 
 
@@ -32,6 +33,7 @@ class LedgerRow(NamedTuple):
     filtered: int
     dead_lettered: int
     value_bytes: int
+    lost: int
     written: Mapping[str, int]
 
     @property
@@ -49,11 +51,19 @@ class LedgerRow(NamedTuple):
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[LedgerRow]:
-    """Ledger rows from Arrow batches that hold `COLUMNS`."""
+    """Ledger rows from Arrow batches that hold `COLUMNS`; nothing is lost by a ledger without that column."""
     for batch in batches:
-        columns = [batch.column(name).to_pylist() for name in COLUMNS]
+        columns = [_column(batch, name) for name in COLUMNS]
         columns[-1] = [dict(written or ()) for written in columns[-1]]
         yield from map(LedgerRow, *columns)
+
+
+def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
+    if name != LOST:
+        return batch.column(name).to_pylist()
+    if name not in batch.schema.names:
+        return [0] * len(batch)
+    return [lost or 0 for lost in batch.column(name).to_pylist()]
 
 
 def digest(ends: Iterable[tuple[TopicPartition, int]]) -> int:
@@ -83,6 +93,7 @@ class BatchSums:
     filtered: int = 0
     dead_lettered: int = 0
     value_bytes: int = 0
+    lost: int = 0
     written: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, row: LedgerRow) -> None:
@@ -96,6 +107,7 @@ class BatchSums:
         self.filtered += row.filtered
         self.dead_lettered += row.dead_lettered
         self.value_bytes += row.value_bytes
+        self.lost += row.lost
         for table, rows in row.written.items():
             self.written[table] = self.written.get(table, 0) + rows
 
@@ -160,8 +172,10 @@ class Ledger:
 
 def _check_sums(row: LedgerRow, evidence: Evidence) -> None:
     span = row.end - row.start
-    if row.records + row.gaps != span:
-        message = f"{row.records} records + {row.gaps} gaps are {row.records + row.gaps}, the range has {span} offsets"
+    accounted = row.records + row.gaps + row.lost
+    if accounted != span:
+        lost = f" + {row.lost} lost" if row.lost else ""
+        message = f"{row.records} records + {row.gaps} gaps{lost} are {accounted}, the range has {span} offsets"
         evidence.violation("ledger-row-sum", row.at, message, ranges=(row.shown,), batches=(row.batch_id,))
     for table, written in row.written.items():
         if written != row.storable:

@@ -99,10 +99,13 @@ class _Proof:
     def _check_snapshots(self, name: str) -> None:
         table, view, history = self._world.tables[name], self._world.views[name], self._world.history
         expected = batches.expected_rows(history, self._ledger, name, self._internal)
-        published_at = {batch_id: published.offset for batch_id, published in history.batches.items()}
-        whole = snapshots.is_whole(table.metadata, view)
+        published_at = self._published_at()
+        whole = view.whole
         snapshots.compare(view, expected, published_at, self._pending[name], self._evidence, whole=whole)
         snapshots.compare_total(table.metadata, view, self._evidence, whole=whole)
+
+    def _published_at(self) -> dict[str, int]:
+        return {batch_id: published.offset for batch_id, published in self._world.history.batches.items()}
 
     def _check_rows(self, name: str, dead: offsets.Held) -> None:
         files = self._files[name]
@@ -127,8 +130,11 @@ class _Proof:
 
     def _compare(self, name: str, held: offsets.Held, expected: Callable[[LedgerRow], int]) -> None:
         pending = self._pending[name]
+        given_up = snapshots.given_up(self._world.views[name], self._ledger.batches, self._published_at())
 
-        def committed(row: LedgerRow) -> int:
+        def committed(row: LedgerRow) -> int | None:
+            if row.batch_id in given_up:
+                return None
             return 0 if row.batch_id in pending else expected(row)
 
         offsets.compare(name, held, self._rows(), committed, self._ledger.covered, self._evidence)

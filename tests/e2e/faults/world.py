@@ -8,12 +8,14 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyiceberg.exceptions import NoSuchTableError
 
 from sink_core.kafka import clients
@@ -90,6 +92,33 @@ class World:
             self.events |= {event for event, _ in values if event is not None}
             self.broken += sum(event is None for event, _ in values)
             events -= size
+
+    def move_positions_over_nothing(self) -> None:
+        """Somebody moves the position of a partition forward, over the records of an aborted transaction."""
+        self._producer.begin_transaction()
+        self._producer.produce(self.name, b"{}", partition=0)
+        self._producer.flush(TIMEOUT_S)
+        self._producer.abort_transaction(TIMEOUT_S)
+        admin, at = AdminClient({"bootstrap.servers": self.bootstrap}), TopicPartition(self.name, 0)
+        group = f"calve.test.{self.name}"
+        request = [ConsumerGroupTopicPartitions(group, [at])]
+        (found,) = admin.list_consumer_group_offsets(request)[group].result(TIMEOUT_S).topic_partitions
+        at.offset = found.offset + 1
+        for done in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [at])]).values():
+            done.result(TIMEOUT_S)
+
+    def roll_back(self) -> None:
+        """Somebody rolls the table back by a snapshot."""
+        with closing(support.open_catalog(self.directory / "lake")) as catalog:
+            table = catalog.load_table(self.table)
+            parent = table.metadata.snapshots[-2].snapshot_id
+            table.manage_snapshots().rollback_to_snapshot(parent).commit()
+
+    def drop_the_table(self) -> None:
+        """Somebody drops the table; what it held is not expected any more."""
+        with closing(support.open_catalog(self.directory / "lake")) as catalog:
+            catalog.drop_table(self.table)
+        self.events.clear()
 
     def difference(self) -> Difference:
         """Compare the tables, read with pyiceberg, with what was produced."""

@@ -105,3 +105,21 @@ def test_rows_are_read_from_arrow() -> None:
     written = pa.array([[(DATA, 10)]], pa.map_(pa.string(), pa.int64()))
     batch = pa.RecordBatch.from_pydict({**columns, "written": written})
     assert list(rows_of([batch])) == [made]
+
+
+def test_a_ledger_that_knows_of_no_losses_has_none() -> None:
+    made = row("b1", 0, 10)
+    columns = {
+        name: [value] for name, value in made._asdict().items() if name not in ("start", "end", "written", "lost")
+    }
+    columns |= {"start_offset": [0], "end_offset": [10]}
+    written = pa.array([[(DATA, 10)]], pa.map_(pa.string(), pa.int64()))
+    without = pa.RecordBatch.from_pydict({**columns, "written": written})
+    unset = without.append_column("lost", pa.array([None], pa.int64()))
+    assert list(rows_of([without, unset])) == [made, made]
+
+
+def test_lost_offsets_are_accounted_for_and_no_others() -> None:
+    lost = row("b1", 0, 10, records=0, value_bytes=0, written={DATA: 0}, lost=10)
+    assert kinds(check([lost], 0, 10)) == []
+    assert kinds(check([lost._replace(lost=9)], 0, 10)) == ["ledger-row-sum"]
