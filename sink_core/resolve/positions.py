@@ -1,4 +1,4 @@
-"""Answers to findings on positions: restore, accept, skip.
+"""Answers to findings on positions: restore, accept, skip, restart.
 
 Each moves offsets by the one publisher: fence, read, decide on what was read, one transaction. Crash points (the whole
 table is in docs/design.md):
@@ -103,6 +103,41 @@ def skipped(stored: Offsets, log_starts: Offsets, *, topic: str) -> Iterable[Off
     """Ranges from the positions to the log starts of a topic's partitions, where these lie above. Pure."""
     for at, offset in sorted(stored.items()):
         yield OffsetRange(*at, offset, max(offset, log_starts[at]) if at.topic == topic else offset)
+
+
+def restart(session: Session, found: FindingError) -> Answer:
+    """Read the topics that were created again from their beginnings; the other topics go on where they are.
+
+    All such topics at once: a publish names the position of every partition.
+    """
+    state = session.log.state
+    last = state.last_publish.topic_ids if state.last_publish else {}
+    topics = describe_topics(session.admin, session.pipeline.config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
+    new = {name for name, topic in topics.items() if last.get(name, topic.topic_id) != topic.topic_id}
+    begins = log_starts(
+        session.admin, [at for name in new for at in topics[name].all_partitions], timeout_s=ADMIN_TIMEOUT_S
+    )
+    stay = {at: offset for at, offset in _stored(session, state).items() if at.topic not in new}
+    now = session.group.positions([*stay, *begins])
+    differ = [at for at, offset in sorted(stay.items()) if at not in now or now[at].offset != offset]
+    if differ:
+        at = differ[0]
+        why = f"{at} is at {_now(now, at)}, the last publish put it at {stay[at]:,}"
+        raise no_answer(found, "restart", f"other positions are wrong as well: {why}; put them back first")
+    moves = tuple(OffsetRange(*at, offset, offset) for at, offset in sorted((stay | begins).items()))
+    wanted = Jump(state.last_batch_id or "", moves, {n: t.topic_id for n, t in topics.items()}, now, frozenset(begins))
+
+    def carry_out() -> Lines:
+        batch_id = jump(session, wanted)
+        return (f"batch {batch_id} begins {', '.join(sorted(new))} anew; rows of the old records stay in the tables",)
+
+    before = state.positions() or {}
+    lines = (
+        f"{at}: {before.get(at, 'none')} of topic id {last[at.topic]} → {begin:,} of topic id "
+        f"{topics[at.topic].topic_id}"
+        for at, begin in sorted(begins.items())
+    )
+    return Answer(tuple(lines), carry_out)
 
 
 def _jump(session: Session, wanted: Jump) -> Answer:

@@ -21,6 +21,7 @@ RESOLVERS: Mapping[tuple[str, str], Resolver] = {
     ("positions-beyond-end", "restore"): positions.restore,
     ("positions-changed", "accept"): positions.accept,
     ("records-lost-to-retention", "skip"): positions.skip,
+    ("topic-recreated", "restart"): positions.restart,
     **{(finding, "accept"): tables.accept for finding in (*_OF_TABLES, "table-recreated", "table-dropped")},
     **{(finding, "recommit"): tables.recommit for finding in _OF_TABLES},
 }

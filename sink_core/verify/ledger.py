@@ -16,11 +16,14 @@ from sink_core.verify.report import Evidence
 
 _DIGEST_MASK = 2**64 - 1
 _NUMBERS = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", LOST)
-COLUMNS = ("batch_id", "topic", "partition", "start_offset", "end_offset", *_NUMBERS, "written")
+COLUMNS = ("batch_id", "topic", "partition", "start_offset", "end_offset", *_NUMBERS, "written", "topic_id")
 
 
 class LedgerRow(NamedTuple):
-    """What became of the offsets `[start, end)` of one partition in one batch; `written` is rows per data table."""
+    """What became of the offsets `[start, end)` of one partition in one batch; `written` is rows per data table.
+
+    `former`: of a topic that was deleted and created again since. Its offsets are not those of the topic of today.
+    """
 
     batch_id: str
     topic: str
@@ -35,10 +38,17 @@ class LedgerRow(NamedTuple):
     value_bytes: int
     lost: int
     written: Mapping[str, int]
+    topic_id: str = ""
+    former: bool = False
 
     @property
     def at(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def place(self) -> TopicPartition:
+        """Where its offsets are accounted for: a topic that was created again has a place for each of its ids."""
+        return former_place(self.at, self.topic_id) if self.former else self.at
 
     @property
     def shown(self) -> str:
@@ -54,7 +64,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[LedgerRow]:
     """Ledger rows from Arrow batches that hold `COLUMNS`; nothing is lost by a ledger without that column."""
     for batch in batches:
         columns = [_column(batch, name) for name in COLUMNS]
-        columns[-1] = [dict(written or ()) for written in columns[-1]]
+        columns[-2] = [dict(written or ()) for written in columns[-2]]
         yield from map(LedgerRow, *columns)
 
 
@@ -64,6 +74,11 @@ def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
     if name not in batch.schema.names:
         return [0] * len(batch)
     return [lost or 0 for lost in batch.column(name).to_pylist()]
+
+
+def former_place(at: TopicPartition, topic_id: str) -> TopicPartition:
+    """A partition of a topic that was deleted, named so that no topic can be called like it."""
+    return TopicPartition(f"{at.topic} of id {topic_id}", at.partition)
 
 
 def digest(ends: Iterable[tuple[TopicPartition, int]]) -> int:
@@ -121,12 +136,18 @@ class BatchSums:
 
 @dataclass(slots=True)
 class Ledger:
-    """The fold of all ledger rows, in any order. Memory grows with batches and partitions, not with offsets."""
+    """The fold of all ledger rows, in any order. Memory grows with batches and partitions, not with offsets.
+
+    `covered`, `twice` and `begins` are by place; `former` are the places of deleted topics, `restarted` the partitions
+    of today's that have such.
+    """
 
     batches: dict[str, BatchSums] = field(default_factory=dict[str, BatchSums])
     covered: dict[TopicPartition, BitMap64] = field(default_factory=dict[TopicPartition, BitMap64])
     twice: dict[TopicPartition, BitMap64] = field(default_factory=dict[TopicPartition, BitMap64])
     begins: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    former: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    restarted: set[TopicPartition] = field(default_factory=set[TopicPartition])
 
     def take(self, row: LedgerRow, evidence: Evidence) -> None:
         """Fold a row in; it must be a range, and add up by itself."""
@@ -140,13 +161,25 @@ class Ledger:
         self._cover(row)
 
     def _cover(self, row: LedgerRow) -> None:
-        at, span = row.at, row.end - row.start
+        at, span = row.place, row.end - row.start
+        if row.former:
+            self.former.add(at)
+            self.restarted.add(row.at)
         self.begins[at] = min(row.start, self.begins.get(at, row.start))
         covered = self.covered.setdefault(at, BitMap64())
         if span and covered.range_cardinality(row.start, row.end):
             self.twice.setdefault(at, BitMap64()).update(covered & of_range(row.start, row.end))
         if span:
             covered.add_range(row.start, row.end)
+
+    def under_one_name(self) -> dict[TopicPartition, BitMap64]:
+        """The offsets covered, those of deleted topics under the partition that has the name today."""
+        merged = {at: covered for at, covered in self.covered.items() if at not in self.former}
+        for at in self.restarted:
+            name = former_place(at, "").topic
+            places = (p for p in self.former if p.partition == at.partition and p.topic.startswith(name))
+            merged[at] = BitMap64.union(merged.get(at, BitMap64()), *(self.covered[p] for p in places))
+        return merged
 
     def check(
         self, begins: Offsets, ends: Offsets, rows: Callable[[], Iterable[LedgerRow]], evidence: Evidence
@@ -198,8 +231,8 @@ def _name(
     batches: dict[TopicPartition, dict[str, None]] = {at: {} for at in bad}
     for row in rows():
         # One offset more at both sides: the rows around a gap are the only ones there are.
-        if row.at in bad and bad[row.at].range_cardinality(max(0, row.start - 1), row.end + 1):
-            batches[row.at][row.batch_id] = None
+        if row.place in bad and bad[row.place].range_cardinality(max(0, row.start - 1), row.end + 1):
+            batches[row.place][row.batch_id] = None
     for at, offsets in sorted(bad.items()):
         message = f"{len(offsets)} {what}" + (", next to the batches named" if kind == "ledger-gap" else "")
         evidence.violation(kind, at, message, ranges=shown(at, offsets), batches=tuple(batches[at])[:10])

@@ -10,7 +10,9 @@ from orchestration.broker import Broker
 from orchestration.pipelines.watch import Watch
 from sink_core.control.events import Paused, Resolved
 from sink_core.errors import FindingError
+from sink_core.maintenance.trim import trim
 from sink_core.offsets import TopicPartition
+from sink_core.verify.verify import verify
 from tests import damage
 from tests.pipelines import Flow, reached
 from tests.resolving import resolve, resolved, run_and_prove
@@ -186,3 +188,54 @@ def test_a_finding_that_comes_back_at_once_is_not_called_resolved(flow: Flow) ->
     assert flow.events(Resolved) == []
     with pytest.raises(FindingError, match="positions-changed"):
         flow.run()
+
+
+def test_restart_begins_topics_that_were_created_again_and_leaves_the_others(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2), kafka_topic(1))
+    flow.produce(range(10))
+    flow.produce(range(100, 110), topic=flow.topics[1])
+    flow.run()
+    flow.recreate_topic(flow.topic, 3)
+    flow.produce(range(200, 215), partition=2)
+    flow.produce(range(300, 320))
+    flow.produce(range(110, 115), topic=flow.topics[1])
+    said = resolved(flow, "topic-recreated", "restart")
+    assert said["does"][0].startswith(f"{flow.topic}[0]: 10 of topic id ")
+    assert {at: p.offset for at, p in flow.positions().items()} == {
+        TopicPartition(flow.topic, 0): 0,
+        TopicPartition(flow.topic, 1): 0,
+        TopicPartition(flow.topic, 2): 0,
+        TopicPartition(flow.topics[1], 0): 10,
+    }
+    run_and_prove(flow)
+    expected = [*range(10), *range(100, 115), *range(200, 215), *range(300, 320)]
+    assert flow.ids() == expected
+    with flow.session() as session:
+        session.bind()
+        assert trim(session, older_than_s=0).changed
+    flow.produce(range(320, 330))
+    run_and_prove(flow)
+    assert flow.ids() == [*expected, *range(320, 330)]
+
+
+def test_a_row_lost_after_a_restart_is_a_violation(flow: Flow) -> None:
+    damage.recreate_the_source_topic(flow)
+    resolved(flow, "topic-recreated", "restart")
+    run_and_prove(flow)
+    flow.load_table().delete("id = 101")
+    with flow.session() as session:
+        found = {v.kind for v in verify(session, deep=True).violations}
+    assert "range-rows" in found
+
+
+def test_a_topic_created_again_once_more_during_the_answer_is_not_restarted_by_it(flow: Flow) -> None:
+    damage.recreate_the_source_topic(flow)
+    with reached("resolve.after-files", lambda: damage.recreate_the_source_topic(flow)):
+        again = resolve(flow, "topic-recreated", "--choose", "restart", "--yes")
+    assert again.exit_code == 1
+    assert "topic-recreated" in again.stderr
+    resolved(flow, "topic-recreated", "restart")
+    run_and_prove(flow)
+    assert flow.ids() == [*range(20), *range(100, 130)]
