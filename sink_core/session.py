@@ -54,7 +54,7 @@ class Session:
 
     @property
     def keys(self) -> SummaryKeys:
-        return SummaryKeys(self.pipeline.config.name, self.pipeline.control_topic, self.pipeline.group)
+        return SummaryKeys(self.pipeline.config.first_name, self.pipeline.control_topic, self.pipeline.group)
 
     @property
     def identity(self) -> Identity:
@@ -91,9 +91,15 @@ class Session:
         """Bind the pipeline at first use, and compare with the binding ever after.
 
         Append, read back, the first in the log wins: two first runs agree on one UUID. Raises FindingError when the
-        binding names another catalog, cluster or control topic; nothing has been fenced by then.
+        binding names another catalog, cluster or control topic; nothing has been fenced by then. Raises ConfigError for
+        a pipeline to take over that is not there: a new one in its place would read everything again.
         """
-        self.log.open(create=True)
+        taken_over = self.pipeline.config.takes_over
+        if not self.log.open(create=taken_over is None):
+            raise ConfigError(
+                f"takes_over: pipeline {taken_over} has never run here: there is no topic {self.log.topic}",
+                hint="correct the name, or leave takes_over out: the pipeline then begins at source.start",
+            )
         state = self.log.refresh()
         mine = self._mine()
         if state.bound is None:
@@ -117,7 +123,7 @@ class Session:
     def _mine(self) -> PipelineBound:
         return PipelineBound(
             pipeline_id=str(uuid.uuid4()),
-            pipeline=self.pipeline.config.name,
+            pipeline=self.pipeline.config.first_name,
             deployment=self.pipeline.deployment,
             catalog_fingerprint=self.pipeline.catalog_fingerprint,
             cluster_id=self.cluster_id,

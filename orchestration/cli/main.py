@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import broker, check, config, init, inspect, maintain, pause, resolve, run, spark
+from orchestration.cli import broker, check, config, init, inspect, maintain, pause, positions, resolve, run, spark
 
 app = typer.Typer(
     name="calve",
@@ -37,4 +37,5 @@ def calve(
 for module in (init, check, config, run, inspect, pause, resolve, maintain):
     module.register(app)
 app.add_typer(broker.app, name="broker")
+app.add_typer(positions.app, name="positions")
 app.add_typer(spark.app, name="spark")

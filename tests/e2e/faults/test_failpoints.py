@@ -60,7 +60,7 @@ STILL_STANDS = {
 }
 """The finding that an answer killed there leaves."""
 
-CHOICES = {"positions-changed": "accept", "table-rolled-back": "recommit"}
+CHOICES = {"table-rolled-back": "recommit", "other-catalog": "move"}
 
 
 def damaged(failpoint: str, world: World) -> list[str]:
@@ -71,6 +71,9 @@ def damaged(failpoint: str, world: World) -> list[str]:
     if failpoint == "resolve.after-create":
         world.drop_the_table()
         return answer(world, "table-dropped")
+    if failpoint == "resolve.after-rebind":
+        world.spell_the_catalog_otherwise()
+        return answer(world, "other-catalog")
     world.move_positions_over_nothing()
     return answer(world, "positions-changed")
 

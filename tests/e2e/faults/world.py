@@ -114,6 +114,13 @@ class World:
             parent = table.metadata.snapshots[-2].snapshot_id
             table.manage_snapshots().rollback_to_snapshot(parent).commit()
 
+    def spell_the_catalog_otherwise(self) -> None:
+        """Somebody writes the catalog's address in another way, which may as well be another place."""
+        connections = self._connections()
+        lake = connections["catalog"]["lake"]
+        lake["uri"] = lake["uri"].replace("/lake/", "/lake/../lake/")
+        self._write("connections.yaml", connections)
+
     def drop_the_table(self) -> None:
         """Somebody drops the table; what it held is not expected any more."""
         with closing(support.open_catalog(self.directory / "lake")) as catalog:
