@@ -101,7 +101,7 @@ class Session:
                 hint="correct the name, or leave takes_over out: the pipeline then begins at source.start",
             )
         state = self.log.refresh()
-        mine = self._mine()
+        mine = self.new_binding()
         if state.bound is None:
             found = self.group.positions(self._source_partitions())
             finding = checks.truncated(state, self.log.topic) or checks.lost_log(found, state, self.log.topic)
@@ -120,7 +120,8 @@ class Session:
         topics = describe_topics(self.admin, self.pipeline.config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
         return [at for topic in topics.values() for at in topic.all_partitions]
 
-    def _mine(self) -> PipelineBound:
+    def new_binding(self) -> PipelineBound:
+        """What this host has, under a pipeline id of its own."""
         return PipelineBound(
             pipeline_id=str(uuid.uuid4()),
             pipeline=self.pipeline.config.first_name,

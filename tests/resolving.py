@@ -16,8 +16,8 @@ def resolve(flow: Flow, finding: str, *options: str) -> Result:
     return CliRunner().invoke(app, ["resolve", str(flow.pipeline.path), finding, *options])
 
 
-def resolved(flow: Flow, finding: str, choice: str) -> dict[str, Any]:
-    done = resolve(flow, finding, "--choose", choice, "--yes", "--json")
+def resolved(flow: Flow, finding: str, choice: str, *options: str) -> dict[str, Any]:
+    done = resolve(flow, finding, "--choose", choice, *options, "--yes", "--json")
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 

@@ -103,11 +103,8 @@ class TableCommitter:
             if self.swap(table, attempt):
                 reach("commit.after-swap")
                 return _landed(table, view, attempt, pending, own, conflicts)
-            time.sleep(random.uniform(0, min(2.0, 0.05 * 2**conflicts)))  # noqa: S311 - jitter, not a secret
-        raise CommitConflict(
-            f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
-            hint="the table stays behind and catches up with the next commit; does another job commit without pause?",
-        )
+            back_off(conflicts)
+        raise lost_each_race(name)
 
     def load_checked(self, name: str) -> tuple[Table, TableView] | None:
         """The table as it is now, compared with the log; None if it neither exists nor is spoken of in the log.
@@ -199,6 +196,18 @@ class TableCommitter:
         if metadata.refs == table.metadata.refs and _is_lasting(cause):
             raise UnknownOutcome(f"{name}: the catalog refused the commit: {cause}") from cause
         return False
+
+
+def back_off(conflicts: int) -> None:
+    """Wait after the n-th lost race, counted from 0."""
+    time.sleep(random.uniform(0, min(2.0, 0.05 * 2**conflicts)))  # noqa: S311 - jitter, not a secret
+
+
+def lost_each_race(name: str) -> CommitConflict:
+    return CommitConflict(
+        f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
+        hint="the table stays as it is, and the next try goes on; does another job commit without pause?",
+    )
 
 
 def holds_tagged_files(table: Table, view: TableView) -> bool:

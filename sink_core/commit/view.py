@@ -72,9 +72,15 @@ class TableView:
 
     @property
     def latest(self) -> Own | None:
-        """What the snapshot of ours says that took in most, of tag and head's ancestors."""
-        both = (self.tagged.own if self.tagged else None, self.nearest.own if self.nearest else None)
-        return max((own for own in both if own), key=lambda own: own.stored_offset, default=None)
+        """What the snapshot of ours says that took in most, of tag and head's ancestors.
+
+        Where they speak of two control topics, that of the tag is the later one: the topic was rebuilt, and the head
+        rolled back to before that.
+        """
+        tagged, nearest = self.tagged.own if self.tagged else None, self.nearest.own if self.nearest else None
+        if tagged and nearest and tagged.control_topic_id != nearest.control_topic_id:
+            return tagged
+        return max((own for own in (tagged, nearest) if own), key=lambda own: own.stored_offset, default=None)
 
     @property
     def nearest(self) -> SnapshotView | None:

@@ -35,20 +35,23 @@ def lost_by_roll_back(view: TableView, state: CommitState) -> Loss:
     its snapshots or its reports tell of.
     """
     told = state.told_offset(view.table, view.uuid)
-    stored = max([told, view.stored_offset, *(s.own.stored_offset for s in view.snapshots.values() if s.own)])
+    topic_id = view.latest.control_topic_id if view.latest else ""
+    # Offsets of a control topic that was rebuilt since are another count.
+    owns = [s.own for s in view.snapshots.values() if s.own and s.own.control_topic_id == topic_id]
+    stored = max([told, view.stored_offset, *(own.stored_offset for own in owns)])
     base = view.nearest
-    since = base.own.stored_offset if base and base.own else 0
+    since = base.own.stored_offset if base and base.own and base.own.control_topic_id == topic_id else 0
     unknown = ""
     if base is None and not view.whole:
         unknown = "snapshots were expired, and what the table still holds can't be told"
     elif since < state.log_start:
         unknown = f"the control topic was trimmed up to {state.log_start}, the table has what is below {since}"
-    held, given_up = _held(view), view.latest.given_up if view.latest else ()
+    kept, given_up = held(view), view.latest.given_up if view.latest else ()
     events = tuple(
         logged
         for logged in state.pending(view.table, view.uuid, since)
         if logged.offset < stored
-        and logged.event.batch_id not in held
+        and logged.event.batch_id not in kept
         and not any(start <= logged.offset < end for start, end in given_up)
     )
     return Loss(since, stored, events, unknown=unknown)
@@ -72,11 +75,11 @@ def _end(logged: Logged[DataWritten], state: CommitState) -> int:
     return (batch.offset if batch else logged.offset) + 1
 
 
-def _held(view: TableView) -> set[str]:
+def held(view: TableView) -> set[str]:
     """The batches under the head; a cherry-picked copy holds those of the snapshot it was made from."""
-    held: set[str] = set()
+    batches: set[str] = set()
     for snapshot in view.ancestors():
         for of in (snapshot, view.snapshots.get(snapshot.source_id or 0) if snapshot else None):
             if of is not None and of.own is not None:
-                held.update(of.own.batches)
-    return held
+                batches.update(of.own.batches)
+    return batches

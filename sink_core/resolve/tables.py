@@ -10,8 +10,6 @@ points (the whole table is in docs/design.md):
 
 from __future__ import annotations
 
-import random
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,11 +20,11 @@ from sink_core.batch import ManifestRef
 from sink_core.commit.append import build_append
 from sink_core.commit.findings import Identity
 from sink_core.commit.properties import Own, to_summary
-from sink_core.commit.table import ATTEMPTS, Examined, check_still_there
+from sink_core.commit.table import ATTEMPTS, Examined, back_off, check_still_there, lost_each_race
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
 from sink_core.control.state import CommitState, Logged
-from sink_core.errors import CommitConflict, FindingError
+from sink_core.errors import FindingError
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -124,10 +122,8 @@ def _carry_out(session: Session, found: FindingError, build: Build) -> Lines:
         if committer.swap(table, attempt):
             reach("resolve.after-swap")
             return (f"{taking.line}; snapshot {attempt.snapshot_id}",)
-        time.sleep(random.uniform(0, min(2.0, 0.05 * 2**attempt_number)))  # noqa: S311 - jitter, not a secret
-    raise CommitConflict(
-        f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers", hint="give the command again"
-    )
+        back_off(attempt_number)
+    raise lost_each_race(name)
 
 
 def _same(now: Finding | None, found: FindingError) -> bool:

@@ -57,10 +57,13 @@ STILL_STANDS = {
     "resolve.after-files": "positions-changed",
     "resolve.after-create": "table-recreated",
     "resolve.after-list": "table-rolled-back",
+    "resolve.after-delete": "control-topic-truncated",
+    "resolve.after-stamp": "control-topic-truncated",
 }
 """The finding that an answer killed there leaves."""
 
-CHOICES = {"table-rolled-back": "recommit", "other-catalog": "move"}
+REBUILT = ("control-topic-recreated", "control-topic-truncated")
+CHOICES = {"table-rolled-back": "recommit", "other-catalog": "move", **dict.fromkeys(REBUILT, "rebuild")}
 
 
 def damaged(failpoint: str, world: World) -> list[str]:
@@ -71,6 +74,9 @@ def damaged(failpoint: str, world: World) -> list[str]:
     if failpoint == "resolve.after-create":
         world.drop_the_table()
         return answer(world, "table-dropped")
+    if failpoint in ("resolve.after-delete", "resolve.after-stamp"):
+        world.recreate_the_control_topic()
+        return answer(world, "control-topic-recreated")
     if failpoint == "resolve.after-rebind":
         world.spell_the_catalog_otherwise()
         return answer(world, "other-catalog")

@@ -18,6 +18,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient
 from pyiceberg.exceptions import NoSuchTableError
 
+from sink_core.control.log import REQUIRED_CONFIG
 from sink_core.kafka import clients
 from tests import support
 
@@ -120,6 +121,13 @@ class World:
         lake = connections["catalog"]["lake"]
         lake["uri"] = lake["uri"].replace("/lake/", "/lake/../lake/")
         self._write("connections.yaml", connections)
+
+    def recreate_the_control_topic(self) -> None:
+        """Somebody deletes the control topic and creates one of its name."""
+        admin, topic = AdminClient({"bootstrap.servers": self.bootstrap}), f"calve.test.{self.name}.control"
+        for done in admin.delete_topics([topic]).values():
+            done.result(TIMEOUT_S)
+        support.create_topic(self.bootstrap, topic, 1, REQUIRED_CONFIG)
 
     def drop_the_table(self) -> None:
         """Somebody drops the table; what it held is not expected any more."""
