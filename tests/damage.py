@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from orchestration.broker import Broker
 from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import DataComplete
 from sink_core.control.log import REQUIRED_CONFIG
@@ -14,6 +16,21 @@ from tests import support
 from tests.pipelines import TIMEOUT_S, Flow
 
 Break = Callable[[Flow], Flow | None]
+
+
+def with_two_batches(directory: Path, broker: Broker, topic: str) -> Flow:
+    """A pipeline with two batches of ten in its table, all of partition 0, and ten records waiting."""
+    flow = Flow.create(directory, broker.bootstrap, topic)
+    for start in (0, 10):
+        flow.produce(range(start, start + 10))
+        flow.run()
+    flow.produce(range(20, 30))
+    return flow
+
+
+def name(value: object) -> str:
+    """What a test is called by a damage."""
+    return getattr(value, "__name__", "")
 
 
 def world(flow: Flow) -> list[Any]:

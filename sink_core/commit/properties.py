@@ -58,7 +58,8 @@ class Own:
     """What a snapshot of ours says. `stored_offset` is exclusive; `counts` are rows per batch.
 
     `given_up` are ranges `[from, to)` of control offsets: batches published there that the table does not hold are
-    missing because somebody answered a finding so. Each later snapshot repeats it.
+    missing because somebody answered a finding so. Each later snapshot repeats it. [-1, 0) are batches of a control
+    topic that was rebuilt since.
     """
 
     stored_offset: int

@@ -36,6 +36,9 @@ from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from sink_core.session import Session
 from sink_core.tables.create import load_if_there
 
+BEFORE = ((-1, 0),)
+"""Stands in `Own.given_up` for batches whose events were in a control topic that is gone: no offset of the new one."""
+
 
 def rebuild(session: Session, found: FindingError) -> Answer:
     """Make the control topic anew. Refused if a table lacks what the ledger has, or has what the ledger lacks."""
@@ -130,7 +133,7 @@ def _stamp(session: Session, name: str, end: int) -> None:
             last_event_id="",
             control_topic_id=session.identity.control_topic_id,
             cluster_id=session.identity.cluster_id,
-            given_up=last.given_up if last else (),
+            given_up=BEFORE if last and last.given_up else (),
         )
         attempt = build_append(table, [], tag=session.pipeline.tag, summary=to_summary(session.keys, own))
         if committer.swap(table, attempt):

@@ -41,9 +41,9 @@ _GONE = ("table-dropped", "table-recreated")
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """What the answering snapshot holds and says."""
+    """What the answering snapshot holds and says. `manifests` may write files; `line` is for people."""
 
-    events: Sequence[Logged[DataWritten]]
+    manifests: Callable[[], Sequence[ManifestRef]]
     own: Own
     line: str
 
@@ -63,9 +63,9 @@ def accept(session: Session, found: FindingError) -> Answer:
             "whose events are known are given up"
         )
         given_up = loss.given_up_with(view)
-        return Taking(loss.kept, _own(loss.kept, loss.stored, given_up, view, state, now), line)
+        return Taking(lambda: manifests_of(loss.kept), own_of(loss.kept, loss.stored, given_up, view, state, now), line)
 
-    return _answer(session, found, build)
+    return answer_table(session, found, build)
 
 
 def recommit(session: Session, found: FindingError) -> Answer:
@@ -77,7 +77,7 @@ def recommit(session: Session, found: FindingError) -> Answer:
         if loss.unknown:
             raise no_answer(found, "recommit", loss.unknown)
         check_still_there(table, loss.events)
-        if trouble := _not_there(table, loss.events) or _held_already(table, loss.events):
+        if trouble := not_there(table, loss.events) or _held_already(table, loss.events):
             raise no_answer(found, "recommit", trouble)
         rows = sum(e.event.rows for e in loss.events)
         line = (
@@ -85,20 +85,24 @@ def recommit(session: Session, found: FindingError) -> Answer:
             f"{len(loss.events)} batches are appended"
         )
         given_up = view.latest.given_up if view.latest else ()
-        return Taking(loss.events, _own(loss.events, loss.stored, given_up, view, state, now), line)
+        return Taking(
+            lambda: manifests_of(loss.events), own_of(loss.events, loss.stored, given_up, view, state, now), line
+        )
 
-    return _answer(session, found, build)
+    return answer_table(session, found, build)
 
 
 def _loss(found: FindingError, view: TableView, state: CommitState) -> Loss:
     return lost_by_recreation(view, state) if found.finding in _GONE else lost_by_roll_back(view, state)
 
 
-def _answer(session: Session, found: FindingError, build: Build) -> Answer:
+def answer_table(session: Session, found: FindingError, build: Build, *, when_dropped: str = "") -> Answer:
+    """Puts on the table what `build` says; `when_dropped` tells what that is for one that has to be created first."""
     seen = session.committer().examine(found.subject)
     if seen.table is None or seen.view is None:
         _creatable(session, found)
-        would = f"{found.subject}: is created again, empty; all {_rows(session, found):,} rows known are given up"
+        empty = f"is created again, empty; all {_rows(session, found):,} rows known are given up"
+        would = f"{found.subject}: {when_dropped or empty}"
     else:
         would = build(seen.table, seen.view, session.log.state).line
     return Answer((would,), lambda: _carry_out(session, found, build))
@@ -116,8 +120,9 @@ def _carry_out(session: Session, found: FindingError, build: Build) -> Lines:
             raise overtaken(session, f"{name}: {what}")
         table, view = _there(session, seen, name)
         taking = build(table, view, state)
-        manifests = [m for logged in taking.events for m in logged.event.manifests]
-        attempt = build_append(table, manifests, tag=session.pipeline.tag, summary=to_summary(session.keys, taking.own))
+        attempt = build_append(
+            table, taking.manifests(), tag=session.pipeline.tag, summary=to_summary(session.keys, taking.own)
+        )
         reach("resolve.after-list")
         if committer.swap(table, attempt):
             reach("resolve.after-swap")
@@ -149,14 +154,19 @@ def _there(session: Session, seen: Examined, name: str) -> tuple[Table, TableVie
 
 def _creatable(session: Session, found: FindingError) -> None:
     if found.subject not in session.pipeline.table_names:
-        raise no_answer(found, "accept", "the table is not in the pipeline file any more; name it there again")
+        raise no_answer(found, "", "the table is not in the pipeline file any more; name it there again")
 
 
 def _rows(session: Session, found: FindingError) -> int:
     return sum(logged.event.rows for logged in session.log.state.written.get(found.subject, []))
 
 
-def _own(
+def manifests_of(events: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:
+    """The manifests that events name, in their order."""
+    return [manifest for logged in events for manifest in logged.event.manifests]
+
+
+def own_of(
     events: Sequence[Logged[DataWritten]],
     stored: int,
     given_up: tuple[tuple[int, int], ...],
@@ -182,8 +192,9 @@ def _own(
     )
 
 
-def _not_there(table: Table, events: Sequence[Logged[DataWritten]]) -> str:
-    missing = list(_missing(table, [m for logged in events for m in logged.event.manifests]))
+def not_there(table: Table, events: Sequence[Logged[DataWritten]]) -> str:
+    """Which files of the events do not exist any more; empty if all do."""
+    missing = list(_missing(table, manifests_of(events)))
     more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
     return f"files are gone: {', '.join(missing[:3])}{more}" if missing else ""
 

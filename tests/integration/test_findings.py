@@ -15,7 +15,7 @@ from sink_core.control.state import CommitState
 from sink_core.errors import FindingError, ProtocolError
 from sink_core.offsets import TopicPartition
 from sink_core.planning import Planner
-from tests import support
+from tests import damage, support
 from tests.damage import (
     Break,
     configure_another_catalog,
@@ -41,13 +41,8 @@ from tests.support import TopicFactory
 
 @pytest.fixture
 def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
-    """A pipeline with two batches in its table and records waiting."""
-    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
-    for start in (0, 10):
-        flow.produce(range(start, start + 10))
-        flow.run()
-    flow.produce(range(20, 30))
-    return flow
+    """Two batches in its table and records waiting."""
+    return damage.with_two_batches(tmp_path, broker, kafka_topic(2))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +64,7 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
         (truncate_the_control_topic, "control-topic-truncated", "events from offset 0", "log start 3"),
         (configure_another_catalog, "other-catalog", r"catalog\.db", r"other/catalog\.db"),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
+    ids=damage.name,
 )
 def test_a_finding_stops_the_pipeline_before_it_does_anything(
     flow: Flow, damage: Break, finding: str, stored: str, found: str

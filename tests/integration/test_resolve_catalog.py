@@ -9,9 +9,11 @@ import pytest
 
 from orchestration.broker import Broker
 from sink_core.control.events import PipelineBound
+from sink_core.control.log import REQUIRED_CONFIG
 from sink_core.errors import FindingError
 from sink_core.maintenance.trim import trim
-from tests import damage
+from tests import damage, support
+from tests.integration.conftest import StartBroker
 from tests.pipelines import Flow
 from tests.resolving import resolve, resolved, run_and_prove
 from tests.support import TopicFactory
@@ -74,3 +76,25 @@ def test_a_catalog_copied_before_the_last_commit_is_refused(flow: Flow) -> None:
     refused = resolve(there, "other-catalog", "--choose", "move", "--yes")
     assert refused.exit_code == 2
     assert "table-restored" in refused.stderr
+
+
+def test_a_copied_control_topic_is_answered_in_the_file(flow: Flow) -> None:
+    copy = flow.but(name=support.unique("p").replace("-", "_"))
+    support.create_topic(flow.bootstrap, copy.pipeline.control_topic, 1, REQUIRED_CONFIG)
+    events = support.consume(flow.bootstrap, flow.pipeline.control_topic)
+    support.produce(flow.bootstrap, copy.pipeline.control_topic, events)
+    refused = resolve(copy, "renamed-pipeline", "--choose", "takes_over", "--yes")
+    assert refused.exit_code == 2
+    assert "it is a setting of the pipeline file: takes_over" in refused.stderr
+    assert support.consume(flow.bootstrap, copy.pipeline.control_topic) == events
+
+
+def test_a_pipeline_is_not_rebuilt_on_another_cluster(flow: Flow, start_broker: StartBroker) -> None:
+    there = start_broker()
+    control = flow.pipeline.control_topic
+    support.create_topic(there.bootstrap, flow.topic, 2)
+    support.create_topic(there.bootstrap, control, 1, REQUIRED_CONFIG)
+    support.produce(there.bootstrap, control, support.consume(flow.bootstrap, control))
+    refused = resolve(flow.but(bootstrap=there.bootstrap), "other-cluster", "--choose", "rebuild", "--yes")
+    assert refused.exit_code == 2
+    assert "offsets of another cluster are other records" in refused.stderr

@@ -17,13 +17,8 @@ from tests.support import TopicFactory
 
 @pytest.fixture
 def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
-    """A pipeline with two batches of ten in its table and ten records waiting."""
-    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
-    for start in (0, 10):
-        flow.produce(range(start, start + 10))
-        flow.run()
-    flow.produce(range(20, 30))
-    return flow
+    """Two batches in its table and records waiting."""
+    return damage.with_two_batches(tmp_path, broker, kafka_topic(2))
 
 
 def lose_topic_and_group(flow: Flow) -> None:
@@ -37,11 +32,7 @@ DAMAGES = [
 ]
 
 
-def name(value: object) -> str:
-    return getattr(value, "__name__", "")
-
-
-@pytest.mark.parametrize(("break_it", "finding"), DAMAGES, ids=name)
+@pytest.mark.parametrize(("break_it", "finding"), DAMAGES, ids=damage.name)
 def test_a_pipeline_goes_on_with_a_control_topic_made_anew(flow: Flow, break_it: damage.Break, finding: str) -> None:
     break_it(flow)
     said = resolved(flow, finding, "rebuild")
@@ -53,7 +44,7 @@ def test_a_pipeline_goes_on_with_a_control_topic_made_anew(flow: Flow, break_it:
     assert flow.ids() == list(range(40))
 
 
-@pytest.mark.parametrize(("break_it", "finding"), DAMAGES, ids=name)
+@pytest.mark.parametrize(("break_it", "finding"), DAMAGES, ids=damage.name)
 def test_what_was_published_and_is_in_no_table_is_read_again(flow: Flow, break_it: damage.Break, finding: str) -> None:
     flow.publish()
     break_it(flow)
@@ -128,3 +119,16 @@ def test_a_roll_back_to_before_the_rebuild_is_found_and_accepted(flow: Flow) -> 
     flow.produce(range(30, 40))
     run_and_prove(flow)
     assert flow.ids() == [*range(10), *range(30, 40)]
+
+
+def test_what_was_given_up_before_a_rebuild_gives_up_nothing_after_it(flow: Flow) -> None:
+    damage.roll_back(flow)
+    resolved(flow, "table-rolled-back", "accept")
+    damage.recreate_the_control_topic(flow)
+    resolved(flow, "control-topic-recreated", "rebuild")
+    run_and_prove(flow)
+    stamp, _ = flow.own_snapshots()[-2]
+    flow.load_table().manage_snapshots().rollback_to_snapshot(stamp).commit()
+    resolved(flow, "table-rolled-back", "recommit")
+    run_and_prove(flow)
+    assert flow.ids() == [*range(10), *range(20, 30)]

@@ -21,13 +21,8 @@ from tests.support import TopicFactory
 
 @pytest.fixture
 def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
-    """A pipeline with two batches in its table, all of partition 0, and ten records waiting."""
-    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
-    for start in (0, 10):
-        flow.produce(range(start, start + 10))
-        flow.run()
-    flow.produce(range(20, 30))
-    return flow
+    """Two batches in its table and records waiting."""
+    return damage.with_two_batches(tmp_path, broker, kafka_topic(2))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +32,7 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
         (damage.reset_forwards, "positions-changed"),
         (damage.delete_the_group, "positions-missing"),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
+    ids=damage.name,
 )
 def test_restore_puts_the_positions_of_the_last_publish_back(flow: Flow, break_it: damage.Break, finding: str) -> None:
     before = {at: p.offset for at, p in flow.positions().items()}

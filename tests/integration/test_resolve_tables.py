@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
 from sink_core.control.events import DataWritten, Resolved
 from sink_core.errors import FindingError
+from sink_core.maintenance.trim import trim
 from tests import damage
 from tests.pipelines import Flow, reached, tagged
 from tests.resolving import resolve, resolved, run_and_prove
@@ -18,13 +20,8 @@ from tests.support import TopicFactory
 
 @pytest.fixture
 def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
-    """A pipeline with two batches of ten in its table and ten records waiting."""
-    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
-    for start in (0, 10):
-        flow.produce(range(start, start + 10))
-        flow.run()
-    flow.produce(range(20, 30))
-    return flow
+    """Two batches in its table and records waiting."""
+    return damage.with_two_batches(tmp_path, broker, kafka_topic(2))
 
 
 LOST = [
@@ -40,11 +37,7 @@ NOTHING_LEFT = [
 ]
 
 
-def name(value: object) -> str:
-    return getattr(value, "__name__", "")
-
-
-@pytest.mark.parametrize(("break_it", "finding"), LOST, ids=name)
+@pytest.mark.parametrize(("break_it", "finding"), LOST, ids=damage.name)
 def test_accept_goes_on_without_the_rows(flow: Flow, break_it: damage.Break, finding: str) -> None:
     break_it(flow)
     said = resolved(flow, finding, "accept")
@@ -58,7 +51,7 @@ def test_accept_goes_on_without_the_rows(flow: Flow, break_it: damage.Break, fin
     assert flow.ids() == [*range(10), *range(20, 40)]
 
 
-@pytest.mark.parametrize(("break_it", "finding"), NOTHING_LEFT, ids=name)
+@pytest.mark.parametrize(("break_it", "finding"), NOTHING_LEFT, ids=damage.name)
 def test_accept_begins_anew_with_a_table_that_has_nothing(flow: Flow, break_it: damage.Break, finding: str) -> None:
     break_it(flow)
     said = resolved(flow, finding, "accept")
@@ -83,7 +76,7 @@ def test_accept_after_a_lost_tag_loses_nothing(flow: Flow) -> None:
         (damage.restore_the_catalog_from_before_the_first_commit, "table-restored"),
         (damage.remove_tag, "tag-removed"),
     ],
-    ids=name,
+    ids=damage.name,
 )
 def test_recommit_appends_exactly_what_is_lost(flow: Flow, break_it: damage.Break, finding: str) -> None:
     batches = {event.batch_id for event in flow.events(DataWritten) if event.table == flow.table}
@@ -192,3 +185,56 @@ def test_spark_reads_what_the_answers_wrote(flow: Flow, spark: SparkSession) -> 
     flow.load_table().manage_snapshots().rollback_to_snapshot(flow.own_snapshots()[0][0]).commit()
     resolved(flow, "table-rolled-back", "recommit")
     assert flow.spark_ids(spark) == list(range(20, 30))
+
+
+def recreate_the_ledger(flow: Flow) -> None:
+    """With its columns in another order: field ids differ from those in the files."""
+    ledger = flow.pipeline.ledger_table
+    fields = flow.load_table(ledger).schema().fields
+    drop_the_ledger(flow)
+    with flow.iceberg() as catalog:
+        catalog.create_table(ledger, Schema(*reversed(fields)))
+
+
+def drop_the_ledger(flow: Flow) -> None:
+    with flow.iceberg() as catalog:
+        catalog.drop_table(flow.pipeline.ledger_table)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "finding"),
+    [(recreate_the_ledger, "table-recreated"), (drop_the_ledger, "table-dropped")],
+    ids=damage.name,
+)
+def test_a_ledger_that_is_gone_is_written_again(flow: Flow, break_it: damage.Break, finding: str) -> None:
+    flow.publish()
+    before = flow.rows(flow.pipeline.ledger_table)
+    break_it(flow)
+    resolved(flow, finding, "rebuild")
+    again = flow.rows(flow.pipeline.ledger_table)
+    assert sorted(row["end_offset"] for row in again) == [10, 20, 30]
+    assert all(row in again for row in before)
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+
+
+def test_a_ledger_whose_files_are_gone_is_not_begun_anew(flow: Flow) -> None:
+    tasks = flow.load_table(flow.pipeline.ledger_table).scan().plan_files()
+    files = [Path(task.file.file_path.removeprefix("file://")) for task in tasks]
+    recreate_the_ledger(flow)
+    for path in files:
+        path.unlink()
+    refused = resolve(flow, "table-recreated", "--choose", "rebuild", "--yes")
+    assert refused.exit_code == 2
+    assert "rebuild is not possible: files are gone: " in refused.stderr
+
+
+def test_a_ledger_is_not_rebuilt_from_a_trimmed_log(flow: Flow) -> None:
+    flow.run()
+    with flow.session() as session:
+        session.bind()
+        assert trim(session, older_than_s=0).changed
+    drop_the_ledger(flow)
+    refused = resolve(flow, "table-dropped", "--choose", "rebuild", "--yes")
+    assert refused.exit_code == 2
+    assert "batches were trimmed" in refused.stderr

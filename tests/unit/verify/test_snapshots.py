@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sink_core.commit.view import SnapshotView, TableView
+from sink_core.resolve.rebuild import BEFORE
 from sink_core.verify.report import Evidence
 from sink_core.verify.snapshots import compare, given_up
 from tests.unit.verify.hand_made import DATA, kinds, own, table_view
@@ -86,3 +87,5 @@ def test_of_trimmed_batches_those_are_given_up_that_the_table_lacks() -> None:
     view = table_view((12, replace(own(14, {"b1": 10}), given_up=((0, 9),))))
     assert given_up(view, ["b1", "trimmed"], {"b1": 3}) == {"trimmed"}
     assert given_up(table_view((12, own(14, {"b1": 10}))), ["trimmed"], {}) == set()
+    rebuilt = table_view((12, replace(own(14, {"b1": 10}), given_up=BEFORE)))
+    assert given_up(rebuilt, ["trimmed", "b2"], {"b2": 0}) == {"trimmed"}
