@@ -87,7 +87,8 @@ class PartitionCounts:
     """What became of one partition's offsets in a batch; one row of the ledger.
 
     `records` were delivered by the broker; `gaps` are offsets of the range at which it delivered none (control records,
-    aborted transactions, compaction): records + gaps = end - start. `value_bytes` sums keys and values as delivered.
+    aborted transactions, compaction); `lost` are those that an answer to a finding passed over unread: records + gaps +
+    lost = end - start. `value_bytes` sums keys and values as delivered.
     `written` counts rows per table. `max_timestamp_ms` is -1 where there was no record; `timestamp_type` is the
     broker's (1 = CreateTime, 2 = LogAppendTime, 0 = not available).
     """
@@ -105,6 +106,7 @@ class PartitionCounts:
     max_timestamp_ms: int = -1
     timestamp_type: int = 0
     written: dict[str, int] = field(default_factory=dict)
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,15 +75,18 @@ class FindingError(TerminalError):
     """A stored state contradicts the world; nothing is guessed.
 
     `finding` is the finding's name, `stored` and `found` the two values that differ, `subject` the table, topic or
-    partition it is about.
+    partition it is about, `choices` the answers that `calve resolve` takes.
     """
 
-    def __init__(self, finding: str, subject: str, *, stored: str, found: str, hint: str) -> None:
+    def __init__(
+        self, finding: str, subject: str, *, stored: str, found: str, hint: str, choices: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(f"{finding}: {subject}: stored {stored}, found {found}", hint=hint)
         self.finding = finding
         self.subject = subject
         self.stored = stored
         self.found = found
+        self.choices = choices
 
 
 class ProtocolError(TerminalError):

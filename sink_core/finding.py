@@ -25,4 +25,5 @@ class Finding:
             stored=self.stored,
             found=self.found,
             hint=f"calve resolve {pipeline_file} {self.name} --subject {self.subject} --choose {choices}",
+            choices=self.choices,
         )

@@ -182,15 +182,15 @@ class Planner:
             broker_time_ms=broker_time_ms,
         )
 
-    def bootstrap(self, source: Source) -> Decision:
+    def bootstrap(self, source: Source, starts: Offsets | None = None) -> Decision:
         """Put the start positions of all partitions in place, together with an empty `DATA_COMPLETE`.
 
         Only if, after the fence, no partition has a position and the log holds no `DATA_COMPLETE`. `source.start` of
-        the pipeline file is consulted here and never again.
+        the pipeline file is consulted here and never again, and not even here if `starts` are given.
         """
         session = self._session
         batch_id = f"bootstrap-{uuid.uuid4()}"
-        starts = self._start_offsets(source)
+        starts = self._start_offsets(source) if starts is None else starts
         event = DataComplete(
             pipeline_id=session.pipeline_id,
             batch_id=batch_id,
@@ -311,6 +311,14 @@ class Planner:
     def _stop_on(self, finding: Finding | None) -> None:
         if finding is not None:
             raise finding.error(str(self._session.pipeline.path))
+
+
+def check_topics(session: Session, plan: BatchPlan) -> None:
+    """Raise FindingError if a topic of the plan was recreated since: other records are at the same offsets."""
+    topics = describe_topics(session.admin, plan.topic_ids, timeout_s=ADMIN_TIMEOUT_S)
+    finding = checks.topic_changed(plan.topic_ids, {name: topic.topic_id for name, topic in topics.items()})
+    if finding is not None:
+        raise finding.error(str(session.pipeline.path))
 
 
 def _partitions(topics: Mapping[str, Topic]) -> list[TopicPartition]:

@@ -54,7 +54,7 @@ class Session:
 
     @property
     def keys(self) -> SummaryKeys:
-        return SummaryKeys(self.pipeline.config.name, self.pipeline.control_topic, self.pipeline.group)
+        return SummaryKeys(self.pipeline.config.first_name, self.pipeline.control_topic, self.pipeline.group)
 
     @property
     def identity(self) -> Identity:
@@ -68,7 +68,13 @@ class Session:
 
     def committer(self) -> TableCommitter:
         return TableCommitter(
-            self.catalog, self.pipeline.tag, self.keys, self.identity, self.log, str(self.pipeline.path)
+            self.catalog,
+            self.pipeline.tag,
+            self.keys,
+            self.identity,
+            self.log,
+            str(self.pipeline.path),
+            self.pipeline.ledger_table,
         )
 
     def coordinator(self) -> Coordinator:
@@ -85,11 +91,17 @@ class Session:
         """Bind the pipeline at first use, and compare with the binding ever after.
 
         Append, read back, the first in the log wins: two first runs agree on one UUID. Raises FindingError when the
-        binding names another catalog, cluster or control topic; nothing has been fenced by then.
+        binding names another catalog, cluster or control topic; nothing has been fenced by then. Raises ConfigError for
+        a pipeline to take over that is not there: a new one in its place would read everything again.
         """
-        self.log.open(create=True)
+        taken_over = self.pipeline.config.takes_over
+        if not self.log.open(create=taken_over is None):
+            raise ConfigError(
+                f"takes_over: pipeline {taken_over} has never run here: there is no topic {self.log.topic}",
+                hint="correct the name, or leave takes_over out: the pipeline then begins at source.start",
+            )
         state = self.log.refresh()
-        mine = self._mine()
+        mine = self.new_binding()
         if state.bound is None:
             found = self.group.positions(self._source_partitions())
             # Positions that are there now may be those of a first run that has bound the pipeline meanwhile.
@@ -110,10 +122,11 @@ class Session:
         topics = describe_topics(self.admin, self.pipeline.config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
         return [at for topic in topics.values() for at in topic.all_partitions]
 
-    def _mine(self) -> PipelineBound:
+    def new_binding(self) -> PipelineBound:
+        """What this host has, under a pipeline id of its own."""
         return PipelineBound(
             pipeline_id=str(uuid.uuid4()),
-            pipeline=self.pipeline.config.name,
+            pipeline=self.pipeline.config.first_name,
             deployment=self.pipeline.deployment,
             catalog_fingerprint=self.pipeline.catalog_fingerprint,
             cluster_id=self.cluster_id,

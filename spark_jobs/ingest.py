@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.batch import BatchPlan, PartitionCounts, TableOutput, WrittenBatch
+from sink_core.batch import BatchPlan, PartitionCounts, WrittenBatch
 from sink_core.config.effective import Pipeline
 from sink_core.errors import BadRecord
 from sink_core.failpoints import reach
 from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.files import WrittenFile
-from sink_core.tables.internal import ledger_rows
-from sink_core.tables.manifests import write_manifest
+from sink_core.tables.outputs import output_of, write_ledger
 from sink_core.tables.usable import check_usable
-from sink_core.tables.writer import TableWriter
 from spark_jobs.runner import SparkRunner
 from spark_jobs.task import IngestSpec, TableSpec, TaskResult, run_task
 
@@ -43,8 +38,8 @@ def write_batch(
     counts = merge_counts(plan, [count for result in results for count in result.counts], [t.name for t in spec.tables])
     _check_share(pipeline, counts)
     files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}
-    files[pipeline.ledger_table] += _write_ledger(plan, counts, tables[pipeline.ledger_table])
-    outputs = tuple(_output(plan, name, table, files[name]) for name, table in tables.items())
+    files[pipeline.ledger_table] += write_ledger(plan, counts, tables[pipeline.ledger_table])
+    outputs = tuple(output_of(plan, name, table, files[name]) for name, table in tables.items())
     reach("write.after-manifests")
     return WrittenBatch(plan, outputs, counts)
 
@@ -115,24 +110,3 @@ def _check_share(pipeline: Pipeline, counts: Iterable[PartitionCounts]) -> None:
             f"({limit:.2%}); nothing of it was published",
             hint="correct the producer or the tables, or raise dead_letters.stop_above",
         )
-
-
-def _write_ledger(plan: BatchPlan, counts: Sequence[PartitionCounts], table: Table) -> list[WrittenFile]:
-    with unreachable_as_ours(f"writing files of {'.'.join(table.name())}"):
-        writer = TableWriter(table.io, table.metadata, f"calve-{plan.batch_id}-ledger")
-        writer.write(ledger_rows(plan, counts))
-        return writer.close()
-
-
-def _output(plan: BatchPlan, name: str, table: Table, files: Sequence[WrittenFile]) -> TableOutput:
-    """The table's part of the batch, its manifests written; without any if there are no files."""
-    metadata = table.metadata
-    manifests = []
-    with unreachable_as_ours(f"writing manifests of {name}"):
-        for spec_id in sorted({file.spec_id for file in files}):
-            path = table.location_provider().new_metadata_location(
-                f"calve-{plan.batch_id}-{spec_id}-{uuid.uuid4()}.avro"
-            )
-            of_spec = [file for file in files if file.spec_id == spec_id]
-            manifests.append(write_manifest(table.io, metadata, spec_id, of_spec, path))
-    return TableOutput(name, str(metadata.table_uuid), metadata.current_schema_id, tuple(manifests))

@@ -15,23 +15,21 @@ from pyiceberg.table import Table
 from sink_core.batch import WrittenBatch
 from sink_core.commit.coordinator import CommitReport
 from sink_core.config.effective import Pipeline
-from sink_core.control import checks
 from sink_core.control.complete import data_complete, data_written
 from sink_core.control.decision import Decision, Verdict, decide
 from sink_core.control.events import Paused
 from sink_core.control.state import CommitState
 from sink_core.errors import TableUnusable
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import describe_topics, sample
+from sink_core.kafka.source import SAMPLE_RECORDS, sample_values
 from sink_core.maintenance.keep_alive import is_due
 from sink_core.offsets import Position, Positions
-from sink_core.planning import Planned, Planner
+from sink_core.planning import Planned, Planner, check_topics
 from sink_core.session import Session
 from sink_core.tables.create import ensure_tables
 from spark_jobs.ingest import write_batch
 from spark_jobs.runner import SparkRunner
 
-SAMPLE_RECORDS = 1_000
 LINGER_POLL_S = 0.1
 
 
@@ -184,8 +182,7 @@ class Ingest:
 
     def _sample_values(self) -> list[bytes]:
         topics, settings = self._session.pipeline.config.source.topics, self._session.pipeline.kafka.properties
-        records = [r for topic in topics for r in sample(settings, topic, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)]
-        return [record.value for record in records if record.value is not None]
+        return sample_values(settings, topics, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
 
     def _publish(self, planned: Planned, written: WrittenBatch) -> Decision:
         session, plan = self._session, planned.plan
@@ -204,17 +201,10 @@ class Ingest:
         def after_fence(found: Positions, state: CommitState) -> Decision:
             decision = decide(plan, found, state)
             if decision.verdict is not Verdict.ALREADY_PUBLISHED:
-                self._check_topics(planned)
+                check_topics(session, plan)
             return decision
 
         return session.publisher.publish(after_fence, events, positions)
-
-    def _check_topics(self, planned: Planned) -> None:
-        """A topic recreated since the plan has other records at the same offsets."""
-        topics = describe_topics(self._session.admin, planned.source.topics, timeout_s=ADMIN_TIMEOUT_S)
-        finding = checks.topic_changed(planned.plan.topic_ids, {n: t.topic_id for n, t in topics.items()})
-        if finding is not None:
-            raise finding.error(str(self._session.pipeline.path))
 
 
 def run_pipeline(

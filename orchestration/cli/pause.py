@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
 from time import monotonic, sleep, time_ns
@@ -15,6 +12,7 @@ import typer
 from orchestration.cli.boundary import command
 from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
 from orchestration.cli.output import error_document, say, say_json, working
+from orchestration.cli.user import user
 from sink_core.errors import CalveError
 
 if TYPE_CHECKING:
@@ -52,7 +50,7 @@ def pause(
     with working("connecting") as status, Session.open(pipeline) as session:
         bound = session.bind()
         already = session.log.state.paused
-        paused = already or Paused(pipeline_id=bound.pipeline_id, by=_user(), reason=reason)
+        paused = already or Paused(pipeline_id=bound.pipeline_id, by=user(), reason=reason)
         offset = -1 if already else session.log.append(paused).offset
         document = {"pipeline": pipeline.name, "paused": _document(paused), "written": not already}
         if not as_json:
@@ -81,7 +79,7 @@ def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
     with working("connecting"), Session.open(pipeline) as session:
         bound = session.bind()
         was = session.log.state.paused
-        resumed = Resumed(pipeline_id=bound.pipeline_id, by=_user())
+        resumed = Resumed(pipeline_id=bound.pipeline_id, by=user())
         session.log.append(resumed)
     if as_json:
         say_json({"pipeline": pipeline.name, "resumed_by": resumed.by, "was_paused": _document(was) if was else None})
@@ -117,15 +115,6 @@ def _wait(session: Session, offset: int, timeout_s: float, tell: Callable[[str],
             )
         tell(f"waiting for batches under way: {listed}")
         sleep(POLL_S)
-
-
-def _user() -> str:
-    """user@host; the user's number where it has no name, as in some containers."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
 
 
 def _document(paused: Paused) -> dict[str, Any]:

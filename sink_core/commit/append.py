@@ -96,9 +96,11 @@ def _write_manifest_list(
         sequence_number=metadata.next_sequence_number(),
         avro_compression="deflate",
     ) as writer:
-        writer.add_manifests([manifest_file(ref, snapshot_id) for ref in manifests])
-        if parent is not None:
-            writer.add_manifests(parent.manifests(table.io))
+        named = [manifest_file(ref, snapshot_id) for ref in manifests]
+        named += parent.manifests(table.io) if parent is not None else []
+        if named:
+            # An Avro block without entries would hide those of the next.
+            writer.add_manifests(named)
     return path
 
 

@@ -37,6 +37,10 @@ class SummaryKeys:
         return f"calve.{self.pipeline}.counts"
 
     @property
+    def given_up(self) -> str:
+        return f"calve.{self.pipeline}.given-up"
+
+    @property
     def last_event_id(self) -> str:
         return f"calve.{self.pipeline}.last-event-id"
 
@@ -51,7 +55,12 @@ class SummaryKeys:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What a snapshot of ours says. `stored_offset` is exclusive; `counts` are rows per batch."""
+    """What a snapshot of ours says. `stored_offset` is exclusive; `counts` are rows per batch.
+
+    `given_up` are ranges `[from, to)` of control offsets: batches published there that the table does not hold are
+    missing because somebody answered a finding so. Each later snapshot repeats it. [-1, 0) are batches of a control
+    topic that was rebuilt since.
+    """
 
     stored_offset: int
     commit_id: str
@@ -61,6 +70,7 @@ class Own:
     last_event_id: str
     control_topic_id: str
     cluster_id: str
+    given_up: tuple[tuple[int, int], ...] = ()
 
 
 def to_summary(keys: SummaryKeys, own: Own) -> dict[str, str]:
@@ -73,6 +83,8 @@ def to_summary(keys: SummaryKeys, own: Own) -> dict[str, str]:
         keys.control_topic_id: own.control_topic_id,
         keys.cluster_id: own.cluster_id,
     }
+    if own.given_up:
+        summary[keys.given_up] = json.dumps(own.given_up)
     if own.valid_through_ms is not None:
         summary[VALID_THROUGH] = _iso(own.valid_through_ms)
     return summary
@@ -107,6 +119,7 @@ def _own(keys: SummaryKeys, summary: Mapping[str, str], offsets: str, batches: s
         last_event_id=summary.get(keys.last_event_id, ""),
         control_topic_id=summary.get(keys.control_topic_id, ""),
         cluster_id=summary.get(keys.cluster_id, ""),
+        given_up=tuple((int(start), int(end)) for start, end in json.loads(summary.get(keys.given_up, "[]"))),
     )
 
 

@@ -13,7 +13,7 @@ import random
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -29,6 +29,7 @@ from sink_core.control.log import ControlLog
 from sink_core.control.state import CommitState, Logged
 from sink_core.errors import CommitConflict, ProtocolError, TableUnusable, UnknownOutcome
 from sink_core.failpoints import reach
+from sink_core.finding import Finding
 from sink_core.tables.catalog import unreachable_as_ours
 
 ATTEMPTS = 10
@@ -59,8 +60,18 @@ class TableCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class Examined:
+    """A table as loaded, None if there is none of that name, and what it contradicts the log by."""
+
+    table: Table | None
+    view: TableView | None
+    finding: Finding | None
+
+
+@dataclass(frozen=True, slots=True)
 class TableCommitter:
-    """Commits to the tables of one pipeline. `pipeline_file` only serves the commands in messages."""
+    """Commits to the tables of one pipeline. `pipeline_file` only serves the commands in messages, `ledger` is the name
+    of the pipeline's ledger."""
 
     catalog: Catalog
     tag: str
@@ -68,6 +79,7 @@ class TableCommitter:
     now: Identity
     log: ControlLog
     pipeline_file: str
+    ledger: str
 
     def commit(self, name: str) -> TableCommit | None:
         """Take in what `name` lacks; None for a table that neither exists nor was ever written to.
@@ -84,30 +96,37 @@ class TableCommitter:
             reach("commit.after-check")
             if not pending:
                 return _nothing_new(table, view, conflicts)
-            own = self._own(pending, state)
-            _check_still_there(table, pending)
+            own = self._own(view, pending, state)
+            check_still_there(table, pending)
             attempt = self._build(table, pending, own)
             reach("commit.after-list")
-            if attempt is not None and self._swap(table, attempt):
+            if attempt is not None and self.swap(table, attempt):
                 reach("commit.after-swap")
                 return _landed(table, view, attempt, pending, own, conflicts)
-            time.sleep(random.uniform(0, min(2.0, 0.05 * 2**conflicts)))  # noqa: S311 - jitter, not a secret
-        raise CommitConflict(
-            f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
-            hint="the table stays behind and catches up with the next commit; does another job commit without pause?",
-        )
+            back_off(conflicts)
+        raise lost_each_race(name)
 
     def load_checked(self, name: str) -> tuple[Table, TableView] | None:
         """The table as it is now, compared with the log; None if it neither exists nor is spoken of in the log.
 
+        Raises FindingError.
+        """
+        seen = self.examine(name)
+        if seen.finding is not None:
+            raise seen.finding.error(self.pipeline_file)
+        return (seen.table, seen.view) if seen.table and seen.view else None
+
+    def examine(self, name: str) -> Examined:
+        """The table as it is now, and what contradicts the log.
+
         The log is read before the table, so that the table is never behind what the log told. Where another coordinator
-        has taken in more than was read here, the log is read on and the table loaded again. Raises FindingError.
+        has taken in more than was read here, the log is read on and the table loaded again.
         """
         state = self.log.state
         while True:
-            table = self._load(name, state)
+            table = self._load(name)
             if table is None:
-                return None
+                return Examined(None, None, self._offered(name, dropped(name, state)))
             view = view_of(table.metadata, table=name, tag=self.tag, keys=self.keys)
             if view.stored_offset <= state.next_offset:
                 break
@@ -117,19 +136,21 @@ class TableCommitter:
         finding = compare(view, state, self.now)
         if isinstance(finding, AncestryCut):
             finding = None if holds_tagged_files(table, view) else finding.finding
-        if finding is not None:
-            raise finding.error(self.pipeline_file)
-        return table, view
+        return Examined(table, view, self._offered(name, finding))
 
-    def _load(self, name: str, state: CommitState) -> Table | None:
+    def _offered(self, name: str, finding: Finding | None) -> Finding | None:
+        """What the ledger lacks must come back: its rows are what everything is proven from, and not in Kafka."""
+        if finding is None or name != self.ledger:
+            return finding
+        choices = tuple(choice for choice in finding.choices if choice not in ("accept", "refill"))
+        return replace(finding, choices=choices or ("rebuild",))
+
+    def _load(self, name: str) -> Table | None:
         try:
             with unreachable_as_ours(f"loading table {name}"):
                 return self.catalog.load_table(name)
         except NoSuchTableError:
-            finding = dropped(name, state)
-            if finding is None:
-                return None
-            raise finding.error(self.pipeline_file) from None
+            return None
 
     def _build(self, table: Table, pending: Sequence[Logged[DataWritten]], own: Own) -> Attempt | None:
         """The attempt; None if the head that it would be built on has been replaced and expired meanwhile."""
@@ -142,7 +163,7 @@ class TableCommitter:
                 raise
             return None
 
-    def _own(self, pending: Sequence[Logged[DataWritten]], state: CommitState) -> Own:
+    def _own(self, view: TableView, pending: Sequence[Logged[DataWritten]], state: CommitState) -> Own:
         counts: dict[str, int] = {}
         for logged in pending:
             counts[logged.event.batch_id] = counts.get(logged.event.batch_id, 0) + logged.event.rows
@@ -155,9 +176,10 @@ class TableCommitter:
             last_event_id=pending[-1].event.event_id,
             control_topic_id=self.now.control_topic_id,
             cluster_id=self.now.cluster_id,
+            given_up=view.latest.given_up if view.latest else (),
         )
 
-    def _swap(self, table: Table, attempt: Attempt) -> bool:
+    def swap(self, table: Table, attempt: Attempt) -> bool:
         """True if the attempt landed, False if another try is due. The one call that changes the table.
 
         After any exception the table decides: our snapshot is there (the reply was lost), or it is not. Then the next
@@ -185,6 +207,18 @@ class TableCommitter:
         if metadata.refs == table.metadata.refs and _is_lasting(cause):
             raise UnknownOutcome(f"{name}: the catalog refused the commit: {cause}") from cause
         return False
+
+
+def back_off(conflicts: int) -> None:
+    """Wait after the n-th lost race, counted from 0."""
+    time.sleep(random.uniform(0, min(2.0, 0.05 * 2**conflicts)))  # noqa: S311 - jitter, not a secret
+
+
+def lost_each_race(name: str) -> CommitConflict:
+    return CommitConflict(
+        f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
+        hint="the table stays as it is, and the next try goes on; does another job commit without pause?",
+    )
 
 
 def holds_tagged_files(table: Table, view: TableView) -> bool:
@@ -220,7 +254,7 @@ def _manifests(pending: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:
     return [manifest for logged in pending for manifest in logged.event.manifests]
 
 
-def _check_still_there(table: Table, pending: Sequence[Logged[DataWritten]]) -> None:
+def check_still_there(table: Table, pending: Sequence[Logged[DataWritten]]) -> None:
     """Manifests refer to a spec and a schema of the table; a table evolved meanwhile keeps both unless removed."""
     specs, schemas = table.specs(), table.schemas()
     for logged in pending:

@@ -48,6 +48,16 @@ class TableView:
             at = snapshot.parent_id
 
     @property
+    def whole(self) -> bool:
+        """Whether the head's ancestry reaches back to the table's first snapshot.
+
+        Some expire snapshots and leave the parent's id in place, some (pyiceberg) take it out; the sequence number
+        tells.
+        """
+        *_, oldest = [None, *self.ancestors()]
+        return self.head is None if oldest is None else oldest.sequence_number <= 1
+
+    @property
     def tagged(self) -> SnapshotView | None:
         return self.snapshots.get(self.tag) if self.tag is not None else None
 
@@ -58,8 +68,24 @@ class TableView:
         The higher of the tag and the nearest ancestor of ours: a tag that somebody moved to an older snapshot of ours
         must not bring back what the head has.
         """
-        nearest = next((s.own for s in self.ancestors() if s is not None and s.own is not None), None)
-        return max((own.stored_offset for own in (self.tagged and self.tagged.own, nearest) if own), default=0)
+        return self.latest.stored_offset if self.latest else 0
+
+    @property
+    def latest(self) -> Own | None:
+        """What the snapshot of ours says that took in most, of tag and head's ancestors.
+
+        Where they speak of two control topics, that of the tag is the later one: the topic was rebuilt, and the head
+        rolled back to before that.
+        """
+        tagged, nearest = self.tagged.own if self.tagged else None, self.nearest.own if self.nearest else None
+        if tagged and nearest and tagged.control_topic_id != nearest.control_topic_id:
+            return tagged
+        return max((own for own in (tagged, nearest) if own), key=lambda own: own.stored_offset, default=None)
+
+    @property
+    def nearest(self) -> SnapshotView | None:
+        """The nearest ancestor of the head that is ours."""
+        return next((s for s in self.ancestors() if s is not None and s.own is not None), None)
 
 
 def view_of(

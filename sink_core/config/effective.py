@@ -69,7 +69,7 @@ class Pipeline:
     @property
     def group(self) -> str:
         """The source group; its committed offsets are the positions."""
-        return f"calve.{self.deployment}.{self.name}"
+        return f"calve.{self.deployment}.{self.config.first_name}"
 
     @property
     def control_topic(self) -> str:
@@ -82,7 +82,7 @@ class Pipeline:
     @property
     def tag(self) -> str:
         """The Iceberg tag on this pipeline's last snapshot of a table."""
-        return f"calve-{self.name}"
+        return f"calve-{self.config.first_name}"
 
     @property
     def ledger_table(self) -> str:

@@ -268,6 +268,10 @@ class PipelineConfig(Model):
     name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")
     """The pipeline's name, part of every id it has in Kafka and Iceberg. `^[a-z][a-z0-9_]{0,40}$`"""
 
+    takes_over: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9_]{0,40}$")
+    """The name that the pipeline had at its first run, if it was renamed since. Its ids in Kafka and Iceberg keep that
+    name, as do ledger and dead letters: it stays the same pipeline. Leave it in for good."""
+
     kind: Annotated[Literal["sink"], comes_with("a later version", "mirror", "source")] = "sink"
     """`sink`: Kafka to Iceberg."""
 
@@ -314,12 +318,17 @@ class PipelineConfig(Model):
     """How the pipeline appears in Dagster."""
 
     @property
+    def first_name(self) -> str:
+        """The name in every id in Kafka and Iceberg."""
+        return self.takes_over or self.name
+
+    @property
     def ledger_table(self) -> str:
-        return f"calve.{self.name}_ledger"
+        return f"calve.{self.first_name}_ledger"
 
     @property
     def dead_letter_table(self) -> str:
-        return self.dead_letters.table or f"calve.{self.name}_dead_letters"
+        return self.dead_letters.table or f"calve.{self.first_name}_dead_letters"
 
     @model_validator(mode="after")
     def _distinct_names(self) -> Self:

@@ -86,7 +86,7 @@ def through_ms(counts: PartitionCounts | None, *, caught_up: bool, log_append_ti
 
 def totals(batch: WrittenBatch) -> dict[str, int]:
     """The batch's sums, over all partitions."""
-    names = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes")
+    names = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", "lost")
     sums = {name: sum(int(getattr(c, name)) for c in batch.counts) for name in names}
     return {**sums, "offsets": batch.plan.offsets, "files": sum(o.files for o in batch.tables)}
 

@@ -47,7 +47,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineBound(Event):
-    """First use of a pipeline's name; the first in the log wins."""
+    """First use of a pipeline's name; the first in the log wins. A later one of the same id binds it anew."""
 
     event_type: ClassVar[str] = "PIPELINE_BOUND"
     pipeline: str

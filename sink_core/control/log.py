@@ -243,6 +243,7 @@ class ControlLog:
             stored=f"events up to offset {self.state.next_offset} had been read",
             found=f"end offset {end}",
             hint="recreated while this process ran: calve resolve FILE control-topic-truncated --choose rebuild",
+            choices=("rebuild",),
         )
 
 

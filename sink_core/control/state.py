@@ -111,7 +111,9 @@ class CommitState:
             self.oldest_ms = event.written_at_ms
         match event:
             case PipelineBound():
-                self.bound = self.bound or event
+                # The first one counts, and the same pipeline bound anew by the answer to a finding.
+                if self.bound is None or self.bound.pipeline_id == event.pipeline_id:
+                    self.bound = event
             case DataWritten():
                 self.written.setdefault(event.table, []).append(Logged(offset, event))
                 self._incomplete.setdefault(event.batch_id, offset)

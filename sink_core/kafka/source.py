@@ -35,6 +35,9 @@ from sink_core.kafka.failures import classify, reported
 from sink_core.offsets import TopicPartition
 
 ASSUMED_BYTES_PER_RECORD = 1024.0
+SAMPLE_RECORDS = 1_000
+"""Of each topic, to infer the columns of a table from."""
+
 # librdkafka answers within the request's own time-out; waiting a little longer lets its more exact error arrive first.
 _GRACE_S = 2.0
 # Typed as optional, but filled when confluent_kafka is imported.
@@ -148,6 +151,12 @@ def sample(settings: Settings, topic: str, max_records: int, *, timeout_s: float
                 else:
                     reading.discard(_ended(message, topic))
     return taken
+
+
+def sample_values(settings: Settings, topics: Iterable[str], max_records: int, *, timeout_s: float) -> list[bytes]:
+    """Values of up to `max_records` records of each topic, tombstones left out; as `sample` reads them."""
+    records = (r for topic in topics for r in sample(settings, topic, max_records, timeout_s=timeout_s))
+    return [record.value for record in records if record.value is not None]
 
 
 def bytes_per_record(sampled: Iterable[Sample]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -56,24 +56,28 @@ class NewTable:
     location: str | None = None
 
 
-def ensure_tables(catalog: Catalog, pipeline: Pipeline, sample: Sample) -> dict[str, Table]:
-    """Every table of the pipeline by name: data tables, ledger and dead letters, created where missing.
+def ensure_tables(
+    catalog: Catalog, pipeline: Pipeline, sample: Sample, *, names: Collection[str] = ()
+) -> dict[str, Table]:
+    """Every table of the pipeline by name, or those of `names`: data tables, ledger and dead letters, created where
+    missing.
 
     Raises ConfigError, before anything is created, for a data table that is missing and not to be created; also for
     columns or partition terms that don't hold. Raises Unreachable.
     """
-    found = {name: load_if_there(catalog, name) for name in pipeline.table_names}
-    values = cache(sample)
-    missing = [_data_table(catalog, settings, values) for settings in pipeline.tables if found[settings.name] is None]
-    target = pipeline.config.table_defaults.target_file_size
-    internal = {pipeline.ledger_table: LEDGER_SCHEMA, pipeline.dead_letter_table: DEAD_LETTER_SCHEMA}
-    missing += [
-        NewTable(name, schema, properties=_properties(target, {}))
-        for name, schema in internal.items()
-        if found[name] is None
-    ]
+    wanted = [name for name in pipeline.table_names if not names or name in names]
+    found = {name: load_if_there(catalog, name) for name in wanted}
+    gone, values = {name for name, table in found.items() if table is None}, cache(sample)
+    missing = [_data_table(catalog, settings, values) for settings in pipeline.tables if settings.name in gone]
+    missing += [new for new in _internal_tables(pipeline) if new.name in gone]
     created = {new.name: _create(catalog, new) for new in missing}
     return {name: table or created[name] for name, table in found.items()}
+
+
+def _internal_tables(pipeline: Pipeline) -> list[NewTable]:
+    properties = _properties(pipeline.config.table_defaults.target_file_size, {})
+    schemas = {pipeline.ledger_table: LEDGER_SCHEMA, pipeline.dead_letter_table: DEAD_LETTER_SCHEMA}
+    return [NewTable(name, schema, properties=properties) for name, schema in schemas.items()]
 
 
 def load_if_there(catalog: Catalog, name: str) -> Table | None:

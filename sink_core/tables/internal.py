@@ -26,6 +26,10 @@ from sink_core.tables.arrow import arrow_schema
 Headers = Sequence[tuple[str, bytes | None]]
 
 
+LOST = "lost"
+"""The ledger's column that older ledgers lack; it then counts as 0."""
+
+
 def _schema(columns: dict[str, IcebergType], *, optional: frozenset[str]) -> Schema:
     fields = (
         NestedField(i, name, kind, required=name not in optional) for i, (name, kind) in enumerate(columns.items(), 1)
@@ -52,8 +56,9 @@ LEDGER_SCHEMA = _schema(
         "max_timestamp": TimestamptzType(),
         "timestamp_type": IntegerType(),
         "written": MapType(101, StringType(), 102, LongType(), value_required=True),
+        LOST: LongType(),
     },
-    optional=frozenset({"max_timestamp"}),
+    optional=frozenset({"max_timestamp", LOST}),
 )
 """One row per batch and partition whose position moved; `PartitionCounts` says what the columns mean."""
 
@@ -114,6 +119,7 @@ def ledger_rows(plan: BatchPlan, counts: Sequence[PartitionCounts]) -> pa.Record
             "max_timestamp": _micros(c.max_timestamp_ms),
             "timestamp_type": c.timestamp_type,
             "written": list(c.written.items()),
+            LOST: c.lost,
         }
         for c in counts
     ]

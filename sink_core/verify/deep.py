@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +27,7 @@ class Held:
 
     seen: dict[TopicPartition, BitMap64] = field(default_factory=dict[TopicPartition, BitMap64])
     twice: dict[TopicPartition, BitMap64] = field(default_factory=dict[TopicPartition, BitMap64])
+    per_partition: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     rows: int = 0
     foreign: int = 0
 
@@ -49,6 +50,7 @@ class Held:
             self._add(TopicPartition(name, key & (2**_PARTITION_BITS - 1)), chunk)
 
     def _add(self, at: TopicPartition, offsets: np.ndarray) -> None:
+        self.per_partition[at] = self.per_partition.get(at, 0) + len(offsets)
         seen, new = self.seen.setdefault(at, BitMap64()), BitMap64(offsets)
         again = new & seen
         if len(new) < len(offsets):
@@ -77,11 +79,11 @@ def compare(
     table: str,
     held: Held,
     rows: Iterable[LedgerRow],
-    expected: Callable[[LedgerRow], int],
+    expected: Callable[[LedgerRow], int | None],
     covered: OffsetSets,
     evidence: Evidence,
 ) -> None:
-    """No offset twice, each inside a range of the ledger, and as many per range as `expected` says."""
+    """No offset twice, each inside a range of the ledger, and as many per range as `expected` says, if it says any."""
     evidence.count("rows scanned", held.rows)
     if held.foreign:
         evidence.skipped(table, f"{held.foreign} rows without a Kafka offset: another writer put them there")
@@ -99,7 +101,7 @@ def compare(
         )
 
 
-def _compare_range(table: str, held: Held, row: LedgerRow, expected: int, evidence: Evidence) -> None:
+def _compare_range(table: str, held: Held, row: LedgerRow, expected: int | None, evidence: Evidence) -> None:
     at = row.at
     twice = held.twice.get(at, NONE)
     if twice.range_cardinality(row.start, row.end):
@@ -107,7 +109,7 @@ def _compare_range(table: str, held: Held, row: LedgerRow, expected: int, eviden
         message = f"batch {row.batch_id}: {len(again)} offsets of {row.shown} are in the table more than once"
         evidence.violation("offset-twice", table, message, ranges=shown(at, again), batches=(row.batch_id,))
     found = held.seen.get(at, NONE).range_cardinality(row.start, row.end)
-    if found != expected:
+    if expected is not None and found != expected:
         message = f"batch {row.batch_id}: {found} rows of {row.shown} are in the table, the ledger says {expected}"
         ranges = _suspects(held, row, found, expected)
         evidence.violation("range-rows", table, message, ranges=ranges, batches=(row.batch_id,))
@@ -120,9 +122,43 @@ def _suspects(held: Held, row: LedgerRow, found: int, expected: int) -> tuple[st
     return (row.shown,)
 
 
-def compare_dead_letters(table: str, held: Held, dead: Held, evidence: Evidence) -> None:
-    """A record is in the tables or among the dead letters, never both."""
+def compare_restarted(
+    table: str,
+    held: Held,
+    at: TopicPartition,
+    rows: Iterable[LedgerRow],
+    expected: Callable[[LedgerRow], int | None],
+    evidence: Evidence,
+) -> None:
+    """A partition whose topic was deleted and created again: its rows don't say of which topic they are.
+
+    No offset more often than topics had it, and as many rows in all as the ledger says.
+    """
+    evidence.skipped(table, f"which rows of {at} are of which topic of that name: only their total")
+    once, again, total = BitMap64(), BitMap64(), 0
+    for row in rows:
+        if row.at != at:
+            continue
+        covers = of_range(row.start, row.end)
+        again |= once & covers
+        once |= covers
+        wanted = expected(row)
+        total = total + wanted if wanted is not None and total >= 0 else -1
+    if loose := held.twice.get(at, NONE) - again:
+        message = f"{len(loose)} offsets of {at} more than once"
+        evidence.violation("offset-twice", table, message, ranges=shown(at, loose))
+    found = held.per_partition.get(at, 0)
+    if total >= 0 and found != total:
+        evidence.violation("range-rows", table, f"{found} rows of {at} are in the table, the ledger says {total}")
+
+
+def compare_dead_letters(
+    table: str, held: Held, dead: Held, restarted: Collection[TopicPartition], evidence: Evidence
+) -> None:
+    """A record is in the tables or among the dead letters, never both; of `restarted` partitions nobody can tell."""
     for at, offsets in sorted(dead.seen.items()):
+        if at in restarted:
+            continue
         both = offsets & held.seen.get(at, NONE)
         if both:
             message = f"{len(both)} offsets of {at} are in the table and among the dead letters"
@@ -133,9 +169,12 @@ def compare_delivered(
     delivered: OffsetSets, starts: Mapping[TopicPartition, int], row: LedgerRow, evidence: Evidence
 ) -> None:
     """Hold a row's `records` against what Kafka delivers today, if it still holds the whole range."""
-    at = row.at
+    at = row.place
     if at not in delivered or row.start < starts[at]:
         evidence.count("offsets no longer in Kafka", row.end - row.start)
+        return
+    if row.lost:
+        # Whatever these offsets hold was passed over unread.
         return
     evidence.count("offsets recounted", row.end - row.start)
     found = delivered[at].range_cardinality(row.start, row.end)

@@ -40,8 +40,12 @@ class ReadableFiles:
     evidence: Evidence
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The columns as Arrow batches, deletes applied. Memory: these columns of one file."""
-        schema = self.table.schema().select(*columns)
+        """The columns as Arrow batches, deletes applied; those that the table lacks are left out.
+
+        Memory: these columns of one file.
+        """
+        known = self.table.schema().column_names
+        schema = self.table.schema().select(*(name for name in columns if name in known))
         scan = ArrowScan(self.table.metadata, self.table.io, schema, AlwaysTrue())
         for done, task in enumerate(self.tasks):
             if done % 100 == 0:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sink_core.control.events import Checkpoint, DataComplete, DataWritten, Event
 from sink_core.control.state import dense_to_offsets
 from sink_core.offsets import TopicPartition, batch_id_of
-from sink_core.verify.ledger import digest
+from sink_core.verify.ledger import digest, former_place
 from sink_core.verify.report import Evidence
 
 
@@ -38,7 +38,8 @@ class History:
 
     `base` is the checkpoint that a trimmed log rests on. Of such a log the first batch is only what the next one
     follows, unless the checkpoint ends below it: what it moved, and all its events, can't be known. `begins` are the
-    positions of the bootstrap; `batches` has what can be held against ledger and tables.
+    positions of the bootstrap; `former` are the last positions of topics that were deleted and created again, by their
+    place in the ledger, `topic_ids` those of today's; `batches` has what can be held against ledger and tables.
     """
 
     topic: str
@@ -46,6 +47,8 @@ class History:
     batches: dict[str, Published] = field(default_factory=dict[str, Published])
     begins: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     positions: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    former: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    topic_ids: dict[str, str] = field(default_factory=dict[str, str])
     _last: str | None = ""
     _rows: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     _on_base: bool = False
@@ -54,6 +57,7 @@ class History:
         if self.base is not None:
             self.begins, self._last = dense_to_offsets(self.base.begins), None
             self.positions = dense_to_offsets(self.base.former_positions)
+            self.topic_ids = dict(self.base.topic_ids)
 
     @property
     def trimmed_batches(self) -> int | None:
@@ -110,6 +114,8 @@ class History:
         if batch_id in self.batches:
             message = f"batch {batch_id} is published at control offsets {self.batches[batch_id].offset} and {offset}"
             evidence.violation("batch-published-twice", self.topic, message, batches=(batch_id,))
+        if event.moves_positions:
+            self._restart(event)
         known = set(self.positions)
         moved = self._move(event, evidence) if event.moves_positions else {}
         new = moved.keys() - known
@@ -126,6 +132,19 @@ class History:
         if unnamed:
             message = f"batch {batch_id} wrote {', '.join(unnamed)}; its DATA_COMPLETE names {', '.join(event.tables)}"
             evidence.violation("batch-incomplete", self.topic, message, batches=(batch_id,))
+
+    def _restart(self, event: DataComplete) -> None:
+        """A topic with another id begins anew: what is known of its partitions is of one that is gone."""
+        for topic, topic_id in event.topic_ids.items():
+            before = self.topic_ids.setdefault(topic, topic_id)
+            if before == topic_id:
+                continue
+            self.topic_ids[topic] = topic_id
+            for at in [at for at in self.positions if at.topic == topic]:
+                place = former_place(at, before)
+                self.former[place] = self.positions.pop(at)
+                if at in self.begins:
+                    self.begins[place] = self.begins.pop(at)
 
     def _move(self, event: DataComplete, evidence: Evidence) -> dict[TopicPartition, int]:
         """Check that the batch continues the one before; the positions it moved, new partitions included."""

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
 from sink_core.offsets import OffsetRange, Offsets, TopicPartition
+from sink_core.tables.internal import LOST
 from sink_core.verify.offset_sets import of_range, shown
 from sink_core.verify.report import Evidence
 
 _DIGEST_MASK = 2**64 - 1
-_NUMBERS = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes")
-COLUMNS = ("batch_id", "topic", "partition", "start_offset", "end_offset", *_NUMBERS, "written")
+_NUMBERS = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", LOST)
+COLUMNS = ("batch_id", "topic", "partition", "start_offset", "end_offset", *_NUMBERS, "written", "topic_id")
 
 
 class LedgerRow(NamedTuple):
-    """What became of the offsets `[start, end)` of one partition in one batch; `written` is rows per data table."""
+    """What became of the offsets `[start, end)` of one partition in one batch; `written` is rows per data table.
+
+    `former`: of a topic that was deleted and created again since. Its offsets are not those of the topic of today.
+    """
 
     batch_id: str
     topic: str
@@ -32,11 +36,19 @@ class LedgerRow(NamedTuple):
     filtered: int
     dead_lettered: int
     value_bytes: int
+    lost: int
     written: Mapping[str, int]
+    topic_id: str = ""
+    former: bool = False
 
     @property
     def at(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def place(self) -> TopicPartition:
+        """Where its offsets are accounted for: a topic that was created again has a place for each of its ids."""
+        return former_place(self.at, self.topic_id) if self.former else self.at
 
     @property
     def shown(self) -> str:
@@ -49,11 +61,24 @@ class LedgerRow(NamedTuple):
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[LedgerRow]:
-    """Ledger rows from Arrow batches that hold `COLUMNS`."""
+    """Ledger rows from Arrow batches that hold `COLUMNS`; nothing is lost by a ledger without that column."""
     for batch in batches:
-        columns = [batch.column(name).to_pylist() for name in COLUMNS]
-        columns[-1] = [dict(written or ()) for written in columns[-1]]
+        columns = [_column(batch, name) for name in COLUMNS]
+        columns[-2] = [dict(written or ()) for written in columns[-2]]
         yield from map(LedgerRow, *columns)
+
+
+def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
+    if name != LOST:
+        return batch.column(name).to_pylist()
+    if name not in batch.schema.names:
+        return [0] * len(batch)
+    return [lost or 0 for lost in batch.column(name).to_pylist()]
+
+
+def former_place(at: TopicPartition, topic_id: str) -> TopicPartition:
+    """A partition of a topic that was deleted, named so that no topic can be called like it."""
+    return TopicPartition(f"{at.topic} of id {topic_id}", at.partition)
 
 
 def digest(ends: Iterable[tuple[TopicPartition, int]]) -> int:
@@ -83,6 +108,7 @@ class BatchSums:
     filtered: int = 0
     dead_lettered: int = 0
     value_bytes: int = 0
+    lost: int = 0
     written: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, row: LedgerRow) -> None:
@@ -96,6 +122,7 @@ class BatchSums:
         self.filtered += row.filtered
         self.dead_lettered += row.dead_lettered
         self.value_bytes += row.value_bytes
+        self.lost += row.lost
         for table, rows in row.written.items():
             self.written[table] = self.written.get(table, 0) + rows
 
@@ -109,12 +136,18 @@ class BatchSums:
 
 @dataclass(slots=True)
 class Ledger:
-    """The fold of all ledger rows, in any order. Memory grows with batches and partitions, not with offsets."""
+    """The fold of all ledger rows, in any order. Memory grows with batches and partitions, not with offsets.
+
+    `covered`, `twice` and `begins` are by place; `former` are the places of deleted topics, `restarted` the partitions
+    of today's that have such.
+    """
 
     batches: dict[str, BatchSums] = field(default_factory=dict[str, BatchSums])
     covered: dict[TopicPartition, BitMap64] = field(default_factory=dict[TopicPartition, BitMap64])
     twice: dict[TopicPartition, BitMap64] = field(default_factory=dict[TopicPartition, BitMap64])
     begins: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    former: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    restarted: set[TopicPartition] = field(default_factory=set[TopicPartition])
 
     def take(self, row: LedgerRow, evidence: Evidence) -> None:
         """Fold a row in; it must be a range, and add up by itself."""
@@ -128,13 +161,25 @@ class Ledger:
         self._cover(row)
 
     def _cover(self, row: LedgerRow) -> None:
-        at, span = row.at, row.end - row.start
+        at, span = row.place, row.end - row.start
+        if row.former:
+            self.former.add(at)
+            self.restarted.add(row.at)
         self.begins[at] = min(row.start, self.begins.get(at, row.start))
         covered = self.covered.setdefault(at, BitMap64())
         if span and covered.range_cardinality(row.start, row.end):
             self.twice.setdefault(at, BitMap64()).update(covered & of_range(row.start, row.end))
         if span:
             covered.add_range(row.start, row.end)
+
+    def under_one_name(self) -> dict[TopicPartition, BitMap64]:
+        """The offsets covered, those of deleted topics under the partition that has the name today."""
+        merged = {at: covered for at, covered in self.covered.items() if at not in self.former}
+        for at in self.restarted:
+            name = former_place(at, "").topic
+            places = (p for p in self.former if p.partition == at.partition and p.topic.startswith(name))
+            merged[at] = BitMap64.union(merged.get(at, BitMap64()), *(self.covered[p] for p in places))
+        return merged
 
     def check(
         self, begins: Offsets, ends: Offsets, rows: Callable[[], Iterable[LedgerRow]], evidence: Evidence
@@ -160,8 +205,10 @@ class Ledger:
 
 def _check_sums(row: LedgerRow, evidence: Evidence) -> None:
     span = row.end - row.start
-    if row.records + row.gaps != span:
-        message = f"{row.records} records + {row.gaps} gaps are {row.records + row.gaps}, the range has {span} offsets"
+    accounted = row.records + row.gaps + row.lost
+    if accounted != span:
+        lost = f" + {row.lost} lost" if row.lost else ""
+        message = f"{row.records} records + {row.gaps} gaps{lost} are {accounted}, the range has {span} offsets"
         evidence.violation("ledger-row-sum", row.at, message, ranges=(row.shown,), batches=(row.batch_id,))
     for table, written in row.written.items():
         if written != row.storable:
@@ -184,8 +231,8 @@ def _name(
     batches: dict[TopicPartition, dict[str, None]] = {at: {} for at in bad}
     for row in rows():
         # One offset more at both sides: the rows around a gap are the only ones there are.
-        if row.at in bad and bad[row.at].range_cardinality(max(0, row.start - 1), row.end + 1):
-            batches[row.at][row.batch_id] = None
+        if row.place in bad and bad[row.place].range_cardinality(max(0, row.start - 1), row.end + 1):
+            batches[row.place][row.batch_id] = None
     for at, offsets in sorted(bad.items()):
         message = f"{len(offsets)} {what}" + (", next to the batches named" if kind == "ledger-gap" else "")
         evidence.violation(kind, at, message, ranges=shown(at, offsets), batches=tuple(batches[at])[:10])

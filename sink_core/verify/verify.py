@@ -8,6 +8,7 @@ from functools import partial
 from pyiceberg.table import FileScanTask
 
 from sink_core.errors import TableUnusable
+from sink_core.offsets import TopicPartition
 from sink_core.session import Session
 from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
 from sink_core.verify import batches, snapshots
@@ -61,7 +62,8 @@ class _Proof:
         dead = self._check_dead_letters()
         for name in self._files.keys() - {self._internal.ledger, self._internal.dead_letters}:
             self._check_rows(name, dead)
-        recount(self._session, self._rows(), self._ledger.covered, self._evidence)
+        current = {at: covered for at, covered in self._ledger.covered.items() if at not in self._ledger.former}
+        recount(self._session, self._rows(), current, self._evidence)
 
     def _check_files(self, name: str) -> None:
         table, view, state = self._world.tables[name], self._world.views[name], self._world.state
@@ -75,6 +77,11 @@ class _Proof:
 
     def _rows(self) -> Iterator[LedgerRow]:
         """The ledger's rows, those included that are published and not yet committed."""
+        now = self._world.history.topic_ids
+        for row in self._stored_rows():
+            yield row._replace(former=True) if row.topic_id != now.get(row.topic, row.topic_id) else row
+
+    def _stored_rows(self) -> Iterator[LedgerRow]:
         files = self._files.get(self._internal.ledger)
         if files is not None:
             pending = ReadableFiles(files.table, files.name, self._pending_ledger, self._evidence)
@@ -89,20 +96,31 @@ class _Proof:
             how_many = "" if history.trimmed_batches is None else f"{history.trimmed_batches} "
             why = f"{how_many}batches against their events: these were trimmed; what the ledger says of them counts"
             self._evidence.skipped(history.topic, why)
-        ledger.check(history.begins, history.positions, self._rows, self._evidence)
+        # Where a deleted topic's positions ended, a trimmed log doesn't say.
+        ends = {at: covered.max() + 1 for at, covered in ledger.covered.items() if at in ledger.former and covered}
+        ledger.check(self._begins(), ends | history.former | history.positions, self._rows, self._evidence)
         batches.compare(history, ledger, self._internal, self._evidence)
         self._evidence.count("partitions", len(ledger.covered))
         for sums in ledger.batches.values():
             for fact, number in sums.numbers().items():
                 self._evidence.count(fact.replace("_", " "), number)
 
+    def _begins(self) -> dict[TopicPartition, int]:
+        """Where partitions began. Those of a topic that was created again did so anew, in a trimmed log nobody knows
+        where; their first row tells.
+        """
+        return {at: begin for at, begin in self._world.history.begins.items() if at not in self._ledger.restarted}
+
     def _check_snapshots(self, name: str) -> None:
         table, view, history = self._world.tables[name], self._world.views[name], self._world.history
         expected = batches.expected_rows(history, self._ledger, name, self._internal)
-        published_at = {batch_id: published.offset for batch_id, published in history.batches.items()}
-        whole = snapshots.is_whole(table.metadata, view)
+        published_at = self._published_at()
+        whole = view.whole
         snapshots.compare(view, expected, published_at, self._pending[name], self._evidence, whole=whole)
         snapshots.compare_total(table.metadata, view, self._evidence, whole=whole)
+
+    def _published_at(self) -> dict[str, int]:
+        return {batch_id: published.offset for batch_id, published in self._world.history.batches.items()}
 
     def _check_rows(self, name: str, dead: offsets.Held) -> None:
         files = self._files[name]
@@ -115,7 +133,7 @@ class _Proof:
             return
         held = offsets.held_by(files.read([KAFKA_COLUMN]), struct=KAFKA_COLUMN)
         self._compare(name, held, lambda row: row.written.get(name, 0))
-        offsets.compare_dead_letters(name, held, dead, self._evidence)
+        offsets.compare_dead_letters(name, held, dead, self._ledger.restarted, self._evidence)
 
     def _check_dead_letters(self) -> offsets.Held:
         files = self._files.get(self._internal.dead_letters)
@@ -127,8 +145,15 @@ class _Proof:
 
     def _compare(self, name: str, held: offsets.Held, expected: Callable[[LedgerRow], int]) -> None:
         pending = self._pending[name]
+        given_up = snapshots.given_up(self._world.views[name], self._ledger.batches, self._published_at())
 
-        def committed(row: LedgerRow) -> int:
+        def committed(row: LedgerRow) -> int | None:
+            if row.batch_id in given_up:
+                return None
             return 0 if row.batch_id in pending else expected(row)
 
-        offsets.compare(name, held, self._rows(), committed, self._ledger.covered, self._evidence)
+        restarted = self._ledger.restarted
+        rows = (row for row in self._rows() if row.at not in restarted)
+        offsets.compare(name, held, rows, committed, self._ledger.under_one_name(), self._evidence)
+        for at in sorted(restarted):
+            offsets.compare_restarted(name, held, at, self._rows(), committed, self._evidence)

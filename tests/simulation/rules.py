@@ -218,12 +218,12 @@ def _uncommitted_events_read(patch: pytest.MonkeyPatch, _: Environment) -> None:
 
 
 def _retry_without_assertion(patch: pytest.MonkeyPatch, _: Environment) -> None:
-    real = TableCommitter._swap
+    real = TableCommitter.swap
 
     def swap(self: TableCommitter, table: Table, attempt: Attempt) -> bool:
         return real(self, table, attempt) or real(self, table, replace(attempt, requirements=()))
 
-    patch.setattr(TableCommitter, "_swap", swap)
+    patch.setattr(TableCommitter, "swap", swap)
 
 
 def _deleting_after_a_lost_reply(patch: pytest.MonkeyPatch, environment: Environment) -> None:

@@ -36,9 +36,11 @@ def killed_at(failpoint: str, launcher: Launcher, world: World) -> None:
 def _command(failpoint: str, launcher: Launcher, world: World) -> list[str]:
     """What passes there, after all that it needs for that."""
     task = failpoint.partition(".")[0]
-    if task not in ("orphans", "trim"):
+    if task not in ("orphans", "trim", "resolve"):
         return ["run", world.file]
     run_to_end(launcher, world)
+    if task == "resolve":
+        return damaged(failpoint, world)
     maintain = ["maintain", world.file, task]
     if task == "orphans":
         world.age_files()
@@ -46,6 +48,41 @@ def _command(failpoint: str, launcher: Launcher, world: World) -> list[str]:
         assert launcher.warm(maintain).finish(RUN_S) == EXIT_DONE
         world.age_files()
     return maintain
+
+
+STILL_STANDS = {
+    "resolve.after-files": "positions-changed",
+    "resolve.after-create": "table-recreated",
+    "resolve.after-list": "table-rolled-back",
+    "resolve.after-delete": "control-topic-truncated",
+    "resolve.after-stamp": "control-topic-truncated",
+}
+"""The finding that an answer killed there leaves."""
+
+REBUILT = ("control-topic-recreated", "control-topic-truncated")
+CHOICES = {"table-rolled-back": "recommit", "other-catalog": "move", **dict.fromkeys(REBUILT, "rebuild")}
+
+
+def damaged(failpoint: str, world: World) -> list[str]:
+    """Damage the world so that the answer to it passes there; returns the answer."""
+    if failpoint in ("resolve.after-list", "resolve.after-swap"):
+        world.roll_back()
+        return answer(world, "table-rolled-back")
+    if failpoint == "resolve.after-create":
+        world.drop_the_table()
+        return answer(world, "table-dropped")
+    if failpoint in ("resolve.after-delete", "resolve.after-stamp"):
+        world.recreate_the_control_topic()
+        return answer(world, "control-topic-recreated")
+    if failpoint == "resolve.after-rebind":
+        world.spell_the_catalog_otherwise()
+        return answer(world, "other-catalog")
+    world.move_positions_over_nothing()
+    return answer(world, "positions-changed")
+
+
+def answer(world: World, finding: str) -> list[str]:
+    return ["resolve", world.file, finding, "--choose", CHOICES.get(finding, "accept"), "--yes"]
 
 
 @pytest.mark.parametrize("failpoint", FIRST_RUN)
@@ -63,6 +100,8 @@ def test_a_first_run_killed_there_is_made_good_by_the_next(
 def test_a_run_killed_there_is_made_good_by_the_next(failpoint: str, launcher: Launcher, seasoned: World) -> None:
     seasoned.produce(100)
     killed_at(failpoint, launcher, seasoned)
+    if failpoint in STILL_STANDS:
+        assert launcher.warm(answer(seasoned, STILL_STANDS[failpoint])).finish(RUN_S) == EXIT_DONE
     run_to_end(launcher, seasoned)
     assert seasoned.difference().none
 

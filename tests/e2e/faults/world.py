@@ -8,14 +8,17 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyiceberg.exceptions import NoSuchTableError
 
+from sink_core.control.log import REQUIRED_CONFIG
 from sink_core.kafka import clients
 from tests import support
 
@@ -90,6 +93,47 @@ class World:
             self.events |= {event for event, _ in values if event is not None}
             self.broken += sum(event is None for event, _ in values)
             events -= size
+
+    def move_positions_over_nothing(self) -> None:
+        """Somebody moves the position of a partition forward, over the records of an aborted transaction."""
+        self._producer.begin_transaction()
+        self._producer.produce(self.name, b"{}", partition=0)
+        self._producer.flush(TIMEOUT_S)
+        self._producer.abort_transaction(TIMEOUT_S)
+        admin, at = AdminClient({"bootstrap.servers": self.bootstrap}), TopicPartition(self.name, 0)
+        group = f"calve.test.{self.name}"
+        request = [ConsumerGroupTopicPartitions(group, [at])]
+        (found,) = admin.list_consumer_group_offsets(request)[group].result(TIMEOUT_S).topic_partitions
+        at.offset = found.offset + 1
+        for done in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [at])]).values():
+            done.result(TIMEOUT_S)
+
+    def roll_back(self) -> None:
+        """Somebody rolls the table back by a snapshot."""
+        with closing(support.open_catalog(self.directory / "lake")) as catalog:
+            table = catalog.load_table(self.table)
+            parent = table.metadata.snapshots[-2].snapshot_id
+            table.manage_snapshots().rollback_to_snapshot(parent).commit()
+
+    def spell_the_catalog_otherwise(self) -> None:
+        """Somebody writes the catalog's address in another way, which may as well be another place."""
+        connections = self._connections()
+        lake = connections["catalog"]["lake"]
+        lake["uri"] = lake["uri"].replace("/lake/", "/lake/../lake/")
+        self._write("connections.yaml", connections)
+
+    def recreate_the_control_topic(self) -> None:
+        """Somebody deletes the control topic and creates one of its name."""
+        admin, topic = AdminClient({"bootstrap.servers": self.bootstrap}), f"calve.test.{self.name}.control"
+        for done in admin.delete_topics([topic]).values():
+            done.result(TIMEOUT_S)
+        support.create_topic(self.bootstrap, topic, 1, REQUIRED_CONFIG)
+
+    def drop_the_table(self) -> None:
+        """Somebody drops the table; what it held is not expected any more."""
+        with closing(support.open_catalog(self.directory / "lake")) as catalog:
+            catalog.drop_table(self.table)
+        self.events.clear()
 
     def difference(self) -> Difference:
         """Compare the tables, read with pyiceberg, with what was produced."""

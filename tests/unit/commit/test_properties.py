@@ -21,6 +21,7 @@ OWNS = st.builds(
     last_event_id=IDS,
     control_topic_id=IDS,
     cluster_id=IDS,
+    given_up=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=2).map(tuple),
 )
 
 

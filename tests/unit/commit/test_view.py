@@ -76,3 +76,9 @@ def test_what_is_stored_is_what_the_tag_says_though_the_branch_was_rolled_back()
 def test_what_is_stored_is_what_the_head_has_though_the_tag_was_moved_to_an_older_snapshot() -> None:
     seen = view(snapshot(1, None, own(10)), snapshot(2, 1, own(20)), snapshot(3, 2), head=3, tag=1)
     assert seen.stored_offset == 20
+
+
+def test_offsets_of_a_control_topic_that_was_rebuilt_since_do_not_count() -> None:
+    before, after = own(1000, control_topic_id="topic-0"), own(5)
+    rolled_back = view(snapshot(1, None, before), snapshot(2, 1, after), head=1, tag=2)
+    assert rolled_back.stored_offset == 5

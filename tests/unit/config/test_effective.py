@@ -25,6 +25,13 @@ def test_derived_names(loaded: Load) -> None:
     assert loaded(dead_letters={"table": "air.bad"}).dead_letter_table == "air.bad"
 
 
+def test_a_renamed_pipeline_keeps_its_ids(loaded: Load) -> None:
+    before, renamed = loaded(), loaded(name="departures", takes_over="flights")
+    assert renamed.name == "departures"
+    for derived in ("group", "control_topic", "transactional_id", "tag", "ledger_table", "dead_letter_table"):
+        assert getattr(renamed, derived) == getattr(before, derived)
+
+
 def test_tables_take_what_they_leave_out_from_the_defaults(loaded: Load) -> None:
     first, second = loaded(
         table_defaults={"target_file_size": "1GiB", "kafka_column": False, "evolve": ["widen"]},

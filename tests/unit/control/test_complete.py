@@ -116,6 +116,7 @@ def test_the_totals_are_those_of_all_partitions_and_tables() -> None:
         "filtered": 2,
         "dead_lettered": 3,
         "value_bytes": 137,
+        "lost": 0,
         "offsets": 16,
         "files": 4,
     }

@@ -224,3 +224,13 @@ def test_a_batch_shown_to_people_leaves_the_arrays_out() -> None:
     shown = without_arrays(event)
     assert (shown.positions, shown.through_ms) == ({}, {})
     assert (shown.event_id, shown.totals) == (event.event_id, event.totals)
+
+
+def test_only_the_same_pipeline_is_bound_anew() -> None:
+    other = bound(pipeline_id="second first run", catalog_fingerprint="lake-2")
+    moved = bound(catalog_fingerprint="lake-3")
+    first = bound()
+    assert log(first, other).bound == first
+    state = log(first, other, moved)
+    assert state.bound
+    assert (state.bound.pipeline_id, state.bound.catalog_fingerprint) == (PIPELINE_ID, "lake-3")

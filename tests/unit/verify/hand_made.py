@@ -19,13 +19,13 @@ from sink_core.verify.report import Evidence
 DATA, LEDGER, DEAD = "air.flights", "calve.p_ledger", "calve.p_dead_letters"
 INTERNAL = Internal(LEDGER, DEAD)
 AT = TopicPartition("flights", 3)
-SUMMED = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes")
+SUMMED = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", "lost")
 
 
 def row(batch_id: str, start: int, end: int, *, at: TopicPartition = AT, dead: int = 0, **changes: object) -> LedgerRow:
     """A row that adds up, unless `changes` says otherwise."""
     records = end - start
-    made = LedgerRow(batch_id, *at, start, end, records, 0, 0, 0, dead, 10 * records, {DATA: records - dead})
+    made = LedgerRow(batch_id, *at, start, end, records, 0, 0, 0, dead, 10 * records, 0, {DATA: records - dead})
     return made._replace(**changes)
 
 

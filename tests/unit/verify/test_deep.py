@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from sink_core.offsets import TopicPartition
-from sink_core.verify.deep import Held, compare, compare_dead_letters, compare_delivered, held_by
+from sink_core.verify.deep import (
+    Held,
+    compare,
+    compare_dead_letters,
+    compare_delivered,
+    compare_restarted,
+    held_by,
+)
 from sink_core.verify.ledger import LedgerRow
 from sink_core.verify.offset_sets import of_range
 from sink_core.verify.report import Evidence
@@ -72,7 +79,7 @@ def test_rows_of_other_writers_bound_the_claim_and_are_no_violation() -> None:
 
 def test_a_record_in_the_table_and_among_the_dead_letters_is_named() -> None:
     evidence = Evidence()
-    compare_dead_letters(DATA, held(1, 2, 3), held(3, 4), evidence)
+    compare_dead_letters(DATA, held(1, 2, 3), held(3, 4), (), evidence)
     assert [(v.kind, v.ranges) for v in evidence.violations] == [("offset-in-both", ("flights[3] [3, 4)",))]
 
 
@@ -100,3 +107,22 @@ def test_offsets_are_told_apart_by_topic_and_partition(rows: list[tuple[str, int
         what.take(pa.array(topics, pa.string()), pa.array(partitions, pa.int32()), pa.array(offsets, pa.int64()))
     assert {(*at, o) for at, seen in what.seen.items() for o in seen} == set(rows)
     assert {(*at, o) for at, twice in what.twice.items() for o in twice} == {r for r in rows if rows.count(r) > 1}
+
+
+def restarted(what: Held) -> list[str]:
+    rows = [row("b1", 0, 10, topic_id="old", former=True), row("b2", 0, 4)]
+    evidence = Evidence()
+    compare_restarted(DATA, what, AT, rows, lambda r: r.written[DATA], evidence)
+    return kinds(evidence)
+
+
+def test_a_topic_that_was_created_again_has_its_first_offsets_twice_and_no_others() -> None:
+    assert restarted(held(*range(10), *range(4))) == []
+    assert restarted(held(*range(10), *range(3))) == ["range-rows"]
+    assert restarted(held(*range(10), *range(3), 7)) == ["offset-twice"]
+
+
+def test_dead_letters_of_a_topic_that_was_created_again_tell_nothing() -> None:
+    evidence = Evidence()
+    compare_dead_letters(DATA, held(1, 2, 3), held(3, 4), {AT}, evidence)
+    assert kinds(evidence) == []

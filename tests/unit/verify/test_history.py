@@ -5,6 +5,7 @@ from dataclasses import replace
 from sink_core.control.events import Checkpoint, Event
 from sink_core.offsets import TopicPartition
 from sink_core.verify.history import History
+from sink_core.verify.ledger import former_place
 from sink_core.verify.report import Evidence
 from tests.unit.verify.hand_made import AT, DATA, bootstrapped, complete, history, kinds, publish, row, written
 
@@ -129,3 +130,13 @@ def checkpoint(up_to: int, last: str, position: int) -> Checkpoint:
         begins={"flights": (-1, -1, -1, 5)},
         batches=7,
     )
+
+
+def test_a_topic_with_another_id_begins_anew_and_its_former_end_is_kept() -> None:
+    evidence = Evidence()
+    restarted = replace(complete("b2", "b1", {AT: 0}), topic_ids={"flights": "new"})
+    seen = history([*bootstrapped(("b1", [row("b1", 5, 10)]), begin=5), restarted], evidence)
+    place = former_place(AT, "id")
+    assert kinds(evidence) == []
+    assert (seen.positions, seen.former, seen.begins) == ({AT: 0}, {place: 10}, {place: 5})
+    assert seen.batches["b2"].new == {AT: 0}

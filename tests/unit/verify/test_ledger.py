@@ -100,8 +100,38 @@ def test_sums_per_batch_run_over_all_its_rows() -> None:
 def test_rows_are_read_from_arrow() -> None:
     made = row("b1", 0, 10)
     columns = {"start_offset": [0], "end_offset": [10]}
-    columns |= {name: [getattr(made, name)] for name in ("batch_id", "topic", "partition", "records", "gaps")}
+    columns |= {
+        name: [getattr(made, name)] for name in ("batch_id", "topic", "partition", "records", "gaps", "topic_id")
+    }
     columns |= {name: [getattr(made, name)] for name in ("tombstones", "filtered", "dead_lettered", "value_bytes")}
     written = pa.array([[(DATA, 10)]], pa.map_(pa.string(), pa.int64()))
     batch = pa.RecordBatch.from_pydict({**columns, "written": written})
     assert list(rows_of([batch])) == [made]
+
+
+def test_a_ledger_that_knows_of_no_losses_has_none() -> None:
+    made = row("b1", 0, 10)
+    columns = {
+        name: [value] for name, value in made._asdict().items() if name not in ("start", "end", "written", "lost")
+    }
+    columns |= {"start_offset": [0], "end_offset": [10]}
+    written = pa.array([[(DATA, 10)]], pa.map_(pa.string(), pa.int64()))
+    without = pa.RecordBatch.from_pydict({**columns, "written": written})
+    unset = without.append_column("lost", pa.array([None], pa.int64()))
+    assert list(rows_of([without, unset])) == [made, made]
+
+
+def test_lost_offsets_are_accounted_for_and_no_others() -> None:
+    lost = row("b1", 0, 10, records=0, value_bytes=0, written={DATA: 0}, lost=10)
+    assert kinds(check([lost], 0, 10)) == []
+    assert kinds(check([lost._replace(lost=9)], 0, 10)) == ["ledger-row-sum"]
+
+
+def test_a_topic_that_was_created_again_is_accounted_for_apart() -> None:
+    old, new = row("b1", 0, 10, topic_id="old", former=True), row("b2", 0, 4, topic_id="new")
+    ledger, evidence = fold([old, new]), Evidence()
+    ledger.check({}, {AT: 4, old.place: 10}, lambda: [old, new], evidence)
+    assert kinds(evidence) == []
+    assert ledger.under_one_name()[AT].to_array().tolist() == list(range(10))
+    ledger.check({}, {AT: 4, old.place: 12}, lambda: [old, new], evidence)
+    assert [(v.kind, v.subject) for v in evidence.violations] == [("ledger-gap", "flights of id old[3]")]

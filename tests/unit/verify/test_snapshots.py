@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sink_core.commit.view import SnapshotView, TableView
+from sink_core.resolve.rebuild import BEFORE
 from sink_core.verify.report import Evidence
-from sink_core.verify.snapshots import compare
+from sink_core.verify.snapshots import compare, given_up
 from tests.unit.verify.hand_made import DATA, kinds, own, table_view
 
 PUBLISHED_AT = {"b1": 3, "b2": 8, "b3": 12}
@@ -64,3 +67,25 @@ def test_a_cherry_picked_copy_holds_what_its_source_says() -> None:
     source, copy = SnapshotView(10, None, None, own(14, EXPECTED)), SnapshotView(12, 11, 10, None)
     views = {10: source, 11: SnapshotView(11, None, None, None), 12: copy}
     assert kinds(compared(TableView(DATA, "u", 12, 10, views))) == []
+
+
+def test_what_an_answer_gave_up_is_stated_and_no_violation() -> None:
+    accepted = replace(own(9, {}), given_up=((5, 9),))
+    evidence = compared(
+        table_view((10, own(4, {"b1": 10})), (12, accepted), (13, replace(own(14, {"b3": 5}), given_up=((5, 9),))))
+    )
+    assert kinds(evidence) == []
+    assert "1 batches (20 rows): given up" in evidence.not_checked[0].why
+
+
+def test_giving_up_excuses_no_other_batch() -> None:
+    accepted = replace(own(14, {"b1": 10}), given_up=((5, 9),))
+    assert [v.batches for v in compared(table_view((12, accepted))).violations] == [("b3",)]
+
+
+def test_of_trimmed_batches_those_are_given_up_that_the_table_lacks() -> None:
+    view = table_view((12, replace(own(14, {"b1": 10}), given_up=((0, 9),))))
+    assert given_up(view, ["b1", "trimmed"], {"b1": 3}) == {"trimmed"}
+    assert given_up(table_view((12, own(14, {"b1": 10}))), ["trimmed"], {}) == set()
+    rebuilt = table_view((12, replace(own(14, {"b1": 10}), given_up=BEFORE)))
+    assert given_up(rebuilt, ["trimmed", "b2"], {"b2": 0}) == {"trimmed"}

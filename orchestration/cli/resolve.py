@@ -1,0 +1,79 @@
+"""`calve resolve`: answer a finding."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestration.cli.boundary import command
+from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from orchestration.cli.output import say, say_json, working
+from orchestration.cli.user import user
+from sink_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sink_core.resolve.resolve import Prepared
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    command(app, "resolve")(resolve)
+
+
+def resolve(
+    file: PipelineFile,
+    finding: Annotated[str, typer.Argument(help="Its name, as the message has it.", show_default=False)],
+    choose: Annotated[
+        str | None, typer.Option("--choose", metavar="C", help="One of the finding's choices.", show_default=False)
+    ] = None,
+    subject: Annotated[
+        str | None,
+        typer.Option("--subject", metavar="S", help="Table or topic, if there are several.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    connections: ConnectionsFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a finding by one of its choices. Says what it will do, with both values, and asks.
+
+    Exit code 2: the finding does not stand, or has no such choice; nothing was changed. 3: somebody was faster.
+    """
+    from sink_core.config.load import load
+    from sink_core.resolve.resolve import carry_out, prepare
+    from sink_core.session import Session
+
+    pipeline = load(file, connections)
+    with Session.open(pipeline) as session:
+        with working("looking"):
+            prepared = prepare(session, finding, subject, choose)
+        if not as_json:
+            _say(prepared)
+        if not yes:
+            _ask(as_json=as_json)
+        with working("resolving"):
+            done = carry_out(session, prepared, user())
+    if as_json:
+        found = prepared.found
+        said = {"finding": found.finding, "subject": found.subject, "stored": found.stored, "found": found.found}
+        say_json(
+            {"pipeline": pipeline.name, **said, "choice": prepared.choice, "does": prepared.answer.would}
+            | {"done": done}
+        )
+    else:
+        for line in done:
+            say(line)
+
+
+def _say(prepared: Prepared) -> None:
+    say(prepared.found.message)
+    say(f"{prepared.choice}:")
+    for line in prepared.answer.would:
+        say(f"  {line}")
+
+
+def _ask(*, as_json: bool) -> None:
+    if as_json or not sys.stdin.isatty():
+        raise ConfigError("nobody to ask here; nothing was changed", hint="add --yes once you have read what it does")
+    typer.confirm("Do it?", abort=True)

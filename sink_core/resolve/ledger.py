@@ -1,0 +1,75 @@
+"""The answer to a ledger that was dropped or created again: its rows are in the files that the events name.
+
+They are written anew, by name and not by field id, since the new table may number its columns otherwise. Crash points
+are those of the other answers on tables; files that were written for an attempt that did not land are orphans.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.table import Table
+
+from sink_core.batch import ManifestRef
+from sink_core.commit.view import TableView
+from sink_core.control.events import DataWritten
+from sink_core.control.state import CommitState, Logged
+from sink_core.errors import FindingError
+from sink_core.resolve.answer import Answer, no_answer
+from sink_core.resolve.loss import lost_by_recreation
+from sink_core.resolve.tables import Taking, answer_table, manifests_of, not_there, own_of
+from sink_core.session import Session
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.manifests import entries_of, write_manifest
+from sink_core.tables.writer import TableWriter
+
+
+def rebuild(session: Session, found: FindingError) -> Answer:
+    """Put the rows of every batch into the ledger that is there now, or is created; refused if one can't be had."""
+    now = session.identity
+
+    def build(table: Table, view: TableView, state: CommitState) -> Taking:
+        loss = lost_by_recreation(view, state)
+        if trouble := trimmed(state, view.table) or not_there(table, loss.events):
+            raise no_answer(found, "rebuild", trouble)
+        rows = sum(logged.event.rows for logged in loss.events)
+        line = f"{found.subject}: {rows:,} rows of {len(loss.events)} batches are written into it from their files"
+
+        def manifests() -> Sequence[ManifestRef]:
+            return [*_rewritten(table, loss.events), *manifests_of(loss.kept)]
+
+        return Taking(manifests, own_of((*loss.events, *loss.kept), loss.stored, (), view, state, now), line)
+
+    if trouble := trimmed(session.log.state, found.subject):
+        raise no_answer(found, "rebuild", trouble)
+    return answer_table(session, found, build, when_dropped="is created again, and gets the rows of every batch back")
+
+
+def trimmed(state: CommitState, ledger: str) -> str:
+    """Why the log does not name the ledger's files of every batch; empty if it does. Pure."""
+    named = {e.event.batch_id for e in state.written.get(ledger, []) if e.event.batch_id in state.batches}
+    lacking = state.published - len(named)
+    return f"the events of {lacking} batches were trimmed" if lacking > 0 else ""
+
+
+def _rewritten(table: Table, events: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:
+    if not events:
+        return []
+    prefix = f"calve-rebuilt-{uuid.uuid4()}"
+    with unreachable_as_ours(f"writing files of {'.'.join(table.name())}"):
+        writer = TableWriter(table.io, table.metadata, prefix)
+        for batch in _rows(table, events):
+            writer.write(batch)
+        files = writer.close()
+        path = table.location_provider().new_metadata_location(f"{prefix}.avro")
+        return [write_manifest(table.io, table.metadata, table.metadata.default_spec_id, files, path)]
+
+
+def _rows(table: Table, events: Sequence[Logged[DataWritten]]) -> Iterator[pa.RecordBatch]:
+    for manifest in manifests_of(events):
+        for entry in entries_of(table.io, manifest):
+            with table.io.new_input(entry.data_file.file_path).open() as stream:
+                yield from pq.read_table(stream).to_batches()

@@ -1,0 +1,85 @@
+"""What a table has lost, by its snapshots and the control log. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sink_core.commit.view import TableView
+from sink_core.control.events import DataWritten
+from sink_core.control.state import CommitState, Logged
+
+Events = tuple[Logged[DataWritten], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """`stored` is the highest control offset (exclusive) that is known to have been taken in, `since` the one of which
+    the table still has everything. `events` are those between that it lacks and that are still in the log, `kept` those
+    below `stored` that it has not taken in and that nothing speaks against. `unknown` says why `events` may not be all.
+    """
+
+    since: int
+    stored: int
+    events: Events
+    kept: Events = ()
+    unknown: str = ""
+
+    def given_up_with(self, view: TableView) -> tuple[tuple[int, int], ...]:
+        """The ranges of control offsets in which the table gave up batches, this loss included."""
+        before = view.latest.given_up if view.latest else ()
+        return before if self.since >= self.stored else (*before, (self.since, self.stored))
+
+
+def lost_by_roll_back(view: TableView, state: CommitState) -> Loss:
+    """For a table with its UUID unchanged: what lies between the nearest ancestor of ours and the highest offset that
+    its snapshots or its reports tell of.
+    """
+    told = state.told_offset(view.table, view.uuid)
+    topic_id = view.latest.control_topic_id if view.latest else ""
+    # Offsets of a control topic that was rebuilt since are another count.
+    owns = [s.own for s in view.snapshots.values() if s.own and s.own.control_topic_id == topic_id]
+    stored = max([told, view.stored_offset, *(own.stored_offset for own in owns)])
+    base = view.nearest
+    since = base.own.stored_offset if base and base.own and base.own.control_topic_id == topic_id else 0
+    unknown = ""
+    if base is None and not view.whole:
+        unknown = "snapshots were expired, and what the table still holds can't be told"
+    elif since < state.log_start:
+        unknown = f"the control topic was trimmed up to {state.log_start}, the table has what is below {since}"
+    kept, given_up = held(view), view.latest.given_up if view.latest else ()
+    events = tuple(
+        logged
+        for logged in state.pending(view.table, view.uuid, since)
+        if logged.offset < stored
+        and logged.event.batch_id not in kept
+        and not any(start <= logged.offset < end for start, end in given_up)
+    )
+    return Loss(since, stored, events, unknown=unknown)
+
+
+def lost_by_recreation(view: TableView, state: CommitState) -> Loss:
+    """For a table with another UUID: everything up to the last event or report that names the old one."""
+    others = [_end(e, state) for e in state.written.get(view.table, []) if e.event.table_uuid != view.uuid]
+    told = [offset for uuid, offset in state.told.get(view.table, {}).items() if uuid != view.uuid]
+    stored = max([view.stored_offset, *others, *told])
+    events = tuple(
+        e for e in state.written.get(view.table, []) if e.event.table_uuid != view.uuid and e.offset < stored
+    )
+    own = state.pending(view.table, view.uuid, view.stored_offset)
+    return Loss(0, stored, events, kept=tuple(e for e in own if e.offset < stored))
+
+
+def _end(logged: Logged[DataWritten], state: CommitState) -> int:
+    """The control offset behind the batch of an event."""
+    batch = state.batches.get(logged.event.batch_id)
+    return (batch.offset if batch else logged.offset) + 1
+
+
+def held(view: TableView) -> set[str]:
+    """The batches under the head; a cherry-picked copy holds those of the snapshot it was made from."""
+    batches: set[str] = set()
+    for snapshot in view.ancestors():
+        for of in (snapshot, view.snapshots.get(snapshot.source_id or 0) if snapshot else None):
+            if of is not None and of.own is not None:
+                batches.update(of.own.batches)
+    return batches

@@ -1,0 +1,181 @@
+"""The answer to a control topic that was created again or lost events: it is made anew from the ledger and the tables.
+
+What is in a table is told by its snapshots, how far the source was read by the ledger. A batch whose events are gone,
+and that no table has taken in, is read again. In this order, so that a finding stands until the end:
+
+1. compare ledger and tables; append a binding, delete every event: from here on the topic is "truncated"
+2. an empty snapshot on each table, with the topic's id and its end: whoever still has old events in hand can't commit
+3. compare again; one transaction with a checkpoint that stands for everything, and the positions
+
+Crash points (the whole table is in docs/design.md):
+
+    resolve.after-delete    the control topic is empty: truncated, which `rebuild` answers
+    resolve.after-stamp     some tables have the topic's new end already
+    publish.*               checkpoint and positions are there together or not at all
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from sink_core.commit.append import build_append
+from sink_core.commit.properties import Own, to_summary
+from sink_core.commit.table import ATTEMPTS, back_off, lost_each_race
+from sink_core.commit.view import TableView, view_of
+from sink_core.control.decision import Decision, Verdict
+from sink_core.control.events import Checkpoint
+from sink_core.control.log import PARTITION
+from sink_core.control.state import CommitState, offsets_to_dense
+from sink_core.errors import FindingError
+from sink_core.failpoints import reach
+from sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from sink_core.offsets import Offsets, Position, Positions, TopicPartition
+from sink_core.resolve.accounts import Accounts, accounts_of, disagreement
+from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
+from sink_core.session import Session
+from sink_core.tables.create import load_if_there
+
+BEFORE = ((-1, 0),)
+"""Stands in `Own.given_up` for batches whose events were in a control topic that is gone: no offset of the new one."""
+
+
+def rebuild(session: Session, found: FindingError) -> Answer:
+    """Make the control topic anew. Refused if a table lacks what the ledger has, or has what the ledger lacks."""
+    accounts, _views = _compared(session, found)
+    positions = _wanted(session, accounts)
+    now = session.group.positions(positions)
+    again = sum(max(0, now[at].offset - offset) for at, offset in positions.items() if at in now)
+    would = (
+        f"{session.log.topic}: made anew from {len(accounts.batches):,} batches of the ledger",
+        f"{len(positions):,} positions are those of the ledger; {again:,} offsets above, in no table, are read again",
+    )
+    return Answer(would, lambda: _carry_out(session, found))
+
+
+def _carry_out(session: Session, found: FindingError) -> Lines:
+    _compared(session, found)
+    session.publisher.fence_and_read([])
+    session.log.append(session.new_binding())
+    end = session.log.refresh_to_end().next_offset
+    session.log.delete_below(end)
+    reach("resolve.after-delete")
+    for name in _tables(session):
+        _stamp(session, name, end)
+        reach("resolve.after-stamp")
+    accounts, views = _compared(session, found)
+    positions = _wanted(session, accounts)
+    batch_id = f"rebuilt-{uuid.uuid4()}"
+    event = _checkpoint(session, accounts, views, positions, batch_id, end)
+    placed = {at: Position(offset, batch_id) for at, offset in positions.items()}
+    placed[TopicPartition(session.log.topic, PARTITION)] = Position(0, batch_id)
+    session.log.close()
+
+    def decide(_found: Positions, state: CommitState) -> Decision:
+        if state.last_batch_id == batch_id:
+            return Decision(Verdict.ALREADY_PUBLISHED, "an earlier try landed")
+        if state.last_publish is not None:
+            return Decision(Verdict.STALE, f"batch {state.last_batch_id} was published meanwhile")
+        return Decision(Verdict.PUBLISH, "nothing was published since")
+
+    decision = session.publisher.publish(decide, [event], placed)
+    if decision.verdict is Verdict.STALE:
+        raise overtaken(session, decision.why)
+    session.log.refresh_to_end()
+    return (f"{session.log.topic} begins at {end} with a checkpoint of {len(accounts.batches):,} batches",)
+
+
+def _tables(session: Session) -> list[str]:
+    return [name for name in session.pipeline.table_names if load_if_there(session.catalog, name) is not None]
+
+
+def _compared(session: Session, found: FindingError) -> tuple[Accounts, Mapping[str, TableView]]:
+    """Ledger and tables as they are. Raises ConfigError where they disagree: then events are needed that are gone."""
+    pipeline, views = session.pipeline, dict[str, TableView]()
+    ledger = load_if_there(session.catalog, pipeline.ledger_table)
+    if ledger is None:
+        raise no_answer(found, "rebuild", f"there is no ledger {pipeline.ledger_table} to rebuild from")
+    for name in _tables(session):
+        table = session.catalog.load_table(name)
+        views[name] = view_of(table.metadata, table=name, tag=pipeline.tag, keys=session.keys)
+    accounts = accounts_of(ledger, pipeline.dead_letter_table)
+    if trouble := disagreement(accounts, views, pipeline.ledger_table):
+        raise no_answer(found, "rebuild", trouble)
+    return accounts, views
+
+
+def _wanted(session: Session, accounts: Accounts) -> Offsets:
+    """The ledger's ends; of partitions that it has no row of, the group's positions: nothing of them was read."""
+    there = session.admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
+    topics = [t for t in {*accounts.topic_ids, *session.pipeline.config.source.topics} if t in there]
+    partitions = [TopicPartition(topic, p) for topic in topics for p in there[topic].partitions]
+    group = session.group.positions(partitions)
+    known = {at: position.offset for at, position in group.items()}
+    return {at: offset for at, offset in (known | dict(accounts.ends)).items() if at in set(partitions)}
+
+
+def _stamp(session: Session, name: str, end: int) -> None:
+    """The table has taken in everything below `end`, by an empty snapshot of ours on its head."""
+    committer = session.committer()
+    for attempt_number in range(ATTEMPTS):
+        table = session.catalog.load_table(name)
+        view = view_of(table.metadata, table=name, tag=session.pipeline.tag, keys=session.keys)
+        # After the load: another rebuild empties the topic before it stamps. Either it is seen here, or the swap fails.
+        if session.log.log_start() != end:
+            raise overtaken(session, f"{session.log.topic} is being rebuilt by somebody else")
+        last = view.latest
+        own = Own(
+            stored_offset=end,
+            commit_id=str(uuid.uuid4()),
+            valid_through_ms=last.valid_through_ms if last else None,
+            batches=(),
+            counts={},
+            last_event_id="",
+            control_topic_id=session.identity.control_topic_id,
+            cluster_id=session.identity.cluster_id,
+            given_up=BEFORE if last and last.given_up else (),
+        )
+        attempt = build_append(table, [], tag=session.pipeline.tag, summary=to_summary(session.keys, own))
+        if committer.swap(table, attempt):
+            return
+        back_off(attempt_number)
+    raise lost_each_race(name)
+
+
+def _checkpoint(
+    session: Session,
+    accounts: Accounts,
+    views: Mapping[str, TableView],
+    positions: Offsets,
+    batch_id: str,
+    end: int,
+) -> Checkpoint:
+    """What stands for every event below `end`; answers and a pause that could still be read go on."""
+    state, mine = session.log.state, session.new_binding()
+    topics = set(session.pipeline.config.source.topics)
+    promised = [view.latest.valid_through_ms or 0 for view in views.values() if view.latest]
+    return Checkpoint(
+        pipeline_id=state.bound.pipeline_id if state.bound else mine.pipeline_id,
+        up_to_offset=end,
+        pipeline=mine.pipeline,
+        deployment=mine.deployment,
+        catalog_fingerprint=mine.catalog_fingerprint,
+        cluster_id=mine.cluster_id,
+        control_topic_id=mine.control_topic_id,
+        paused_by=state.paused.by if state.paused else None,
+        last_complete_batch_id=batch_id,
+        positions=offsets_to_dense({at: offset for at, offset in positions.items() if at.topic in topics}),
+        topic_ids={topic: topic_id for topic, topic_id in accounts.topic_ids.items() if topic in topics},
+        through_ms={},
+        told={name: {view.uuid: end} for name, view in views.items()},
+        open_findings=(),
+        paused_reason=state.paused.reason if state.paused else "",
+        paused_at_ms=state.paused.written_at_ms if state.paused else 0,
+        resumed_by=state.resumed.by if state.resumed else None,
+        resumed_at_ms=state.resumed.written_at_ms if state.resumed else 0,
+        resolved_at_ms=state.resolved_ms,
+        valid_through_ms=max(promised, default=0),
+        begins=offsets_to_dense(accounts.begins),
+        former_positions=offsets_to_dense({at: offset for at, offset in positions.items() if at.topic not in topics}),
+        batches=len(accounts.batches),
+    )

@@ -1,0 +1,102 @@
+"""`calve resolve`: a finding that stands is answered by one of its choices, and a RESOLVED says so to every host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sink_core.control.events import Resolved
+from sink_core.errors import ConfigError, FindingError
+from sink_core.failpoints import reach
+from sink_core.resolve import control, ledger, positions, rebuild, tables
+from sink_core.resolve.answer import Answer, Lines, Resolver
+from sink_core.resolve.standing import standing
+from sink_core.session import Session
+
+_OF_TABLES = ("table-rolled-back", "table-restored", "tag-removed")
+
+RESOLVERS: Mapping[tuple[str, str], Resolver] = {
+    ("positions-missing", "restore"): positions.restore,
+    ("positions-changed", "restore"): positions.restore,
+    ("positions-beyond-end", "restore"): positions.restore,
+    ("positions-changed", "accept"): positions.accept,
+    ("records-lost-to-retention", "skip"): positions.skip,
+    ("topic-recreated", "restart"): positions.restart,
+    ("other-catalog", "move"): control.move,
+    ("other-cluster", "rebuild"): control.other_cluster,
+    ("renamed-pipeline", "takes_over"): control.takes_over,
+    ("control-topic-recreated", "rebuild"): rebuild.rebuild,
+    ("control-topic-truncated", "rebuild"): rebuild.rebuild,
+    ("table-recreated", "rebuild"): ledger.rebuild,
+    ("table-dropped", "rebuild"): ledger.rebuild,
+    **{(finding, "accept"): tables.accept for finding in (*_OF_TABLES, "table-recreated", "table-dropped")},
+    **{(finding, "recommit"): tables.recommit for finding in _OF_TABLES},
+}
+"""By finding and choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A finding that stands, and the answer that was chosen. Nothing has been changed so far."""
+
+    found: FindingError
+    choice: str
+    answer: Answer
+
+
+def prepare(session: Session, finding: str, subject: str | None, choice: str | None) -> Prepared:
+    """Look whether the finding stands, and what the choice would do about it; binds the session.
+
+    Raises ConfigError if it does not stand, is one of several, or does not offer the choice.
+    """
+    found = _wanted(session, standing(session), finding, subject)
+    if choice not in found.choices:
+        offers = f"{found.message}\n{finding} offers {', '.join(found.choices)}"
+        raise ConfigError(f"{offers}, not {choice}" if choice else offers, hint=found.hint)
+    resolver = RESOLVERS.get((finding, choice))
+    if resolver is None:
+        available = [other for other in found.choices if (finding, other) in RESOLVERS]
+        others = f"of this finding there are {', '.join(available)}" if available else "see docs/operations.md"
+        raise ConfigError(f"{finding}: {choice} is not there in this version", hint=others)
+    return Prepared(found, choice, resolver(session, found))
+
+
+def carry_out(session: Session, prepared: Prepared, by: str) -> Lines:
+    """Answer the finding, then write RESOLVED; returns what was done.
+
+    Raises RetriableError if somebody changed meanwhile what the answer rests on, and the FindingError that stands if
+    it came back at once.
+    """
+    found = prepared.found
+    done = prepared.answer.carry_out()
+    reach("resolve.after-effect")
+    for again in standing(session):
+        if (again.finding, again.subject) == (found.finding, found.subject):
+            raise again
+    session.log.append(
+        Resolved(
+            pipeline_id=session.pipeline_id,
+            finding=found.finding,
+            subject=found.subject,
+            choice=prepared.choice,
+            by=by,
+        )
+    )
+    return done
+
+
+def _wanted(session: Session, stand: list[FindingError], finding: str, subject: str | None) -> FindingError:
+    matching = [f for f in stand if f.finding == finding and subject in (None, f.subject)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        subjects = ", ".join(f.subject for f in matching)
+        raise ConfigError(f"{finding} stands for {subjects}", hint="say which: --subject NAME")
+    of = f" of {subject}" if subject else ""
+    others = "; ".join(f.message for f in stand)
+    if others:
+        raise ConfigError(f"{finding}{of} does not stand. What does: {others}", hint=stand[0].hint)
+    raise ConfigError(
+        f"{finding}{of} does not stand, nor does any other finding",
+        hint=f"nothing is to be done; calve resume {session.pipeline.path} has a stopped pipeline tried again",
+    )

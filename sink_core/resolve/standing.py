@@ -1,0 +1,31 @@
+"""Which findings stand now, by the checks that every run and every commit makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sink_core.errors import FindingError
+from sink_core.planning import Planner
+from sink_core.session import Session
+
+
+def standing(session: Session) -> list[FindingError]:
+    """The findings on the pipeline, those on its tables last; binds the session.
+
+    One on binding or control topic hides all others: nothing else can be compared then. Raises what can't be reached.
+    """
+    found = list(_raised(session.bind))
+    if found:
+        return found
+    found += _raised(lambda: Planner(session, max_tasks=1).look())
+    committer = session.committer()
+    for name in dict.fromkeys([*session.pipeline.table_names, *session.log.state.tables]):
+        found += _raised(lambda name=name: committer.load_checked(name))
+    return found
+
+
+def _raised(check: Callable[[], object]) -> Iterator[FindingError]:
+    try:
+        check()
+    except FindingError as error:
+        yield error

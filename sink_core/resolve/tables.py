@@ -1,0 +1,223 @@
+"""Answers to findings on tables: accept and recommit. Each is one snapshot by one swap, which moves the tag as well.
+
+Decided again on each attempt, on the metadata that the swap asserts; nothing that was written is ever deleted. Crash
+points (the whole table is in docs/design.md):
+
+    resolve.after-create    a table that was dropped exists again, empty: it is "recreated" by then
+    resolve.after-list      a manifest list that nobody names: an orphan
+    resolve.after-swap      the table is as answered, and says so itself; a coordinator reports it
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from sink_core.batch import ManifestRef
+from sink_core.commit.append import build_append
+from sink_core.commit.findings import Identity
+from sink_core.commit.properties import Own, to_summary
+from sink_core.commit.table import ATTEMPTS, Examined, back_off, check_still_there, lost_each_race
+from sink_core.commit.view import TableView
+from sink_core.control.events import DataWritten
+from sink_core.control.state import CommitState, Logged
+from sink_core.errors import FindingError
+from sink_core.failpoints import reach
+from sink_core.finding import Finding
+from sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from sink_core.kafka.source import SAMPLE_RECORDS, sample_values
+from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
+from sink_core.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
+from sink_core.session import Session
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.create import ensure_tables
+from sink_core.tables.manifests import entries_of
+
+_GONE = ("table-dropped", "table-recreated")
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """What the answering snapshot holds and says. `manifests` may write files; `line` is for people."""
+
+    manifests: Callable[[], Sequence[ManifestRef]]
+    own: Own
+    line: str
+
+
+Build = Callable[[Table, TableView, CommitState], Taking]
+
+
+def accept(session: Session, found: FindingError) -> Answer:
+    """Go on with the table as it is: an empty snapshot that has the highest known control offset."""
+    now = session.identity
+
+    def build(_table: Table, view: TableView, state: CommitState) -> Taking:
+        loss = _loss(found, view, state)
+        rows, batches = sum(e.event.rows for e in loss.events), len(loss.events)
+        line = (
+            f"{found.subject}: control offset {view.stored_offset} → {loss.stored}, {rows:,} rows of {batches} batches "
+            "whose events are known are given up"
+        )
+        given_up = loss.given_up_with(view)
+        return Taking(lambda: manifests_of(loss.kept), own_of(loss.kept, loss.stored, given_up, view, state, now), line)
+
+    return answer_table(session, found, build)
+
+
+def recommit(session: Session, found: FindingError) -> Answer:
+    """Append the files of exactly the batches that the table has lost, if all of them are still there."""
+    now = session.identity
+
+    def build(table: Table, view: TableView, state: CommitState) -> Taking:
+        loss = _loss(found, view, state)
+        if loss.unknown:
+            raise no_answer(found, "recommit", loss.unknown)
+        check_still_there(table, loss.events)
+        if trouble := not_there(table, loss.events) or _held_already(table, loss.events):
+            raise no_answer(found, "recommit", trouble)
+        rows = sum(e.event.rows for e in loss.events)
+        line = (
+            f"{found.subject}: control offset {view.stored_offset} → {loss.stored}, {rows:,} rows of "
+            f"{len(loss.events)} batches are appended"
+        )
+        given_up = view.latest.given_up if view.latest else ()
+        return Taking(
+            lambda: manifests_of(loss.events), own_of(loss.events, loss.stored, given_up, view, state, now), line
+        )
+
+    return answer_table(session, found, build)
+
+
+def _loss(found: FindingError, view: TableView, state: CommitState) -> Loss:
+    return lost_by_recreation(view, state) if found.finding in _GONE else lost_by_roll_back(view, state)
+
+
+def answer_table(session: Session, found: FindingError, build: Build, *, when_dropped: str = "") -> Answer:
+    """Puts on the table what `build` says; `when_dropped` tells what that is for one that has to be created first."""
+    seen = session.committer().examine(found.subject)
+    if seen.table is None or seen.view is None:
+        _creatable(session, found)
+        empty = f"is created again, empty; all {_rows(session, found):,} rows known are given up"
+        would = f"{found.subject}: {when_dropped or empty}"
+    else:
+        would = build(seen.table, seen.view, session.log.state).line
+    return Answer((would,), lambda: _carry_out(session, found, build))
+
+
+def _carry_out(session: Session, found: FindingError, build: Build) -> Lines:
+    committer, name = session.committer(), found.subject
+    for attempt_number in range(ATTEMPTS):
+        state = session.log.refresh_to_end()
+        seen = committer.examine(name)
+        if seen.finding is None and attempt_number:
+            return (f"{name}: the finding is gone",)
+        if not _same(seen.finding, found):
+            what = seen.finding.error().message if seen.finding else "the finding is gone"
+            raise overtaken(session, f"{name}: {what}")
+        table, view = _there(session, seen, name)
+        taking = build(table, view, state)
+        attempt = build_append(
+            table, taking.manifests(), tag=session.pipeline.tag, summary=to_summary(session.keys, taking.own)
+        )
+        reach("resolve.after-list")
+        if committer.swap(table, attempt):
+            reach("resolve.after-swap")
+            return (f"{taking.line}; snapshot {attempt.snapshot_id}",)
+        back_off(attempt_number)
+    raise lost_each_race(name)
+
+
+def _same(now: Finding | None, found: FindingError) -> bool:
+    """A table that was created again since it was found dropped is recreated."""
+    return now is not None and (now.name == found.finding or (now.name in _GONE and found.finding == _GONE[0]))
+
+
+def _there(session: Session, seen: Examined, name: str) -> tuple[Table, TableView]:
+    if seen.table is None:
+        topics, settings = session.pipeline.config.source.topics, session.pipeline.kafka.properties
+        ensure_tables(
+            session.catalog,
+            session.pipeline,
+            lambda: sample_values(settings, topics, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S),
+            names=(name,),
+        )
+        reach("resolve.after-create")
+        seen = session.committer().examine(name)
+    if seen.table is None or seen.view is None:
+        raise overtaken(session, f"{name} was dropped again")
+    return seen.table, seen.view
+
+
+def _creatable(session: Session, found: FindingError) -> None:
+    if found.subject not in session.pipeline.table_names:
+        raise no_answer(found, "", "the table is not in the pipeline file any more; name it there again")
+
+
+def _rows(session: Session, found: FindingError) -> int:
+    return sum(logged.event.rows for logged in session.log.state.written.get(found.subject, []))
+
+
+def manifests_of(events: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:
+    """The manifests that events name, in their order."""
+    return [manifest for logged in events for manifest in logged.event.manifests]
+
+
+def own_of(
+    events: Sequence[Logged[DataWritten]],
+    stored: int,
+    given_up: tuple[tuple[int, int], ...],
+    view: TableView,
+    state: CommitState,
+    now: Identity,
+) -> Own:
+    counts: dict[str, int] = {}
+    for logged in events:
+        counts[logged.event.batch_id] = counts.get(logged.event.batch_id, 0) + logged.event.rows
+    below = [e for e in state.written.get(view.table, []) if e.offset < stored]
+    last_known = view.latest.last_event_id if view.latest else ""
+    return Own(
+        stored_offset=stored,
+        commit_id=str(uuid.uuid4()),
+        valid_through_ms=state.valid_through_ms(stored),
+        batches=tuple(counts),
+        counts=counts,
+        last_event_id=below[-1].event.event_id if below else last_known,
+        control_topic_id=now.control_topic_id,
+        cluster_id=now.cluster_id,
+        given_up=given_up,
+    )
+
+
+def not_there(table: Table, events: Sequence[Logged[DataWritten]]) -> str:
+    """Which files of the events do not exist any more; empty if all do."""
+    missing = list(_missing(table, manifests_of(events)))
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    return f"files are gone: {', '.join(missing[:3])}{more}" if missing else ""
+
+
+def _missing(table: Table, manifests: Sequence[ManifestRef]) -> Iterator[str]:
+    """Manifests that do not exist, and data files that those which do name in vain."""
+    with unreachable_as_ours(f"looking for files of {'.'.join(table.name())}"):
+        for manifest in manifests:
+            if not table.io.new_input(manifest.path).exists():
+                yield manifest.path
+                continue
+            paths = (entry.data_file.file_path for entry in entries_of(table.io, manifest))
+            yield from (path for path in paths if not table.io.new_input(path).exists())
+
+
+def _held_already(table: Table, events: Sequence[Logged[DataWritten]]) -> str:
+    """Whoever put files back by other means has put their rows back; a second time they would count double."""
+    head = table.current_snapshot()
+    if head is None:
+        return ""
+    with unreachable_as_ours(f"reading metadata of {'.'.join(table.name())}"):
+        named = {e.data_file.file_path for m in head.manifests(table.io) for e in m.fetch_manifest_entry(table.io)}
+        manifests = (m for logged in events for m in logged.event.manifests)
+        again = [e.data_file.file_path for m in manifests for e in entries_of(table.io, m)]
+    held = sorted(named.intersection(again))
+    return f"the head names files of the batches already: {held[0]}" if held else ""

@@ -1,0 +1,37 @@
+"""A table's part of a batch: its files named by manifests that no snapshot names yet; and the ledger's file."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from pyiceberg.table import Table
+
+from sink_core.batch import BatchPlan, PartitionCounts, TableOutput
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.files import WrittenFile
+from sink_core.tables.internal import ledger_rows
+from sink_core.tables.manifests import write_manifest
+from sink_core.tables.writer import TableWriter
+
+
+def write_ledger(plan: BatchPlan, counts: Sequence[PartitionCounts], table: Table) -> list[WrittenFile]:
+    """The batch's rows of the ledger `table` as data files. Raises Unreachable, TableUnusable."""
+    with unreachable_as_ours(f"writing files of {'.'.join(table.name())}"):
+        writer = TableWriter(table.io, table.metadata, f"calve-{plan.batch_id}-ledger")
+        writer.write(ledger_rows(plan, counts))
+        return writer.close()
+
+
+def output_of(plan: BatchPlan, name: str, table: Table, files: Sequence[WrittenFile]) -> TableOutput:
+    """The table's part of the batch, its manifests written; without any if there are no files."""
+    metadata = table.metadata
+    manifests = []
+    with unreachable_as_ours(f"writing manifests of {name}"):
+        for spec_id in sorted({file.spec_id for file in files}):
+            path = table.location_provider().new_metadata_location(
+                f"calve-{plan.batch_id}-{spec_id}-{uuid.uuid4()}.avro"
+            )
+            of_spec = [file for file in files if file.spec_id == spec_id]
+            manifests.append(write_manifest(table.io, metadata, spec_id, of_spec, path))
+    return TableOutput(name, str(metadata.table_uuid), metadata.current_schema_id, tuple(manifests))

@@ -1,0 +1,134 @@
+"""A control topic that was created again, or lost events, and is rebuilt by `calve resolve` from ledger and tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestration.broker import Broker
+from sink_core.control.events import Checkpoint
+from sink_core.errors import CalveError
+from tests import damage
+from tests.pipelines import Died, Flow, reached
+from tests.resolving import resolve, resolved, run_and_prove
+from tests.support import TopicFactory
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    """Two batches in its table and records waiting."""
+    return damage.with_two_batches(tmp_path, broker, kafka_topic(2))
+
+
+def lose_topic_and_group(flow: Flow) -> None:
+    damage.recreate_the_control_topic(flow)
+    damage.delete_the_group(flow)
+
+
+DAMAGES = [
+    (damage.recreate_the_control_topic, "control-topic-recreated"),
+    (damage.truncate_the_control_topic, "control-topic-truncated"),
+]
+
+
+@pytest.mark.parametrize(("break_it", "finding"), DAMAGES, ids=damage.name)
+def test_a_pipeline_goes_on_with_a_control_topic_made_anew(flow: Flow, break_it: damage.Break, finding: str) -> None:
+    break_it(flow)
+    said = resolved(flow, finding, "rebuild")
+    assert "0 offsets above, in no table, are read again" in said["does"][1]
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+    flow.produce(range(30, 40), partition=1)
+    run_and_prove(flow)
+    assert flow.ids() == list(range(40))
+
+
+@pytest.mark.parametrize(("break_it", "finding"), DAMAGES, ids=damage.name)
+def test_what_was_published_and_is_in_no_table_is_read_again(flow: Flow, break_it: damage.Break, finding: str) -> None:
+    flow.publish()
+    break_it(flow)
+    said = resolved(flow, finding, "rebuild")
+    assert "10 offsets above, in no table, are read again" in said["does"][1]
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+
+
+def test_the_group_may_be_gone_as_well(flow: Flow) -> None:
+    lose_topic_and_group(flow)
+    # Without positions a run that finds no control topic binds it anew, and stops on the tables.
+    with pytest.raises(CalveError, match="control-topic-recreated"):
+        flow.run()
+    resolved(flow, "control-topic-recreated", "rebuild", "--subject", flow.table)
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+
+
+def test_a_table_that_lacks_what_the_ledger_has_is_refused(flow: Flow) -> None:
+    def die() -> None:
+        raise Died
+
+    # The ledger's name comes first.
+    with reached("commit.after-swap", die), pytest.raises(Died):
+        flow.run()
+    damage.recreate_the_control_topic(flow)
+    before = damage.world(flow)
+    refused = resolve(flow, "control-topic-recreated", "--choose", "rebuild", "--yes")
+    assert refused.exit_code == 2
+    assert f"rebuild is not possible: {flow.table} lacks batch " in refused.stderr
+    assert damage.world(flow) == before
+
+
+@pytest.mark.parametrize("place", ["write.after-manifests", "publish.after-fence", "commit.after-list"])
+def test_a_run_under_way_does_not_bring_back_what_is_read_again(flow: Flow, place: str) -> None:
+    def recreate_and_rebuild() -> None:
+        damage.recreate_the_control_topic(flow)
+        resolved(flow, "control-topic-recreated", "rebuild")
+
+    with reached(place, recreate_and_rebuild):
+        try:
+            flow.run()
+        except CalveError as error:
+            stopped = error
+            assert "control-topic" in str(stopped)
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+
+
+def test_two_rebuilds_at_once_are_one(flow: Flow) -> None:
+    damage.truncate_the_control_topic(flow)
+    answer = ("control-topic-truncated", "--choose", "rebuild", "--yes")
+    codes: list[int] = []
+    with reached("resolve.after-stamp", lambda: codes.append(resolve(flow, *answer).exit_code)):
+        first = resolve(flow, *answer)
+    assert (first.exit_code, codes) == (3, [0]), first.output
+    assert len(flow.events(Checkpoint)) == 1
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+
+
+def test_a_roll_back_to_before_the_rebuild_is_found_and_accepted(flow: Flow) -> None:
+    damage.recreate_the_control_topic(flow)
+    resolved(flow, "control-topic-recreated", "rebuild")
+    flow.run()
+    damage.roll_back(flow)
+    refused = resolve(flow, "table-rolled-back", "--choose", "recommit", "--yes")
+    assert refused.exit_code == 2
+    assert "the control topic was trimmed" in refused.stderr
+    resolved(flow, "table-rolled-back", "accept")
+    flow.produce(range(30, 40))
+    run_and_prove(flow)
+    assert flow.ids() == [*range(10), *range(30, 40)]
+
+
+def test_what_was_given_up_before_a_rebuild_gives_up_nothing_after_it(flow: Flow) -> None:
+    damage.roll_back(flow)
+    resolved(flow, "table-rolled-back", "accept")
+    damage.recreate_the_control_topic(flow)
+    resolved(flow, "control-topic-recreated", "rebuild")
+    run_and_prove(flow)
+    stamp, _ = flow.own_snapshots()[-2]
+    flow.load_table().manage_snapshots().rollback_to_snapshot(stamp).commit()
+    resolved(flow, "table-rolled-back", "recommit")
+    run_and_prove(flow)
+    assert flow.ids() == [*range(10), *range(20, 30)]

@@ -1,0 +1,236 @@
+"""Findings on positions answered by `calve resolve`: what the group, the ledger and the tables have afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestration.broker import Broker
+from orchestration.pipelines.watch import Watch
+from sink_core.control.events import Paused, Resolved
+from sink_core.errors import FindingError
+from sink_core.maintenance.trim import trim
+from sink_core.offsets import TopicPartition
+from sink_core.verify.verify import verify
+from tests import damage
+from tests.pipelines import Flow, reached
+from tests.resolving import resolve, resolved, run_and_prove
+from tests.support import TopicFactory
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    """Two batches in its table and records waiting."""
+    return damage.with_two_batches(tmp_path, broker, kafka_topic(2))
+
+
+@pytest.mark.parametrize(
+    ("break_it", "finding"),
+    [
+        (damage.reset_backwards, "positions-changed"),
+        (damage.reset_forwards, "positions-changed"),
+        (damage.delete_the_group, "positions-missing"),
+    ],
+    ids=damage.name,
+)
+def test_restore_puts_the_positions_of_the_last_publish_back(flow: Flow, break_it: damage.Break, finding: str) -> None:
+    before = {at: p.offset for at, p in flow.positions().items()}
+    break_it(flow)
+    assert resolved(flow, finding, "restore")["choice"] == "restore"
+    assert {at: p.offset for at, p in flow.positions().items()} == before
+    (event,) = flow.events(Resolved)
+    # What the sensor starts runs again by, after a stop.
+    assert Watch(flow.pipeline).look().answered_s == event.written_at_ms / 1000
+    assert (event.finding, event.subject, event.choice) == (finding, flow.topic, "restore")
+    assert run_and_prove(flow)["records"] == 30
+    assert flow.ids() == list(range(30))
+
+
+def test_a_batch_that_was_under_way_during_a_restore_is_planned_again(flow: Flow) -> None:
+    def reset_and_restore() -> None:
+        damage.reset_backwards(flow)
+        resolved(flow, "positions-changed", "restore")
+
+    with reached("write.after-manifests", reset_and_restore):
+        report = flow.run()
+    assert [batch.given_up for batch in report.batches] == [True, False]
+    assert run_and_prove(flow)["records"] == 30
+    assert flow.ids() == list(range(30))
+
+
+def test_accept_goes_on_from_where_positions_were_moved_to_and_counts_the_rest_as_lost(flow: Flow) -> None:
+    damage.reset_forwards(flow)
+    said = resolved(flow, "positions-changed", "accept")
+    assert said["does"] == [f"{flow.topic}[0]: 20 → 25, 5 offsets count as lost"]
+    facts = run_and_prove(flow)
+    assert (facts["records"], facts["lost"]) == (25, 5)
+    assert flow.ids() == [*range(20), *range(25, 30)]
+
+
+def test_positions_moved_back_are_never_accepted(flow: Flow) -> None:
+    damage.reset_backwards(flow)
+    before = damage.world(flow)
+    refused = resolve(flow, "positions-changed", "--choose", "accept", "--yes")
+    assert refused.exit_code == 2
+    assert "offers restore, not accept" in refused.stderr
+    assert damage.world(flow) == before
+
+
+def test_positions_that_were_moved_beyond_the_end_are_not_accepted(flow: Flow) -> None:
+    flow.move_positions({TopicPartition(flow.topic, 0): 31})
+    before = damage.world(flow)
+    refused = resolve(flow, "positions-changed", "--choose", "accept", "--yes")
+    assert refused.exit_code == 2
+    assert "beyond the end of the log" in refused.stderr
+    assert "other choices: restore" in refused.stderr
+    assert damage.world(flow) == before
+
+
+def test_skip_goes_over_what_retention_deleted(flow: Flow) -> None:
+    damage.lose_records_to_retention(flow)
+    said = resolved(flow, "records-lost-to-retention", "skip")
+    assert said["does"] == [f"{flow.topic}[0]: 20 → 25, 5 offsets count as lost"]
+    facts = run_and_prove(flow)
+    assert (facts["records"], facts["lost"]) == (25, 5)
+    assert flow.ids() == [*range(20), *range(25, 30)]
+
+
+def test_a_ledger_of_an_earlier_version_gets_the_column_when_something_is_lost(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
+    flow.produce(range(5))
+    flow.run()
+    ledger = flow.load_table(flow.pipeline.ledger_table)
+    with ledger.update_schema() as update:
+        update.delete_column("lost")
+    flow.produce(range(5, 10))
+    assert "lost" not in flow.load_table(flow.pipeline.ledger_table).schema().column_names
+    assert run_and_prove(flow)["lost"] == 0
+    flow.produce(range(10, 20))
+    flow.delete_records(flow.topic, 15)
+    resolved(flow, "records-lost-to-retention", "skip")
+    assert run_and_prove(flow)["lost"] == 5
+    assert flow.ids() == [*range(10), *range(15, 20)]
+
+
+def test_a_topic_that_lost_its_end_is_not_restored_to_where_it_is(flow: Flow) -> None:
+    damage.lose_the_log_s_end(flow)
+    before = damage.world(flow)
+    refused = resolve(flow, "positions-beyond-end", "--choose", "restore", "--yes")
+    assert refused.exit_code == 2
+    assert "the topic has lost its end" in refused.stderr
+    assert damage.world(flow) == before
+
+
+def test_a_finding_that_does_not_stand_is_refused_with_those_that_do(flow: Flow) -> None:
+    before = damage.world(flow)
+    nothing = resolve(flow, "positions-missing", "--choose", "restore", "--yes")
+    assert nothing.exit_code == 2
+    assert "does not stand, nor does any other finding" in nothing.stderr
+    assert damage.world(flow) == before
+    damage.reset_backwards(flow)
+    before = damage.world(flow)
+    other = resolve(flow, "positions-missing", "--choose", "restore", "--yes")
+    assert other.exit_code == 2
+    assert "does not stand. What does: positions-changed" in other.stderr
+    assert "position 10" in other.stderr
+    assert damage.world(flow) == before
+
+
+def test_nothing_is_done_where_nobody_can_be_asked(flow: Flow) -> None:
+    damage.reset_backwards(flow)
+    before = damage.world(flow)
+    refused = resolve(flow, "positions-changed", "--choose", "restore")
+    assert refused.exit_code == 2
+    assert "nobody to ask here" in refused.stderr
+    assert f"{flow.topic}[0]: 10 → 20" in refused.stdout
+    assert damage.world(flow) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "first_code", "second_code"),
+    [("publish.after-fence", 3, 0), ("publish.after-commit", 0, 2)],
+    ids=["the second publishes first", "the first publishes first"],
+)
+def test_two_answers_at_once_are_one(flow: Flow, place: str, first_code: int, second_code: int) -> None:
+    damage.reset_forwards(flow)
+    accept = ("positions-changed", "--choose", "accept", "--yes")
+    codes: list[int] = []
+    with reached(place, lambda: codes.append(resolve(flow, *accept).exit_code)):
+        first = resolve(flow, *accept)
+    assert (first.exit_code, codes) == (first_code, [second_code]), first.output
+    facts = run_and_prove(flow)
+    assert (facts["records"], facts["lost"]) == (25, 5)
+
+
+def test_an_answer_neither_ends_a_pause_nor_begins_one(flow: Flow) -> None:
+    with flow.session() as session:
+        bound = session.bind()
+        session.log.append(Paused(pipeline_id=bound.pipeline_id, by="test", reason="looking at it"))
+    damage.delete_the_group(flow)
+    resolved(flow, "positions-missing", "restore")
+    assert flow.run().ended == "paused by test: looking at it"
+
+
+def test_a_finding_that_comes_back_at_once_is_not_called_resolved(flow: Flow) -> None:
+    damage.reset_backwards(flow)
+    with reached("resolve.after-effect", lambda: damage.reset_backwards(flow)):
+        again = resolve(flow, "positions-changed", "--choose", "restore", "--yes")
+    assert again.exit_code == 1
+    assert "positions-changed" in again.stderr
+    assert flow.events(Resolved) == []
+    with pytest.raises(FindingError, match="positions-changed"):
+        flow.run()
+
+
+def test_restart_begins_topics_that_were_created_again_and_leaves_the_others(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2), kafka_topic(1))
+    flow.produce(range(10))
+    flow.produce(range(100, 110), topic=flow.topics[1])
+    flow.run()
+    flow.recreate_topic(flow.topic, 3)
+    flow.produce(range(200, 215), partition=2)
+    flow.produce(range(300, 320))
+    flow.produce(range(110, 115), topic=flow.topics[1])
+    said = resolved(flow, "topic-recreated", "restart")
+    assert said["does"][0].startswith(f"{flow.topic}[0]: 10 of topic id ")
+    assert {at: p.offset for at, p in flow.positions().items()} == {
+        TopicPartition(flow.topic, 0): 0,
+        TopicPartition(flow.topic, 1): 0,
+        TopicPartition(flow.topic, 2): 0,
+        TopicPartition(flow.topics[1], 0): 10,
+    }
+    run_and_prove(flow)
+    expected = [*range(10), *range(100, 115), *range(200, 215), *range(300, 320)]
+    assert flow.ids() == expected
+    with flow.session() as session:
+        session.bind()
+        assert trim(session, older_than_s=0).changed
+    flow.produce(range(320, 330))
+    run_and_prove(flow)
+    assert flow.ids() == [*expected, *range(320, 330)]
+
+
+def test_a_row_lost_after_a_restart_is_a_violation(flow: Flow) -> None:
+    damage.recreate_the_source_topic(flow)
+    resolved(flow, "topic-recreated", "restart")
+    run_and_prove(flow)
+    flow.load_table().delete("id = 101")
+    with flow.session() as session:
+        found = {v.kind for v in verify(session, deep=True).violations}
+    assert "range-rows" in found
+
+
+def test_a_topic_created_again_once_more_during_the_answer_is_not_restarted_by_it(flow: Flow) -> None:
+    damage.recreate_the_source_topic(flow)
+    with reached("resolve.after-files", lambda: damage.recreate_the_source_topic(flow)):
+        again = resolve(flow, "topic-recreated", "--choose", "restart", "--yes")
+    assert again.exit_code == 1
+    assert "topic-recreated" in again.stderr
+    resolved(flow, "topic-recreated", "restart")
+    run_and_prove(flow)
+    assert flow.ids() == [*range(20), *range(100, 130)]

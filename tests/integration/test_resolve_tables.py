@@ -1,0 +1,240 @@
+"""Findings on tables answered by `calve resolve`: accept and recommit, their refusals, and who else is at work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.schema import Schema
+from pyspark.sql import SparkSession
+
+from orchestration.broker import Broker
+from sink_core.control.events import DataWritten, Resolved
+from sink_core.errors import FindingError
+from sink_core.maintenance.trim import trim
+from tests import damage
+from tests.pipelines import Flow, reached, tagged
+from tests.resolving import resolve, resolved, run_and_prove
+from tests.support import TopicFactory
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    """Two batches in its table and records waiting."""
+    return damage.with_two_batches(tmp_path, broker, kafka_topic(2))
+
+
+LOST = [
+    (damage.roll_back, "table-rolled-back"),
+    (damage.restore_the_catalog, "table-restored"),
+]
+"""What takes the second batch out of the table."""
+
+NOTHING_LEFT = [
+    (damage.restore_the_catalog_from_before_the_first_commit, "table-restored"),
+    (Flow.recreate_table, "table-recreated"),
+    (damage.drop_the_table, "table-dropped"),
+]
+
+
+@pytest.mark.parametrize(("break_it", "finding"), LOST, ids=damage.name)
+def test_accept_goes_on_without_the_rows(flow: Flow, break_it: damage.Break, finding: str) -> None:
+    break_it(flow)
+    said = resolved(flow, finding, "accept")
+    assert "10 rows of 1 batches whose events are known are given up" in said["does"][0]
+    # The next run commits what came since, and the one after it finds nothing to say.
+    run_and_prove(flow)
+    assert flow.ids() == [*range(10), *range(20, 30)]
+    assert [e.choice for e in flow.events(Resolved)] == ["accept"]
+    flow.produce(range(30, 40))
+    run_and_prove(flow)
+    assert flow.ids() == [*range(10), *range(20, 40)]
+
+
+@pytest.mark.parametrize(("break_it", "finding"), NOTHING_LEFT, ids=damage.name)
+def test_accept_begins_anew_with_a_table_that_has_nothing(flow: Flow, break_it: damage.Break, finding: str) -> None:
+    break_it(flow)
+    said = resolved(flow, finding, "accept")
+    assert "20 rows" in said["does"][0]
+    run_and_prove(flow)
+    assert flow.ids() == list(range(20, 30))
+
+
+def test_accept_after_a_lost_tag_loses_nothing(flow: Flow) -> None:
+    damage.remove_tag(flow)
+    resolved(flow, "tag-removed", "accept")
+    assert tagged(flow, flow.load_table()) == flow.own_snapshots()[-1][0]
+    assert [own.given_up for _, own in flow.own_snapshots()] == [(), (), ()]
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+
+
+@pytest.mark.parametrize(
+    ("break_it", "finding"),
+    [
+        *LOST,
+        (damage.restore_the_catalog_from_before_the_first_commit, "table-restored"),
+        (damage.remove_tag, "tag-removed"),
+    ],
+    ids=damage.name,
+)
+def test_recommit_appends_exactly_what_is_lost(flow: Flow, break_it: damage.Break, finding: str) -> None:
+    batches = {event.batch_id for event in flow.events(DataWritten) if event.table == flow.table}
+    break_it(flow)
+    resolved(flow, finding, "recommit")
+    assert flow.ids() == list(range(20))
+    assert {batch for _, own in flow.own_snapshots() for batch in own.batches} == batches
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+
+
+def test_recommit_keeps_what_others_appended_after_the_roll_back(flow: Flow) -> None:
+    damage.roll_back(flow)
+    flow.append_foreign(1000)
+    resolved(flow, "table-rolled-back", "recommit")
+    run_and_prove(flow)
+    assert flow.ids() == [*range(30), 1000]
+
+
+def test_recommit_is_refused_when_a_file_is_gone(flow: Flow) -> None:
+    damage.roll_back(flow)
+    manifest = [e for e in flow.events(DataWritten) if e.table == flow.table][-1].manifests[0].path
+    Path(manifest.removeprefix("file://")).unlink()
+    before = damage.world(flow)
+    refused = resolve(flow, "table-rolled-back", "--choose", "recommit", "--yes")
+    assert refused.exit_code == 2
+    assert f"recommit is not possible: files are gone: {manifest}" in refused.stderr
+    assert "other choices: accept, refill" in refused.stderr
+    assert damage.world(flow) == before
+
+
+def test_recommit_is_refused_when_somebody_put_the_files_back_himself(flow: Flow) -> None:
+    table = flow.load_table()
+    lost = [task.file.file_path for task in table.scan().plan_files()]
+    damage.roll_back(flow)
+    kept = {task.file.file_path for task in flow.load_table().scan().plan_files()}
+    flow.load_table().add_files([path for path in lost if path not in kept])
+    refused = resolve(flow, "table-rolled-back", "--choose", "recommit", "--yes")
+    assert refused.exit_code == 2
+    assert "the head names files of the batches already" in refused.stderr
+    assert flow.ids() == list(range(20))
+
+
+def test_rows_that_were_given_up_do_not_come_back_by_a_later_recommit(flow: Flow) -> None:
+    damage.roll_back(flow)
+    resolved(flow, "table-rolled-back", "accept")
+    flow.run()
+    damage.roll_back(flow)
+    resolved(flow, "table-rolled-back", "recommit")
+    run_and_prove(flow)
+    assert flow.ids() == [*range(10), *range(20, 30)]
+
+
+def test_an_append_between_check_and_swap_is_seen_by_the_next_attempt(flow: Flow) -> None:
+    damage.roll_back(flow)
+
+    with reached("resolve.after-list", lambda: flow.append_foreign(1000)):
+        resolved(flow, "table-rolled-back", "recommit")
+    run_and_prove(flow)
+    assert flow.ids() == [*range(30), 1000]
+
+
+@pytest.mark.parametrize("choice", ["accept", "recommit"])
+def test_two_answers_at_once_are_one(flow: Flow, choice: str) -> None:
+    damage.roll_back(flow)
+    answer = ("table-rolled-back", "--choose", choice, "--yes")
+    codes: list[int] = []
+    with reached("resolve.after-list", lambda: codes.append(resolve(flow, *answer).exit_code)):
+        first = resolve(flow, *answer)
+    assert (first.exit_code, codes) == (0, [0]), first.output
+    run_and_prove(flow)
+    assert flow.ids() == [*range(10), *(range(10, 20) if choice == "recommit" else ()), *range(20, 30)]
+
+
+def test_a_run_with_the_old_table_in_hand_is_found_by_the_next(flow: Flow) -> None:
+    """It publishes files for the table that was recreated and answered for meanwhile; these are given up in turn."""
+
+    def recreate_and_accept() -> None:
+        flow.recreate_table()
+        resolved(flow, "table-recreated", "accept")
+
+    with reached("publish.after-fence", recreate_and_accept), pytest.raises(FindingError, match="table-recreated"):
+        flow.run()
+    resolved(flow, "table-recreated", "accept")
+    flow.produce(range(30, 40))
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30, 40))
+
+
+def test_the_ledger_can_not_be_given_up(flow: Flow) -> None:
+    ledger = flow.load_table(flow.pipeline.ledger_table)
+    ledger.manage_snapshots().rollback_to_snapshot(ledger.metadata.snapshots[0].snapshot_id).commit()
+    refused = resolve(flow, "table-rolled-back", "--choose", "accept", "--yes")
+    assert refused.exit_code == 2
+    assert "offers recommit, not accept" in refused.stderr
+    resolved(flow, "table-rolled-back", "recommit")
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+
+
+def test_spark_reads_what_the_answers_wrote(flow: Flow, spark: SparkSession) -> None:
+    flow.recreate_table()
+    resolved(flow, "table-recreated", "accept")
+    assert flow.spark_ids(spark) == []
+    flow.run()
+    flow.load_table().manage_snapshots().rollback_to_snapshot(flow.own_snapshots()[0][0]).commit()
+    resolved(flow, "table-rolled-back", "recommit")
+    assert flow.spark_ids(spark) == list(range(20, 30))
+
+
+def recreate_the_ledger(flow: Flow) -> None:
+    """With its columns in another order: field ids differ from those in the files."""
+    ledger = flow.pipeline.ledger_table
+    fields = flow.load_table(ledger).schema().fields
+    drop_the_ledger(flow)
+    with flow.iceberg() as catalog:
+        catalog.create_table(ledger, Schema(*reversed(fields)))
+
+
+def drop_the_ledger(flow: Flow) -> None:
+    with flow.iceberg() as catalog:
+        catalog.drop_table(flow.pipeline.ledger_table)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "finding"),
+    [(recreate_the_ledger, "table-recreated"), (drop_the_ledger, "table-dropped")],
+    ids=damage.name,
+)
+def test_a_ledger_that_is_gone_is_written_again(flow: Flow, break_it: damage.Break, finding: str) -> None:
+    flow.publish()
+    before = flow.rows(flow.pipeline.ledger_table)
+    break_it(flow)
+    resolved(flow, finding, "rebuild")
+    again = flow.rows(flow.pipeline.ledger_table)
+    assert sorted(row["end_offset"] for row in again) == [10, 20, 30]
+    assert all(row in again for row in before)
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+
+
+def test_a_ledger_whose_files_are_gone_is_not_begun_anew(flow: Flow) -> None:
+    tasks = flow.load_table(flow.pipeline.ledger_table).scan().plan_files()
+    files = [Path(task.file.file_path.removeprefix("file://")) for task in tasks]
+    recreate_the_ledger(flow)
+    for path in files:
+        path.unlink()
+    refused = resolve(flow, "table-recreated", "--choose", "rebuild", "--yes")
+    assert refused.exit_code == 2
+    assert "rebuild is not possible: files are gone: " in refused.stderr
+
+
+def test_a_ledger_is_not_rebuilt_from_a_trimmed_log(flow: Flow) -> None:
+    flow.run()
+    with flow.session() as session:
+        session.bind()
+        assert trim(session, older_than_s=0).changed
+    drop_the_ledger(flow)
+    refused = resolve(flow, "table-dropped", "--choose", "rebuild", "--yes")
+    assert refused.exit_code == 2
+    assert "batches were trimmed" in refused.stderr

@@ -1,0 +1,31 @@
+"""`calve resolve` in this process, and the proof that what it left is right."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from orchestration.cli.main import app
+from sink_core.verify.verify import verify
+from tests.pipelines import Flow
+
+
+def resolve(flow: Flow, finding: str, *options: str) -> Result:
+    return CliRunner().invoke(app, ["resolve", str(flow.pipeline.path), finding, *options])
+
+
+def resolved(flow: Flow, finding: str, choice: str, *options: str) -> dict[str, Any]:
+    done = resolve(flow, finding, "--choose", choice, *options, "--yes", "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def run_and_prove(flow: Flow) -> dict[str, int]:
+    """A run to the end, and the proof; returns what the proof counted."""
+    assert flow.run().ended == "caught up"
+    with flow.session() as session:
+        report = verify(session, deep=True)
+    assert report.proven, report.violations
+    return dict(report.facts)
