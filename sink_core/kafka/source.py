@@ -30,7 +30,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from sink_core.errors import ConfigError
-from sink_core.kafka.clients import Settings, reader
+from sink_core.kafka.clients import Settings, reader, receive
 from sink_core.kafka.failures import classify, reported
 from sink_core.offsets import TopicPartition
 
@@ -44,6 +44,7 @@ _LATEST = cast(OffsetSpec, OffsetSpec.latest())
 _POLL_S = 0.2
 # librdkafka wants a group id; without a subscription or a commit the group never comes to exist.
 _GROUP = "calve-sample"
+_SAMPLE_BYTES = 32 * 1024 * 1024
 _SAMPLING: dict[str, object] = {
     # Retention may move a log start between the look-up and the read.
     "auto.offset.reset": "earliest",
@@ -135,16 +136,18 @@ def cluster_id(admin: AdminClient, *, timeout_s: float) -> str:
 def sample(settings: Settings, topic: str, max_records: int, *, timeout_s: float) -> list[Sample]:
     """Up to `max_records` committed records from the starts of the topic's partitions, reading for at most `timeout_s`.
 
-    Fewer if the topic holds fewer or the time is up. Joins no group and commits nothing.
+    Fewer if the topic holds fewer, these are large or the time is up. Joins no group and commits nothing.
     """
     deadline = monotonic() + timeout_s
     with reported(f"sampling topic {topic}"), closing(reader(settings, group=_GROUP, **_SAMPLING)) as consumer:
         reading = {p.partition for p in _assign_all(consumer, topic, timeout_s)}
         taken: list[Sample] = []
-        while reading and len(taken) < max_records and (left := deadline - monotonic()) > 0:
-            for message in consumer.consume(max_records - len(taken), timeout=min(left, _POLL_S)):
+        left_bytes = _SAMPLE_BYTES
+        while reading and left_bytes > 0 and len(taken) < max_records and (left := deadline - monotonic()) > 0:
+            for message in receive(consumer, max_records - len(taken), min(left, _POLL_S)):
                 if message.error() is None:
                     taken.append(_sampled(message))
+                    left_bytes -= len(message)
                 else:
                     reading.discard(_ended(message, topic))
     return taken
