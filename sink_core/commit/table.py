@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 
 from sink_core.batch import ManifestRef
@@ -27,12 +27,15 @@ from sink_core.commit.view import TableView, view_of
 from sink_core.control.events import DataWritten
 from sink_core.control.log import ControlLog
 from sink_core.control.state import CommitState, Logged
-from sink_core.errors import CommitConflict, ProtocolError, TableUnusable, UnknownOutcome
+from sink_core.errors import CalveError, CommitConflict, ProtocolError, TableUnusable, UnknownOutcome, Unreachable
 from sink_core.failpoints import reach
-from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.catalog import said, unreachable_as_ours
 
 ATTEMPTS = 10
 """Lost races before a table stays behind until the next commit."""
+
+LOOKS = 3
+"""How often a table is loaded at most to see what became of a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class TableCommitter:
         Each attempt starts from the load. Raises FindingError, TableUnusable, CommitConflict after too many lost races,
         UnknownOutcome if the catalog can't be asked what became of an attempt.
         """
+        lost_to: Exception | None = None
         for conflicts in range(ATTEMPTS):
             loaded = self.load_checked(name)
             if loaded is None:
@@ -86,16 +90,15 @@ class TableCommitter:
                 return _nothing_new(table, view, conflicts)
             own = self._own(pending, state)
             _check_still_there(table, pending)
-            attempt = build_append(table, _manifests(pending), tag=self.tag, summary=to_summary(self.keys, own))
+            with unreachable_as_ours(f"writing the manifest list of {name}"):
+                attempt = build_append(table, _manifests(pending), tag=self.tag, summary=to_summary(self.keys, own))
             reach("commit.after-list")
-            if self._swap(table, attempt):
+            lost_to = self._swap(table, attempt)
+            if lost_to is None:
                 reach("commit.after-swap")
                 return _landed(table, view, attempt, pending, own, conflicts)
             time.sleep(random.uniform(0, min(2.0, 0.05 * 2**conflicts)))  # noqa: S311 - jitter, not a secret
-        raise CommitConflict(
-            f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
-            hint="the table stays behind and catches up with the next commit; does another job commit without pause?",
-        )
+        raise _given_up(name, lost_to)
 
     def load_checked(self, name: str) -> tuple[Table, TableView] | None:
         """The table as it is now, compared with the log; None if it neither exists nor is spoken of in the log.
@@ -116,7 +119,8 @@ class TableCommitter:
                 break
         finding = compare(view, state, self.now)
         if isinstance(finding, AncestryCut):
-            finding = None if holds_tagged_files(table, view) else finding.finding
+            with unreachable_as_ours(f"reading the manifests of {name}"):
+                finding = None if holds_tagged_files(table, view) else finding.finding
         if finding is not None:
             raise finding.error(self.pipeline_file)
         return table, view
@@ -146,8 +150,8 @@ class TableCommitter:
             cluster_id=self.now.cluster_id,
         )
 
-    def _swap(self, table: Table, attempt: Attempt) -> bool:
-        """True if the attempt landed, False if another try is due. The one call that changes the table.
+    def _swap(self, table: Table, attempt: Attempt) -> Exception | None:
+        """None if the attempt landed, else why another try is due. The one call that changes the table.
 
         After any exception the table decides: our snapshot is there (the reply was lost), or it is not. Then the next
         attempt starts from the load: should this one land late, it finds the head moved or the snapshot in the table.
@@ -155,25 +159,37 @@ class TableCommitter:
         try:
             self.catalog.commit_table(table, attempt.requirements, attempt.updates)
         except Exception as error:  # noqa: BLE001 - whatever a catalog raises, only the table knows the outcome
-            return self._look(table, attempt, error)
-        return True
+            return None if self._landed_after_all(table, attempt, error) else error
+        return None
 
-    def _look(self, table: Table, attempt: Attempt, cause: Exception) -> bool:
+    def _landed_after_all(self, table: Table, attempt: Attempt, cause: Exception) -> bool:
         name = ".".join(table.name())
         try:
-            metadata = self.catalog.load_table(table.name()).metadata
+            metadata = self._reloaded(table, cause).metadata
         except NoSuchTableError:
             return False
-        except Exception as error:  # noqa: BLE001 - as above
-            raise UnknownOutcome(
-                f"{name}: the commit failed ({cause}), and the table can't be loaded to see if it landed ({error})",
-                hint="is the catalog reachable? The next commit looks again; nothing can land twice",
-            ) from cause
         if metadata.snapshot_by_id(attempt.snapshot_id) is not None:
             return True
         if metadata.refs == table.metadata.refs and _is_lasting(cause):
-            raise UnknownOutcome(f"{name}: the catalog refused the commit: {cause}") from cause
+            raise UnknownOutcome(f"{name}: the catalog refused the commit: {said(cause)}") from cause
         return False
+
+    def _reloaded(self, table: Table, cause: Exception) -> Table:
+        """The table after a commit that failed with `cause`. A catalog just in trouble is asked more than once."""
+        last = cause
+        for look in range(LOOKS):
+            time.sleep(random.uniform(0, look))  # noqa: S311 - jitter, not a secret
+            try:
+                return self.catalog.load_table(table.name())
+            except NoSuchTableError:
+                raise
+            except Exception as error:  # noqa: BLE001 - as above
+                last = error
+        raise UnknownOutcome(
+            f"{'.'.join(table.name())}: the commit failed ({said(cause)}), and the table can't be loaded to see if it "
+            f"landed ({said(last)})",
+            hint="is the catalog reachable? The next commit looks again; nothing can land twice",
+        ) from cause
 
 
 def holds_tagged_files(table: Table, view: TableView) -> bool:
@@ -198,6 +214,19 @@ def holds_tagged_files(table: Table, view: TableView) -> bool:
         for entry in manifest.fetch_manifest_entry(table.io)
     }
     return added <= held
+
+
+def _given_up(name: str, cause: Exception | None) -> CalveError:
+    behind = "the table stays behind and catches up with the next commit"
+    if cause is None or isinstance(cause, CommitFailedException):
+        return CommitConflict(
+            f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
+            hint=f"{behind}; does another job commit without pause?",
+        )
+    return Unreachable(
+        f"{name}: {ATTEMPTS} attempts to commit failed in a row, the last with {said(cause)}",
+        hint=f"{behind}; see the catalog's log",
+    )
 
 
 def _is_lasting(cause: Exception) -> bool:

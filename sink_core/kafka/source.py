@@ -7,6 +7,8 @@ However many partitions are asked about, it is one call; librdkafka sends one re
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import closing
@@ -29,7 +31,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from sink_core.errors import ConfigError
+from sink_core.errors import ConfigError, RetriableError
 from sink_core.kafka.clients import Settings, reader, receive
 from sink_core.kafka.failures import classify, reported
 from sink_core.offsets import TopicPartition
@@ -42,6 +44,8 @@ _EARLIEST = cast(OffsetSpec, OffsetSpec.earliest())
 _LATEST = cast(OffsetSpec, OffsetSpec.latest())
 
 _POLL_S = 0.2
+_ELECTION_TRIES = 5
+"""librdkafka's AdminClient knows of a new leader only by the error that its question to the old one brings."""
 # librdkafka wants a group id; without a subscription or a commit the group never comes to exist.
 _GROUP = "calve-sample"
 _SAMPLE_BYTES = 32 * 1024 * 1024
@@ -192,10 +196,23 @@ def _list_offsets(
     wanted = {KafkaPartition(*at): spec for at in partitions}
     if not wanted:
         return {}
-    with reported(doing):
-        futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
-    answers = {TopicPartition(p.topic, p.partition): future for p, future in futures.items()}
-    return {at: _answer(future, f"{doing} of {at}", timeout_s).offset for at, future in answers.items()}
+    for turn in range(_ELECTION_TRIES):
+        time.sleep(random.uniform(0, turn))  # noqa: S311 - jitter, not a secret
+        with reported(doing):
+            futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
+        answers = {TopicPartition(p.topic, p.partition): future for p, future in futures.items()}
+        try:
+            return {at: _answer(future, f"{doing} of {at}", timeout_s).offset for at, future in answers.items()}
+        except RetriableError as error:
+            if turn + 1 == _ELECTION_TRIES or not _said_by_a_broker(error):
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _said_by_a_broker(error: RetriableError) -> bool:
+    """Whether a broker has answered that it can't at the moment, as while a leader is elected; else nobody answered."""
+    cause = error.__cause__
+    return isinstance(cause, KafkaException) and cause.args[0].code() > 0
 
 
 def _timestamp_types(admin: AdminClient, names: Iterable[str], timeout_s: float) -> dict[str, int]:

@@ -1,4 +1,7 @@
-"""Runs a pipeline in a process of its own, tasks included, and prints that process's peak memory in MB."""
+"""Runs a pipeline in a process of its own, tasks included, and prints that process's peak memory in MB.
+
+An error of Calve's goes to stderr, and the process ends with its exit code.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import sys
 from pathlib import Path
 
 from sink_core.config.load import load
+from sink_core.errors import CalveError
 from sink_core.session import Session
 from spark_jobs.run import run_pipeline
 from tests.pipelines import InProcess
@@ -14,8 +18,12 @@ from tests.pipelines import InProcess
 
 def main(file: str) -> None:
     """`file` is the pipeline's."""
-    with Session.open(load(Path(file))) as session:
-        run_pipeline(session, InProcess())
+    try:
+        with Session.open(load(Path(file))) as session:
+            run_pipeline(session, InProcess())
+    except CalveError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - as above
+        sys.exit(error.exit_code)
     # Not `ru_maxrss`, which remembers the parent's memory across the fork.
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert peak
