@@ -73,15 +73,16 @@ def jars_dir() -> Path:
 
 def kafka_jars() -> list[Path]:
     """The class path of the embedded broker. Fetches it if needed; raises Unreachable."""
-    return _resolve(KAFKA)
+    return resolve(KAFKA)
 
 
 def spark_jars() -> list[Path]:
     """What Spark needs for Iceberg and its catalogs (`spark.jars`). Fetches it if needed; raises Unreachable."""
-    return _resolve(SPARK)
+    return resolve(SPARK)
 
 
-def _resolve(jars: JarSet) -> list[Path]:
+def resolve(jars: JarSet) -> list[Path]:
+    """The archives of a set. Fetches them if needed; raises Unreachable."""
     if not jars.folder.is_dir():
         with exclusive(jars_dir() / f".{jars.folder.name}.lock"):
             if not jars.folder.is_dir():
@@ -140,7 +141,7 @@ def main() -> int:
     try:
         for jars in (KAFKA, SPARK):
             print(f"jars: {jars.name}: {', '.join(jars.coordinates)}", flush=True)  # noqa: T201 (a command's output)
-            print(f"jars: {jars.name}: {len(_resolve(jars))} files in {jars.folder}", flush=True)  # noqa: T201
+            print(f"jars: {jars.name}: {len(resolve(jars))} files in {jars.folder}", flush=True)  # noqa: T201
     except CalveError as error:
         print(f"jars: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code

@@ -86,7 +86,6 @@ class RangeReader:
         while (self._next < self._ends).any():
             received = self._receive()
             if received:
-                self._trouble = None
                 yield from self._take(received)
                 deadline = time.monotonic() + self._stall_seconds
             elif time.monotonic() >= deadline or self._is_hopeless():
@@ -96,13 +95,13 @@ class RangeReader:
         """What librdkafka has queued, at least one message unless nothing came for a moment."""
         most = max(1, min(BATCH_RECORDS, BATCH_BYTES // self._record_bytes))
         with reported(f"reading {self._open_shown()}"):
-            first = self._consumer.consume(1, _POLL_SECONDS)
-            return first + self._consumer.consume(most - 1, 0) if first and most > 1 else first
+            return clients.receive(self._consumer, most, _POLL_SECONDS)
 
     def _take(self, received: list[Message]) -> Iterator[Messages]:
         all_records = not any(map(Message.error, received))
         records = received if all_records else [m for m in received if m.error() is None]
         if records:
+            self._trouble = None
             delivered = columns(records, self._index)
             messages = only(delivered, delivered.offsets < self._ends[delivered.slices])
             self._advance(messages)
@@ -135,8 +134,15 @@ class RangeReader:
     def _heed(self, events: Iterable[Message]) -> None:
         """Ends of partitions, and errors."""
         for event in events:
-            i, error = self._index.of(event), event.error()
-            if error is None or self._next[i] >= self._ends[i]:
+            error = event.error()
+            if error is None:
+                continue
+            if event.topic() is None:
+                # Of the client as a whole.
+                self._note(error)
+                continue
+            i = self._index.of(event)
+            if self._next[i] >= self._ends[i]:
                 continue
             if error.code() in _OUT_OF_RANGE:
                 raise self._out_of_range(self.slices[i], int(self._next[i]))
@@ -178,4 +184,6 @@ class RangeReader:
         return shown if len(still) <= _SHOWN else f"{shown} and {len(still) - _SHOWN} more"
 
     def _note(self, error: KafkaError) -> None:
-        self._trouble = error
+        # What ends the reading is followed by the loss of the connection, which says less.
+        if not self._is_hopeless():
+            self._trouble = error

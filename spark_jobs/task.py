@@ -6,11 +6,13 @@ import gc
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from operator import methodcaller
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from confluent_kafka import Message
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from sink_core.batch import PartitionCounts
@@ -28,6 +30,10 @@ from spark_jobs.messages import Int64s, Messages, only
 from spark_jobs.reader import RangeReader
 
 _COLLECT_AFTER = 500_000
+# The client returns a list and leaves an exception set. A call written as `record.headers()` is, once it is hot,
+# specialised to one that does not look for that: the exception then surfaces anywhere, and the list crashes its reader.
+_ask_headers = methodcaller("headers")
+_UNNAMEABLE = "; headers left out: the name of one is not UTF-8"
 
 Bools = npt.NDArray[np.bool_]
 
@@ -213,8 +219,9 @@ class _Work:
 
     def _letter(self, messages: Messages, bad: BadValue) -> DeadLetter:
         record, part = messages.records[bad.index], self._slices[messages.slices[bad.index]]
+        headers, lacking = _headers(record)
         return DeadLetter(
-            error=bad.message,
+            error=bad.message + lacking,
             stage=bad.stage,
             topic=part.topic,
             partition=part.partition,
@@ -222,8 +229,19 @@ class _Work:
             timestamp_ms=int(messages.timestamps_ms[bad.index]),
             key=record.key(),
             value=messages.values[bad.index],
-            headers=cast(Headers | None, record.headers()),
+            headers=headers,
         )
+
+
+def _headers(record: Message) -> tuple[Headers | None, str]:
+    """The record's headers; None, and what to add to its error, if Python's client can't give them.
+
+    Asked a second time, the client hands out the broken list it has kept.
+    """
+    try:
+        return cast(Headers | None, _ask_headers(record)), ""
+    except SystemError:
+        return None, _UNNAMEABLE
 
 
 def _by_slice(slices: Int64s) -> Iterable[tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import socket
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +25,18 @@ _QUEUE_LIMIT = 50_000
 def unique(prefix: str) -> str:
     """A name no other test uses."""
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+def steady_port() -> int:
+    """A free port for a server that is started again: below those that the kernel gives to clients.
+
+    A client that keeps trying a closed port among those meets itself in the end, and holds it.
+    """
+    while True:
+        port = random.randint(20_000, 32_000)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:

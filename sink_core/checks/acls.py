@@ -22,6 +22,7 @@ USE_CONTROL = (
     AclOperation.DESCRIBE_CONFIGS,
 )
 USE_GROUP = (AclOperation.READ, AclOperation.DESCRIBE)
+USE_SHARED_GROUP = (AclOperation.DESCRIBE,)
 USE_TRANSACTIONS = (AclOperation.WRITE, AclOperation.DESCRIBE)
 
 SHARED_GROUPS = "calve-"
@@ -50,7 +51,7 @@ def needed(pipeline: Pipeline) -> tuple[Acl, ...]:
         *(Acl("topic", topic, READ_SOURCE) for topic in pipeline.config.source.topics),
         Acl("topic", pipeline.control_topic, USE_CONTROL),
         Acl("group", pipeline.group, USE_GROUP, prefixed=True),
-        Acl("group", SHARED_GROUPS, (AclOperation.DESCRIBE,), prefixed=True),
+        Acl("group", SHARED_GROUPS, USE_SHARED_GROUP, prefixed=True),
         Acl("transactional-id", f"{pipeline.group}.", USE_TRANSACTIONS, prefixed=True),
     )
 

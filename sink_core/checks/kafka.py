@@ -43,6 +43,7 @@ class KafkaChecks:
             Check("topics", self.topics, needs=("kafka",)),
             Check("control topic", self.control_topic, needs=("kafka",)),
             Check("source group", self.source_group, needs=("kafka",)),
+            Check("shared groups", self.shared_groups, needs=("kafka",)),
             Check("transactions", self.transactions, needs=("kafka",)),
             Check("offsets retention", self.offsets_retention, needs=("kafka",)),
         )
@@ -79,7 +80,7 @@ class KafkaChecks:
     def source_group(self) -> str:
         """It must have no members: Calve alone moves its offsets, and no consumer of it ever joins."""
         group = self._pipeline.group
-        found = self._described(group)
+        found = self._described(group, acls.USE_GROUP)
         if found is None or found.state in _WITHOUT_MEMBERS:
             return f"{group} has no members"
         members = sorted({f"{member.client_id} on {member.host}" for member in found.members})
@@ -88,6 +89,11 @@ class KafkaChecks:
             "expected none",
             hint="stop those consumers or give them another group.id: Calve alone moves this group's offsets",
         )
+
+    def shared_groups(self) -> str:
+        """Sampling and `verify --deep` read with groups that never come to exist; Kafka wants DESCRIBE all the same."""
+        self._described(f"{acls.SHARED_GROUPS}check", acls.USE_SHARED_GROUP)
+        return f"groups beginning with {acls.SHARED_GROUPS} may be described"
 
     def transactions(self) -> str:
         """Whether transactions work: with a throw-away id, since the real one would fence a running publisher."""
@@ -127,7 +133,7 @@ class KafkaChecks:
     def _answer(self, future: Future[Any]) -> Any:
         return future.result(self._timeout_s + _GRACE_S)
 
-    def _described(self, group: str) -> Any:
+    def _described(self, group: str, needed: Iterable[AclOperation]) -> Any:
         """The group with what we may do with it, None if there is none yet. Raises MissingPermission."""
         with reported(f"describing group {group}"):
             asked = self._admin.describe_consumer_groups(
@@ -139,7 +145,7 @@ class KafkaChecks:
                 if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                     return None
                 raise
-        _require(f"group {group}", acls.USE_GROUP, found.authorized_operations)
+        _require(f"group {group}", needed, found.authorized_operations)
         return found
 
     def _require_on_topics(self, names: Sequence[str], operations: Iterable[AclOperation]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 
 from sink_core.batch import ManifestRef
@@ -27,13 +27,16 @@ from sink_core.commit.view import TableView, view_of
 from sink_core.control.events import DataWritten
 from sink_core.control.log import ControlLog
 from sink_core.control.state import CommitState, Logged
-from sink_core.errors import CommitConflict, ProtocolError, TableUnusable, UnknownOutcome
+from sink_core.errors import CalveError, CommitConflict, ProtocolError, TableUnusable, UnknownOutcome, Unreachable
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
-from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.catalog import said, unreachable_as_ours
 
 ATTEMPTS = 10
 """Lost races before a table stays behind until the next commit."""
+
+LOOKS = 3
+"""How often a table is loaded at most to see what became of a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class TableCommitter:
         Each attempt starts from the load. Raises FindingError, TableUnusable, CommitConflict after too many lost races,
         UnknownOutcome if the catalog can't be asked what became of an attempt.
         """
+        lost_to: Exception | None = None
         for conflicts in range(ATTEMPTS):
             loaded = self.load_checked(name)
             if loaded is None:
@@ -100,11 +104,13 @@ class TableCommitter:
             check_still_there(table, pending)
             attempt = self._build(table, pending, own)
             reach("commit.after-list")
-            if attempt is not None and self.swap(table, attempt):
-                reach("commit.after-swap")
-                return _landed(table, view, attempt, pending, own, conflicts)
+            if attempt is not None:
+                lost_to = self.swap(table, attempt)
+                if lost_to is None:
+                    reach("commit.after-swap")
+                    return _landed(table, view, attempt, pending, own, conflicts)
             back_off(conflicts)
-        raise lost_each_race(name)
+        raise gave_up(name, lost_to)
 
     def load_checked(self, name: str) -> tuple[Table, TableView] | None:
         """The table as it is now, compared with the log; None if it neither exists nor is spoken of in the log.
@@ -135,7 +141,8 @@ class TableCommitter:
                 break
         finding = compare(view, state, self.now)
         if isinstance(finding, AncestryCut):
-            finding = None if holds_tagged_files(table, view) else finding.finding
+            with unreachable_as_ours(f"reading the manifests of {name}"):
+                finding = None if holds_tagged_files(table, view) else finding.finding
         return Examined(table, view, self._offered(name, finding))
 
     def _offered(self, name: str, finding: Finding | None) -> Finding | None:
@@ -156,7 +163,7 @@ class TableCommitter:
         """The attempt; None if the head that it would be built on has been replaced and expired meanwhile."""
         name = ".".join(table.name())
         try:
-            with unreachable_as_ours(f"reading manifests of {name}"):
+            with unreachable_as_ours(f"writing the manifest list of {name}"):
                 return build_append(table, _manifests(pending), tag=self.tag, summary=to_summary(self.keys, own))
         except TableUnusable:
             if self.catalog.load_table(name).metadata.refs == table.metadata.refs:
@@ -179,8 +186,8 @@ class TableCommitter:
             given_up=view.latest.given_up if view.latest else (),
         )
 
-    def swap(self, table: Table, attempt: Attempt) -> bool:
-        """True if the attempt landed, False if another try is due. The one call that changes the table.
+    def swap(self, table: Table, attempt: Attempt) -> Exception | None:
+        """None if the attempt landed, else why another try is due. The one call that changes the table.
 
         After any exception the table decides: our snapshot is there (the reply was lost), or it is not. Then the next
         attempt starts from the load: should this one land late, it finds the head moved or the snapshot in the table.
@@ -188,25 +195,37 @@ class TableCommitter:
         try:
             self.catalog.commit_table(table, attempt.requirements, attempt.updates)
         except Exception as error:  # noqa: BLE001 - whatever a catalog raises, only the table knows the outcome
-            return self._look(table, attempt, error)
-        return True
+            return None if self._landed_after_all(table, attempt, error) else error
+        return None
 
-    def _look(self, table: Table, attempt: Attempt, cause: Exception) -> bool:
+    def _landed_after_all(self, table: Table, attempt: Attempt, cause: Exception) -> bool:
         name = ".".join(table.name())
         try:
-            metadata = self.catalog.load_table(table.name()).metadata
+            metadata = self._reloaded(table, cause).metadata
         except NoSuchTableError:
             return False
-        except Exception as error:  # noqa: BLE001 - as above
-            raise UnknownOutcome(
-                f"{name}: the commit failed ({cause}), and the table can't be loaded to see if it landed ({error})",
-                hint="is the catalog reachable? The next commit looks again; nothing can land twice",
-            ) from cause
         if metadata.snapshot_by_id(attempt.snapshot_id) is not None:
             return True
         if metadata.refs == table.metadata.refs and _is_lasting(cause):
-            raise UnknownOutcome(f"{name}: the catalog refused the commit: {cause}") from cause
+            raise UnknownOutcome(f"{name}: the catalog refused the commit: {said(cause)}") from cause
         return False
+
+    def _reloaded(self, table: Table, cause: Exception) -> Table:
+        """The table after a commit that failed with `cause`. A catalog just in trouble is asked more than once."""
+        last = cause
+        for look in range(LOOKS):
+            time.sleep(random.uniform(0, look))  # noqa: S311 - jitter, not a secret
+            try:
+                return self.catalog.load_table(table.name())
+            except NoSuchTableError:
+                raise
+            except Exception as error:  # noqa: BLE001 - as above
+                last = error
+        raise UnknownOutcome(
+            f"{'.'.join(table.name())}: the commit failed ({said(cause)}), and the table can't be loaded to see if it "
+            f"landed ({said(last)})",
+            hint="is the catalog reachable? The next commit looks again; nothing can land twice",
+        ) from cause
 
 
 def back_off(conflicts: int) -> None:
@@ -214,10 +233,16 @@ def back_off(conflicts: int) -> None:
     time.sleep(random.uniform(0, min(2.0, 0.05 * 2**conflicts)))  # noqa: S311 - jitter, not a secret
 
 
-def lost_each_race(name: str) -> CommitConflict:
-    return CommitConflict(
-        f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
-        hint="the table stays as it is, and the next try goes on; does another job commit without pause?",
+def gave_up(name: str, cause: Exception | None) -> CalveError:
+    """The error after `ATTEMPTS` tries, of which the last failed with `cause`."""
+    if cause is None or isinstance(cause, CommitFailedException):
+        return CommitConflict(
+            f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
+            hint="the table stays as it is, and the next try goes on; does another job commit without pause?",
+        )
+    return Unreachable(
+        f"{name}: {ATTEMPTS} attempts to commit failed in a row, the last with {said(cause)}",
+        hint="the table stays as it is, and the next try goes on; see the catalog's log",
     )
 
 

@@ -52,6 +52,13 @@ def read(path: Path) -> Document:
     except yaml.YAMLError as error:
         # The error itself quotes what it met, which may be a secret; as a cause it would be printed with a traceback.
         raise ConfigError(f"{path}{_fault(error)}", hint="check indentation and quotes") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: is not YAML: nested too deeply", hint="take out what holds itself") from None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        # What the library's conversions of scalars raise on their own: `2020-99-99`, `0b`, `-`.
+        raise ConfigError(
+            f"{path}: is not YAML: a value looks like a date, a number or another type and is none", hint="quote it"
+        ) from None
 
 
 def _fault(error: yaml.YAMLError) -> str:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from sink_core.config.references import resolve
@@ -20,6 +20,12 @@ TRANSACTION_TIMEOUT_MS = 60_000
 ADMIN_TIMEOUT_S = 30.0
 """For each bounded question to a cluster."""
 
+RECEIVE_BYTES = 256 * 1024 * 1024
+"""The largest answer a reader accepts, and to how much a zstd batch may unpack; a connection may set another.
+
+librdkafka's own 100 MB are less than what a broker with default settings lets a producer send in one record.
+"""
+
 Settings = Mapping[str, object]
 """librdkafka keys as in `connections.yaml`, references not yet resolved."""
 
@@ -32,6 +38,10 @@ def reader(settings: Settings, *, group: str, **overrides: object) -> Consumer:
     """A consumer that is assigned, never subscribed: it sees committed records only and stops at unknown offsets."""
     return Consumer(
         {
+            "receive.message.max.bytes": RECEIVE_BYTES,
+            # Reading ahead stops at bytes of keys and values, of which headers are no part, or at this number: at the
+            # default of 100,000 a topic of large headers fills the memory. One fetch ahead is as fast.
+            "queued.min.messages": 1,
             **_base(settings),
             "group.id": group,
             "isolation.level": "read_committed",
@@ -43,6 +53,15 @@ def reader(settings: Settings, *, group: str, **overrides: object) -> Consumer:
         },
         logger=LOGGER,
     )
+
+
+def receive(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:
+    """What a reader has queued, up to `most` messages; none only if nothing came for `timeout_s`.
+
+    Waiting for `most` would gather messages of any size in memory; what is queued is bounded.
+    """
+    first = consumer.consume(1, timeout_s)
+    return first + consumer.consume(most - 1, 0) if first and most > 1 else first
 
 
 def producer(settings: Settings) -> Producer:

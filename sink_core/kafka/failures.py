@@ -85,6 +85,12 @@ _MEANINGS = (
     ),
     _Meaning(
         ConfigError,
+        "the answer holds a record, or a compressed batch of records, larger than this client accepts: set "
+        "`receive.message.max.bytes` under `kafka` in connections.yaml to more than the topic's largest batch unpacked",
+        _codes("_BAD_MSG _BAD_COMPRESSION"),
+    ),
+    _Meaning(
+        ConfigError,
         "grant the principal the missing ACL; `calve check FILE` prints the ones a pipeline needs",
         _codes(
             "TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED "

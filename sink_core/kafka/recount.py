@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyroaring import BitMap64
 
 from sink_core.errors import Unreachable
-from sink_core.kafka.clients import Settings, reader
+from sink_core.kafka.clients import Settings, reader, receive
 from sink_core.kafka.failures import classify, reported
 from sink_core.offsets import OffsetRange, TopicPartition, after
 
@@ -52,7 +52,7 @@ def _read(
     """Read until each partition of `ends` has reached its end."""
     reading, deadline, turns = set(ends), monotonic() + STALL_S, 0
     while reading:
-        messages = consumer.consume(_BATCH, timeout=0.5)
+        messages = receive(consumer, _BATCH, 0.5)
         if messages:
             deadline, turns = monotonic() + STALL_S, turns + 1
         elif monotonic() > deadline:

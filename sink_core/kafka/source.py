@@ -7,6 +7,8 @@ However many partitions are asked about, it is one call; librdkafka sends one re
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import closing
@@ -29,8 +31,8 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from sink_core.errors import ConfigError
-from sink_core.kafka.clients import Settings, reader
+from sink_core.errors import ConfigError, RetriableError
+from sink_core.kafka.clients import Settings, reader, receive
 from sink_core.kafka.failures import classify, reported
 from sink_core.offsets import TopicPartition
 
@@ -45,8 +47,11 @@ _EARLIEST = cast(OffsetSpec, OffsetSpec.earliest())
 _LATEST = cast(OffsetSpec, OffsetSpec.latest())
 
 _POLL_S = 0.2
+_ELECTION_TRIES = 5
+"""librdkafka's AdminClient knows of a new leader only by the error that its question to the old one brings."""
 # librdkafka wants a group id; without a subscription or a commit the group never comes to exist.
 _GROUP = "calve-sample"
+_SAMPLE_BYTES = 32 * 1024 * 1024
 _SAMPLING: dict[str, object] = {
     # Retention may move a log start between the look-up and the read.
     "auto.offset.reset": "earliest",
@@ -138,16 +143,18 @@ def cluster_id(admin: AdminClient, *, timeout_s: float) -> str:
 def sample(settings: Settings, topic: str, max_records: int, *, timeout_s: float) -> list[Sample]:
     """Up to `max_records` committed records from the starts of the topic's partitions, reading for at most `timeout_s`.
 
-    Fewer if the topic holds fewer or the time is up. Joins no group and commits nothing.
+    Fewer if the topic holds fewer, these are large or the time is up. Joins no group and commits nothing.
     """
     deadline = monotonic() + timeout_s
     with reported(f"sampling topic {topic}"), closing(reader(settings, group=_GROUP, **_SAMPLING)) as consumer:
         reading = {p.partition for p in _assign_all(consumer, topic, timeout_s)}
         taken: list[Sample] = []
-        while reading and len(taken) < max_records and (left := deadline - monotonic()) > 0:
-            for message in consumer.consume(max_records - len(taken), timeout=min(left, _POLL_S)):
+        left_bytes = _SAMPLE_BYTES
+        while reading and left_bytes > 0 and len(taken) < max_records and (left := deadline - monotonic()) > 0:
+            for message in receive(consumer, max_records - len(taken), min(left, _POLL_S)):
                 if message.error() is None:
                     taken.append(_sampled(message))
+                    left_bytes -= len(message)
                 else:
                     reading.discard(_ended(message, topic))
     return taken
@@ -198,10 +205,23 @@ def _list_offsets(
     wanted = {KafkaPartition(*at): spec for at in partitions}
     if not wanted:
         return {}
-    with reported(doing):
-        futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
-    answers = {TopicPartition(p.topic, p.partition): future for p, future in futures.items()}
-    return {at: _answer(future, f"{doing} of {at}", timeout_s).offset for at, future in answers.items()}
+    for turn in range(_ELECTION_TRIES):
+        time.sleep(random.uniform(0, turn))  # noqa: S311 - jitter, not a secret
+        with reported(doing):
+            futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
+        answers = {TopicPartition(p.topic, p.partition): future for p, future in futures.items()}
+        try:
+            return {at: _answer(future, f"{doing} of {at}", timeout_s).offset for at, future in answers.items()}
+        except RetriableError as error:
+            if turn + 1 == _ELECTION_TRIES or not _said_by_a_broker(error):
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _said_by_a_broker(error: RetriableError) -> bool:
+    """Whether a broker has answered that it can't at the moment, as while a leader is elected; else nobody answered."""
+    cause = error.__cause__
+    return isinstance(cause, KafkaException) and cause.args[0].code() > 0
 
 
 def _timestamp_types(admin: AdminClient, names: Iterable[str], timeout_s: float) -> dict[str, int]:

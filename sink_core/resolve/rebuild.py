@@ -21,7 +21,7 @@ from collections.abc import Mapping
 
 from sink_core.commit.append import build_append
 from sink_core.commit.properties import Own, to_summary
-from sink_core.commit.table import ATTEMPTS, back_off, lost_each_race
+from sink_core.commit.table import ATTEMPTS, back_off, gave_up
 from sink_core.commit.view import TableView, view_of
 from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import Checkpoint
@@ -117,6 +117,7 @@ def _wanted(session: Session, accounts: Accounts) -> Offsets:
 def _stamp(session: Session, name: str, end: int) -> None:
     """The table has taken in everything below `end`, by an empty snapshot of ours on its head."""
     committer = session.committer()
+    lost_to: Exception | None = None
     for attempt_number in range(ATTEMPTS):
         table = session.catalog.load_table(name)
         view = view_of(table.metadata, table=name, tag=session.pipeline.tag, keys=session.keys)
@@ -136,10 +137,11 @@ def _stamp(session: Session, name: str, end: int) -> None:
             given_up=BEFORE if last and last.given_up else (),
         )
         attempt = build_append(table, [], tag=session.pipeline.tag, summary=to_summary(session.keys, own))
-        if committer.swap(table, attempt):
+        lost_to = committer.swap(table, attempt)
+        if lost_to is None:
             return
         back_off(attempt_number)
-    raise lost_each_race(name)
+    raise gave_up(name, lost_to)
 
 
 def _checkpoint(

@@ -20,7 +20,7 @@ from sink_core.batch import ManifestRef
 from sink_core.commit.append import build_append
 from sink_core.commit.findings import Identity
 from sink_core.commit.properties import Own, to_summary
-from sink_core.commit.table import ATTEMPTS, Examined, back_off, check_still_there, lost_each_race
+from sink_core.commit.table import ATTEMPTS, Examined, back_off, check_still_there, gave_up
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
 from sink_core.control.state import CommitState, Logged
@@ -110,6 +110,7 @@ def answer_table(session: Session, found: FindingError, build: Build, *, when_dr
 
 def _carry_out(session: Session, found: FindingError, build: Build) -> Lines:
     committer, name = session.committer(), found.subject
+    lost_to: Exception | None = None
     for attempt_number in range(ATTEMPTS):
         state = session.log.refresh_to_end()
         seen = committer.examine(name)
@@ -124,11 +125,12 @@ def _carry_out(session: Session, found: FindingError, build: Build) -> Lines:
             table, taking.manifests(), tag=session.pipeline.tag, summary=to_summary(session.keys, taking.own)
         )
         reach("resolve.after-list")
-        if committer.swap(table, attempt):
+        lost_to = committer.swap(table, attempt)
+        if lost_to is None:
             reach("resolve.after-swap")
             return (f"{taking.line}; snapshot {attempt.snapshot_id}",)
         back_off(attempt_number)
-    raise lost_each_race(name)
+    raise gave_up(name, lost_to)
 
 
 def _same(now: Finding | None, found: FindingError) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,13 +29,17 @@ from sink_core.config.references import redact, resolve
 from sink_core.errors import CalveError, ConfigError, TableUnusable, Unreachable
 
 _SHOWN_CHARACTERS = 300
+# Loaded by name, so that other catalogs don't pay for the import of an HTTP client.
+_REST = "sink_core.tables.rest.BoundedRestCatalog"
 
 _REFUSED = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError, SignError, PermissionError)
 _BAD_ADDRESS = (InvalidURL, InvalidSchema, MissingSchema, ArgumentError, NoSuchModuleError)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Clients of catalogs and object stores that are optional, so that their exceptions can't be named here.
 _OPTIONAL_CLIENTS = ("botocore", "thrift", "google", "azure", "aiohttp")
 
 _REFUSED_HINT = "check `credential`, `token` (REST), the access keys and what the catalog and its storage grant them"
+_FULL_HINT = "free or add space where the table's files lie, or raise its quota; then run again: nothing was lost"
 _ADDRESS_HINT = "correct `uri` under `catalog` in connections.yaml"
 _UNREACHABLE_HINT = "check `uri` (its user and password too) and `warehouse` under `catalog`, and that the service runs"
 
@@ -52,11 +57,13 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
         except (ValueError, ModuleNotFoundError) as error:
             if isinstance(error, _BAD_ADDRESS):
                 raise
-            message = f"opening catalog {settings.name}: {_said(error)}"
+            message = f"opening catalog {settings.name}: {said(error)}"
             raise ConfigError(message, hint="correct it under `catalog` in connections.yaml") from None
 
 
 def _load(name: str, properties: Mapping[str, Any]) -> Catalog:
+    if properties.get("type") == "rest":
+        properties = {**{k: v for k, v in properties.items() if k != "type"}, "py-catalog-impl": _REST}
     try:
         return load_catalog(name, **properties)
     except SQLAlchemyError as error:
@@ -87,7 +94,7 @@ def unreachable_as_ours(doing: str) -> Generator[None]:
 def _classify(error: Exception, doing: str) -> CalveError | None:
     if isinstance(error, CalveError | CommitStateUnknownException):
         return None
-    message = f"{doing}: {_said(error)}"
+    message = f"{doing}: {said(error)}"
     if isinstance(error, NotInstalledError):
         return ConfigError(message, hint="install what it names beside Calve, on Spark's executors too")
     if isinstance(error, _REFUSED):
@@ -98,6 +105,8 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
         return ConfigError(message, hint="check `uri`, `warehouse` and `prefix` under `catalog` in connections.yaml")
     if isinstance(error, FileNotFoundError):
         return TableUnusable(message, hint="restore the file, or have the catalog point to metadata that exists")
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return Unreachable(message, hint=_FULL_HINT)
     if isinstance(error, OSError | SQLAlchemyError | RESTError) or _of_optional_client(error):
         return Unreachable(message, hint=_UNREACHABLE_HINT)
     return None
@@ -107,7 +116,7 @@ def _of_optional_client(error: Exception) -> bool:
     return type(error).__module__.partition(".")[0] in _OPTIONAL_CLIENTS
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
     """The error's kind and first line, passwords hidden; of SQLAlchemy's the driver's words, which quote no SQL."""
     words = getattr(error, "orig", None) if isinstance(error, SQLAlchemyError) else error
     first = (str(words).strip().splitlines() or [""])[0] if words else ""

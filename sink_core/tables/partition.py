@@ -24,6 +24,8 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import BinaryType, TimeType
 
 _ROW = "row"
+_MOST_IN_NAME, _MOST_IN_PATH = 255, 512
+"""Bytes. Local file systems end at 255 for a name, object stores at 1,024 for all of a key."""
 
 
 class Partition(PartitionKey):
@@ -36,6 +38,15 @@ class Partition(PartitionKey):
 
     def _stored(self, of: PartitionFieldValue) -> object:
         return of.value if isinstance(of.value, int) else partition_record_value(of.field, of.value, self.schema)
+
+
+def fits_in_path(path: str) -> bool:
+    """Whether storage takes folders of this path, percent-encoded as `Partition.to_path` has it.
+
+    Values come from records and may be of any length. A file's partition stands in its manifest; no reader looks at its
+    folder, so that the file may as well lie in the table's own.
+    """
+    return len(path) <= _MOST_IN_PATH and all(len(name) <= _MOST_IN_NAME for name in path.split("/"))
 
 
 def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[Partition | None, pa.Table]]:

@@ -30,7 +30,7 @@ from sink_core.errors import TableUnusable
 from sink_core.tables.arrow import arrow_schema, conform, file_schema
 from sink_core.tables.dictionary import dictionary_paths
 from sink_core.tables.files import WrittenFile, describe_file
-from sink_core.tables.partition import Partition, split
+from sink_core.tables.partition import Partition, fits_in_path, split
 from sink_core.tables.usable import ParquetSettings, parquet_settings
 
 MAX_OPEN_FILES = 64
@@ -143,7 +143,8 @@ class _Files:
         return self._finished
 
     def _create(self, partition: Partition | None, first: pa.Table) -> _OpenFile:
-        path = self._locations.new_data_location(f"{self._prefix}-{uuid.uuid4()}.parquet", partition)
+        named = partition if partition and fits_in_path(partition.to_path()) else None
+        path = self._locations.new_data_location(f"{self._prefix}-{uuid.uuid4()}.parquet", named)
         return _OpenFile(self._io, path, self._metadata, partition, self.settings, first)
 
 

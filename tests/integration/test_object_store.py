@@ -2,80 +2,35 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import s3fs
 from pyiceberg.catalog.sql import SqlCatalog
 
-from orchestration.broker import free_port
 from sink_core.maintenance.orphans import list_files
-
-WEED = Path(sys.executable).with_name("weed")
-START_S = 60.0
-BUCKET = "lake"
+from tests.object_store import BUCKET, ObjectStore
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """The address of an S3 server with an empty bucket."""
-    directory = tmp_path_factory.mktemp("weed")
-    # Each part listens on its port plus 10,000 too.
-    ports = {part: free_port() % 20_000 + 20_000 for part in ("master", "volume", "filer", "s3")}
-    assert len(set(ports.values())) == len(ports)
-    who = {
-        "name": "tests",
-        "credentials": [{"accessKey": "k", "secretKey": "s"}],
-        "actions": ["Admin", "Read", "Write"],
-    }
-    (directory / "s3.json").write_text(json.dumps({"identities": [who]}))
-    flags = [f"-s3.config={directory / 's3.json'}", *(f"-{part}.port={port}" for part, port in ports.items())]
-    with (directory / "weed.log").open("wb") as log:
-        server = subprocess.Popen(
-            [str(WEED), "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", *flags],
-            stdout=log,
-            stderr=log,
-            cwd=directory,
-        )
-    try:
-        address = f"http://127.0.0.1:{ports['s3']}"
-        _make_bucket(address, directory / "weed.log")
-        yield address
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _make_bucket(address: str, log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        try:
-            s3fs.S3FileSystem(key="k", secret="s", endpoint_url=address, skip_instance_cache=True).mkdir(BUCKET)
-        except OSError:
-            assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
-            time.sleep(0.5)
-        else:
-            return
+def store(tmp_path_factory: pytest.TempPathFactory) -> Generator[ObjectStore]:
+    store = ObjectStore(tmp_path_factory.mktemp("weed"))
+    store.start()
+    yield store
+    store.stop()
 
 
 @pytest.mark.parametrize("io", ["pyarrow.PyArrowFileIO", "fsspec.FsspecFileIO"])
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
-def test_every_file_is_listed_as_the_table_spells_it(endpoint: str, tmp_path: Path, io: str, scheme: str) -> None:
+def test_every_file_is_listed_as_the_table_spells_it(store: ObjectStore, tmp_path: Path, io: str, scheme: str) -> None:
     catalog = SqlCatalog(
         "lake",
         **{
             "uri": f"sqlite:///{tmp_path / 'catalog.db'}",
             "warehouse": f"{scheme}://{BUCKET}/{tmp_path.name}",
-            "s3.endpoint": endpoint,
-            "s3.access-key-id": "k",
-            "s3.secret-access-key": "s",
-            "s3.region": "us-east-1",
+            **store.properties,
             "py-io-impl": f"pyiceberg.io.{io}",
         },
     )

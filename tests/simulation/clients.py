@@ -64,6 +64,10 @@ class SimMessage:
     timestamp_ms: int = -1
     failure: KafkaError | None = None
 
+    def __len__(self) -> int:
+        """Bytes of the value."""
+        return 10
+
     def error(self) -> KafkaError | None:
         return self.failure
 

@@ -220,21 +220,23 @@ def _uncommitted_events_read(patch: pytest.MonkeyPatch, _: Environment) -> None:
 def _retry_without_assertion(patch: pytest.MonkeyPatch, _: Environment) -> None:
     real = TableCommitter.swap
 
-    def swap(self: TableCommitter, table: Table, attempt: Attempt) -> bool:
-        return real(self, table, attempt) or real(self, table, replace(attempt, requirements=()))
+    def swap(self: TableCommitter, table: Table, attempt: Attempt) -> Exception | None:
+        return real(self, table, attempt) and real(self, table, replace(attempt, requirements=()))
 
     patch.setattr(TableCommitter, "swap", swap)
 
 
 def _deleting_after_a_lost_reply(patch: pytest.MonkeyPatch, environment: Environment) -> None:
-    real = TableCommitter._look
+    real = TableCommitter.swap
 
-    def look(self: TableCommitter, table: Table, attempt: Attempt, cause: Exception) -> bool:
-        added: Any = attempt.updates[0]
-        environment.world.delete_file(added.snapshot.manifest_list)
-        return real(self, table, attempt, cause)
+    def swap(self: TableCommitter, table: Table, attempt: Attempt) -> Exception | None:
+        lost_to = real(self, table, attempt)
+        if lost_to is not None:
+            added: Any = attempt.updates[0]
+            environment.world.delete_file(added.snapshot.manifest_list)
+        return lost_to
 
-    patch.setattr(TableCommitter, "_look", look)
+    patch.setattr(TableCommitter, "swap", swap)
 
 
 def _check_not_repeated(patch: pytest.MonkeyPatch, _: Environment) -> None:

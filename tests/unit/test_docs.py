@@ -29,6 +29,7 @@ DOCUMENTS = (
     "docs/design.md",
     "docs/events.md",
     "docs/operations.md",
+    "docs/reliability.md",
     "docs/terms.md",
 )
 ERRORS = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CalveError)]

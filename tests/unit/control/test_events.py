@@ -11,7 +11,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sink_core.batch import ManifestRef, PartitionSummary
@@ -35,6 +35,7 @@ from sink_core.control.events import (
 )
 from sink_core.control.schemas import MIN_READER, MIN_READER_KEY, READER_VERSION, SCHEMAS
 from sink_core.errors import ProtocolError
+from tests.fuzz import mutated
 from tests.unit.control.build import checkpoint, complete, written
 
 CHECKPOINT_S_LATER_FIELDS = (
@@ -255,3 +256,13 @@ def test_ten_thousand_partitions_fit_into_a_message_of_the_default_size() -> Non
     value = encode(event)
     assert len(value) < DEFAULT_MAX_MESSAGE_BYTES // 4
     assert decode(value) == event
+
+
+EVENTS = st.sampled_from([encode(checkpoint(4)), encode(complete("b1")), encode(written("b1"))])
+
+
+@settings(max_examples=400, deadline=None)
+@given(value=st.binary(max_size=300) | mutated(EVENTS))
+def test_bytes_of_others_are_no_event_and_nothing_worse(value: bytes) -> None:
+    with suppress(ProtocolError):
+        assert type(decode(value)) in EVENT_TYPES.values()

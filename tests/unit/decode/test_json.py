@@ -36,6 +36,7 @@ from pyiceberg.types import (
 )
 
 from sink_core.decode.json import DECODE, FIT, Decoded, JsonDecoder
+from tests.fuzz import mutated
 
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 POINT = StructType(NestedField(2, "x", LongType(), required=True), NestedField(3, "y", LongType()))
@@ -59,6 +60,7 @@ def outcomes(decoded: Decoded, n: int) -> list[object]:
     """For each of n values, its row or (stage, message)."""
     bad = {value.index: (value.stage, value.message) for value in decoded.bad}
     good = decoded.good if decoded.good is not None else [i for i in range(n) if i not in bad]
+    assert sorted([*good, *bad]) == list(range(n))
     found = bad | dict(zip(good, rows(decoded), strict=True))
     return [found[i] for i in range(n)]
 
@@ -218,6 +220,12 @@ def test_hostile_nesting_harms_nobody(kind: IcebergType, nested: bytes) -> None:
     assert [value.index for value in decoded.bad] == [1]
 
 
+@pytest.mark.parametrize("kind", [LongType(), DecimalType(9, 2), IntegerType()])
+def test_the_field_of_a_number_of_any_length_is_named(kind: IcebergType) -> None:
+    decoded = one_column(kind).decode([b'{"a":' + b"9" * 100_000 + b"}"])
+    assert [(bad.stage, bad.message[:3]) for bad in decoded.bad] == [(FIT, "a: ")]
+
+
 def test_a_required_field_that_is_missing_or_null_is_named() -> None:
     decoded = one_column(LongType(), required=True).decode([b'{"a": 1}', b"{}", b'{"a": null}'])
     assert rows(decoded) == [{"a": 1}]
@@ -294,7 +302,7 @@ FRAGMENTS = st.lists(st.sampled_from([b"{", b"}", b'"n":1', b",", b'"', b"\n", b
 
 @pytest.mark.parametrize("schema", [MIXED, MIXED_WITH_MAP], ids=["plain", "map"])
 @settings(deadline=None, max_examples=150)
-@given(values=st.lists(AS_JSON | BROKEN | FRAGMENTS, max_size=12))
+@given(values=st.lists(AS_JSON | BROKEN | FRAGMENTS | mutated(AS_JSON), max_size=12))
 @example(values=[b'{"n":1}{"n":2}\x00}', b'{"n":3}'])
 def test_a_batch_decodes_to_what_each_record_decodes_to_alone(schema: Schema, values: list[bytes]) -> None:
     decoder = JsonDecoder(schema)

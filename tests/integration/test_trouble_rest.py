@@ -1,0 +1,111 @@
+"""A REST catalog in trouble: whatever becomes of a request or its answer, each record is in the table once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from orchestration.broker import Broker
+from sink_core.commit.table import ATTEMPTS
+from sink_core.errors import UnknownOutcome, Unreachable
+from sink_core.tables import rest
+from sink_core.verify.verify import verify
+from tests.pipelines import Flow, reached
+from tests.rest_catalog import Proxy, RestCatalog, proxied
+from tests.support import TopicFactory
+
+BEFORE, AFTER = False, True
+CUT = 0
+
+
+@dataclass(frozen=True)
+class Restful:
+    """A pipeline whose catalog is asked through a proxy; it has taken in ids 0 to 9."""
+
+    flow: Flow
+    catalog: RestCatalog
+    proxy: Proxy
+
+    def proven(self, *ids: int) -> None:
+        assert self.flow.ids() == list(ids)
+        with self.flow.session() as session:
+            assert verify(session, deep=True).violations == ()
+
+
+@pytest.fixture
+def restful(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Generator[Restful]:
+    plain = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
+    catalog = RestCatalog(plain.lake, plain.catalog)
+    catalog.start()
+    try:
+        with proxied(catalog.port) as proxy:
+            flow = plain.but(lake_properties={"type": "rest", "uri": proxy.uri})
+            flow.produce(range(10))
+            flow.run()
+            assert flow.ids() == list(range(10))
+            proxy.commits.clear()
+            yield Restful(flow, catalog, proxy)
+    finally:
+        catalog.stop()
+
+
+@pytest.mark.parametrize("status", [500, 503, CUT])
+@pytest.mark.parametrize("when", [BEFORE, AFTER], ids=["before", "after"])
+def test_a_commit_answered_with_an_error_lands_once(restful: Restful, when: bool, status: int) -> None:
+    restful.flow.produce(range(10, 20))
+    restful.proxy.trouble += [(when, status)] * 2
+    report = restful.flow.run()
+    assert report.commits[-1].failed == {}
+    assert restful.proxy.commits[:2] == [status, status]
+    batches = [batch for _, own in restful.flow.own_snapshots() for batch in own.batches]
+    assert len(batches) == len(set(batches)) == 2
+    restful.proven(*range(20))
+
+
+@pytest.mark.parametrize("when", [BEFORE, AFTER], ids=["before", "after"])
+def test_a_catalog_that_refuses_every_commit_is_named_and_caught_up_with_later(restful: Restful, when: bool) -> None:
+    flow, proxy = restful.flow, restful.proxy
+    flow.produce(range(10, 20))
+    proxy.lasting = (when, 503)
+    if when is BEFORE:
+        with pytest.raises(Unreachable, match=rf"{ATTEMPTS} attempts to commit failed in a row, the last with Service"):
+            flow.run()
+        assert flow.ids() == list(range(10))
+    else:
+        flow.run()
+    proxy.lasting = None
+    flow.produce(range(20, 25))
+    flow.run()
+    restful.proven(*range(25))
+
+
+STOPS: dict[str, Callable[[RestCatalog], None]] = {"stopped": RestCatalog.stop, "hung": RestCatalog.hang}
+
+
+@pytest.mark.parametrize("how", STOPS)
+@pytest.mark.parametrize(
+    "place",
+    ["write.after-files", "commit.after-check", "commit.after-list"],
+)
+def test_a_catalog_that_goes_away_ends_the_run_and_the_next_one_makes_it_good(
+    restful: Restful, place: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restful.flow.produce(range(10, 20))
+
+    def go_away() -> None:
+        STOPS[how](restful.catalog)
+        monkeypatch.setattr(rest, "ANSWER_S", 1.0)
+
+    with pytest.raises((Unreachable, UnknownOutcome), match=r"Timeout|Connection") as raised, reached(place, go_away):
+        restful.flow.run()
+    assert "catalog" in raised.value.hint
+    with pytest.raises(Unreachable, match="opening catalog"):
+        restful.flow.run()
+    monkeypatch.undo()
+    restful.catalog.stop()
+    restful.catalog.start()
+    restful.flow.run()
+    restful.proven(*range(20))

@@ -1,0 +1,87 @@
+"""A real object store: SeaweedFS with its S3 interface and one bucket, that can be stopped and started again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import s3fs
+
+from tests import support
+
+WEED = Path(sys.executable).with_name("weed")
+START_S = 60.0
+BUCKET = "lake"
+KEY, SECRET = "k", "s"
+PARTS = ("master", "volume", "filer", "s3")
+
+
+def _ports() -> dict[str, int]:
+    # Each part listens on its port plus 10,000 too.
+    ports = {part: support.steady_port() for part in PARTS}
+    return ports if len(set(ports.values())) == len(ports) else _ports()
+
+
+@dataclass
+class ObjectStore:
+    """The store in `directory`; it keeps its ports and objects when started again."""
+
+    directory: Path
+    ports: dict[str, int] = field(default_factory=_ports)
+    _server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.ports['s3']}"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What pyiceberg needs to reach it."""
+        return {
+            "s3.endpoint": self.endpoint,
+            "s3.access-key-id": KEY,
+            "s3.secret-access-key": SECRET,
+            "s3.region": "us-east-1",
+        }
+
+    def start(self) -> None:
+        """Returns when the bucket is there."""
+        who = {
+            "name": "tests",
+            "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
+            "actions": ["Admin", "Read", "Write"],
+        }
+        (self.directory / "s3.json").write_text(json.dumps({"identities": [who]}))
+        flags = [f"-s3.config={self.directory / 's3.json'}", *(f"-{part}.port={self.ports[part]}" for part in PARTS)]
+        with (self.directory / "weed.log").open("ab") as log:
+            self._server = subprocess.Popen(
+                [str(WEED), "server", f"-dir={self.directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", *flags],
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+            )
+        self._await_bucket()
+
+    def stop(self) -> None:
+        """SIGKILL; nothing if it doesn't run."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait()
+            self._server = None
+
+    def _await_bucket(self) -> None:
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                store = s3fs.S3FileSystem(key=KEY, secret=SECRET, endpoint_url=self.endpoint, skip_instance_cache=True)
+                if not store.exists(BUCKET):
+                    store.mkdir(BUCKET)
+            except OSError:
+                assert time.monotonic() < deadline, (self.directory / "weed.log").read_text(errors="replace")[-2000:]
+                time.sleep(0.5)
+            else:
+                return
