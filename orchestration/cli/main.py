@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import broker, check, config, init, inspect, maintain, pause, run, spark
+from orchestration.cli import broker, check, config, init, inspect, maintain, pause, replay, run, spark
 
 app = typer.Typer(
     name="calve",
@@ -34,7 +34,7 @@ def calve(
     """Kafka in, Iceberg out, every record exactly once."""
 
 
-for module in (init, check, config, run, inspect, pause, maintain):
+for module in (init, check, config, run, inspect, pause, maintain, replay):
     module.register(app)
 app.add_typer(broker.app, name="broker")
 app.add_typer(spark.app, name="spark")

@@ -96,9 +96,11 @@ def _write_manifest_list(
         sequence_number=metadata.next_sequence_number(),
         avro_compression="deflate",
     ) as writer:
-        writer.add_manifests([manifest_file(ref, snapshot_id) for ref in manifests])
-        if parent is not None:
-            writer.add_manifests(parent.manifests(table.io))
+        listed = [manifest_file(ref, snapshot_id) for ref in manifests]
+        listed += parent.manifests(table.io) if parent is not None else []
+        if listed:
+            # Readers take an empty block of an Avro file for its end.
+            writer.add_manifests(listed)
     return path
 
 

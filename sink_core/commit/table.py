@@ -29,6 +29,8 @@ from sink_core.control.log import ControlLog
 from sink_core.control.state import CommitState, Logged
 from sink_core.errors import CommitConflict, ProtocolError, TableUnusable, UnknownOutcome
 from sink_core.failpoints import reach
+from sink_core.finding import Finding
+from sink_core.range_jobs.resolving import resolution
 from sink_core.tables.catalog import unreachable_as_ours
 
 ATTEMPTS = 10
@@ -76,15 +78,16 @@ class TableCommitter:
         UnknownOutcome if the catalog can't be asked what became of an attempt.
         """
         for conflicts in range(ATTEMPTS):
-            loaded = self.load_checked(name)
+            loaded = self.load_compared(name)
             if loaded is None:
                 return None
-            (table, view), state = loaded, self.log.state
-            pending = state.pending(name, view.uuid, view.stored_offset)
+            table, view, finding = loaded
+            state = self.log.state
+            pending, stored_offset = self._to_take_in(view, state, finding)
             reach("commit.after-check")
             if not pending:
                 return _nothing_new(table, view, conflicts)
-            own = self._own(pending, state)
+            own = self._own(pending, state, stored_offset)
             _check_still_there(table, pending)
             attempt = build_append(table, _manifests(pending), tag=self.tag, summary=to_summary(self.keys, own))
             reach("commit.after-list")
@@ -103,6 +106,16 @@ class TableCommitter:
         The log is read before the table, so that the table is never behind what the log told. Where another coordinator
         has taken in more than was read here, the log is read on and the table loaded again. Raises FindingError.
         """
+        loaded = self.load_compared(name)
+        if loaded is None:
+            return None
+        table, view, finding = loaded
+        if finding is not None:
+            raise finding.error(self.pipeline_file)
+        return table, view
+
+    def load_compared(self, name: str) -> tuple[Table, TableView, Finding | None] | None:
+        """As `load_checked`, with the finding on the table; one that has no table is raised."""
         state = self.log.state
         while True:
             table = self._load(name, state)
@@ -117,9 +130,22 @@ class TableCommitter:
         finding = compare(view, state, self.now)
         if isinstance(finding, AncestryCut):
             finding = None if holds_tagged_files(table, view) else finding.finding
-        if finding is not None:
+        return table, view, finding
+
+    def _to_take_in(
+        self, view: TableView, state: CommitState, finding: Finding | None
+    ) -> tuple[Sequence[Logged[DataWritten]], int]:
+        """The events for one commit, and the control offset (exclusive) that it stores.
+
+        On a finding they are those of the range job that resolves it: its commit is the resolution. Without one the
+        finding is raised.
+        """
+        if finding is None:
+            return state.pending(view.table, view.uuid, view.stored_offset), state.limit
+        found = resolution(view, state, finding.name)
+        if found is None:
             raise finding.error(self.pipeline_file)
-        return table, view
+        return found.events, found.stored_offset
 
     def _load(self, name: str, state: CommitState) -> Table | None:
         try:
@@ -131,14 +157,14 @@ class TableCommitter:
                 return None
             raise finding.error(self.pipeline_file) from None
 
-    def _own(self, pending: Sequence[Logged[DataWritten]], state: CommitState) -> Own:
+    def _own(self, pending: Sequence[Logged[DataWritten]], state: CommitState, stored_offset: int) -> Own:
         counts: dict[str, int] = {}
         for logged in pending:
             counts[logged.event.batch_id] = counts.get(logged.event.batch_id, 0) + logged.event.rows
         return Own(
-            stored_offset=state.limit,
+            stored_offset=stored_offset,
             commit_id=str(uuid.uuid4()),
-            valid_through_ms=state.valid_through_ms(state.limit),
+            valid_through_ms=state.valid_through_ms(stored_offset),
             batches=tuple(counts),
             counts=counts,
             last_event_id=pending[-1].event.event_id,

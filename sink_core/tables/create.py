@@ -76,6 +76,15 @@ def ensure_tables(catalog: Catalog, pipeline: Pipeline, sample: Sample) -> dict[
     return {name: table or created[name] for name, table in found.items()}
 
 
+def ensure_table(catalog: Catalog, pipeline: Pipeline, name: str, sample: Sample) -> Table:
+    """As `ensure_tables`, one data table only. Raises ConfigError as well if it is not one of the pipeline's."""
+    settings = next((table for table in pipeline.tables if table.name == name), None)
+    if settings is None:
+        pipeline.require_tables([name])
+        raise ValueError(f"{name} is no data table")
+    return load_if_there(catalog, name) or _create(catalog, _data_table(catalog, settings, cache(sample)))
+
+
 def load_if_there(catalog: Catalog, name: str) -> Table | None:
     """The table, or None if the catalog has none of that name. Raises Unreachable or ConfigError."""
     with unreachable_as_ours(f"loading table {name}"):

@@ -15,7 +15,7 @@ from sink_core.verify.report import Evidence
 
 _DIGEST_MASK = 2**64 - 1
 _NUMBERS = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes")
-COLUMNS = ("batch_id", "topic", "partition", "start_offset", "end_offset", *_NUMBERS, "written")
+COLUMNS = ("batch_id", "topic", "partition", "start_offset", "end_offset", *_NUMBERS, "written", "topic_id")
 
 
 class LedgerRow(NamedTuple):
@@ -33,6 +33,7 @@ class LedgerRow(NamedTuple):
     dead_lettered: int
     value_bytes: int
     written: Mapping[str, int]
+    topic_id: str = ""
 
     @property
     def at(self) -> TopicPartition:
@@ -52,7 +53,8 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[LedgerRow]:
     """Ledger rows from Arrow batches that hold `COLUMNS`."""
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in COLUMNS]
-        columns[-1] = [dict(written or ()) for written in columns[-1]]
+        written = COLUMNS.index("written")
+        columns[written] = [dict(each or ()) for each in columns[written]]
         yield from map(LedgerRow, *columns)
 
 

@@ -103,5 +103,5 @@ def test_rows_are_read_from_arrow() -> None:
     columns |= {name: [getattr(made, name)] for name in ("batch_id", "topic", "partition", "records", "gaps")}
     columns |= {name: [getattr(made, name)] for name in ("tombstones", "filtered", "dead_lettered", "value_bytes")}
     written = pa.array([[(DATA, 10)]], pa.map_(pa.string(), pa.int64()))
-    batch = pa.RecordBatch.from_pydict({**columns, "written": written})
-    assert list(rows_of([batch])) == [made]
+    batch = pa.RecordBatch.from_pydict({**columns, "written": written, "topic_id": ["id"]})
+    assert list(rows_of([batch])) == [made._replace(topic_id="id")]
