@@ -9,7 +9,7 @@ from pyroaring import BitMap64
 
 from sink_core.control import checks
 from sink_core.control.state import CommitState
-from sink_core.errors import TableUnusable
+from sink_core.errors import TableUnusable, Unreachable
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from sink_core.kafka.source import describe_topics, log_starts
 from sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
@@ -21,6 +21,7 @@ from sink_core.verify.ledger import COLUMNS, LedgerRow, rows_of
 from sink_core.verify.offset_sets import of_range
 from sink_core.verify.report import Evidence
 
+_PENDING_S = 5.0
 _SHOWN = 5
 
 
@@ -28,11 +29,16 @@ def token_and_log(session: Session) -> tuple[Position, CommitState]:
     """The token, then the log to the end seen after it.
 
     The other way round a range job that is published in between would be missing in the log that was read, and its
-    ranges would be read once more under the token that it left.
+    ranges would be read once more under the token that it left. A publisher that died in its transaction holds both up
+    until that times out; the fence ends it at once. A living one needs milliseconds, and would only try again.
     """
     token = session.publisher.token
-    found = session.group.positions([token]).get(token, NO_TOKEN)
-    return found, session.log.refresh_to_end()
+    try:
+        found = session.group.positions([token], timeout_s=_PENDING_S)
+        state = session.log.refresh_to_end(timeout_s=_PENDING_S)
+    except Unreachable:
+        found, state = session.publisher.fence_and_read([token])
+    return found.get(token, NO_TOKEN), state
 
 
 def ledger_rows(session: Session) -> list[LedgerRow]:

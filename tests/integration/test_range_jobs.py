@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 
 from orchestration.broker import Broker
 from sink_core.control.decision import Verdict
-from sink_core.control.events import DataComplete, DataWritten
+from sink_core.control.events import DataComplete, DataWritten, Paused
 from sink_core.errors import BadRecord, ConfigError, FindingError, TableUnusable
 from sink_core.maintenance.give_up import give_up
 from sink_core.maintenance.trim import trim
@@ -334,6 +334,16 @@ def test_a_record_that_the_new_table_can_t_take_stops_the_refill(flow: Flow) -> 
 def test_tables_whose_rows_are_not_in_kafka_can_t_be_refilled(flow: Flow, table: str) -> None:
     with pytest.raises(TableUnusable, match="its rows are not in Kafka"):
         refill(flow, f"calve.{flow.name}_{table}")
+
+
+def test_a_paused_pipeline_reads_nothing_again(flow: Flow) -> None:
+    roll_back(flow)
+    with flow.session() as session:
+        session.bind()
+        session.log.append(Paused(pipeline_id=session.pipeline_id, by="ana", reason="moving"))
+        report = RangeJobs(session, InProcess()).refill(flow.table)
+    assert (report.ended, report.commit) == ("paused by ana: moving", None)
+    assert flow.ids() == list(range(10))
 
 
 def with_added(flow: Flow, history: str | None) -> Flow:
