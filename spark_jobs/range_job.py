@@ -66,12 +66,23 @@ class RangeReport:
 
 
 class RangeJobs:
-    """Plans, writes, publishes and commits range jobs of one pipeline, which must be bound."""
+    """Plans, writes, publishes and commits range jobs of one pipeline, which must be bound.
 
-    def __init__(self, session: Session, runner: SparkRunner, *, on_progress: OnProgress | None = None) -> None:
+    Unless `committing`, what is published waits for a commit by somebody else.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        runner: SparkRunner,
+        *,
+        on_progress: OnProgress | None = None,
+        committing: bool = True,
+    ) -> None:
         self._session = session
         self._runner = runner
         self._progress = on_progress or (lambda _progress: None)
+        self._committing = committing
 
     def refill(self, table: str) -> RangeReport:
         """Read again what a table with a finding lost, and commit it, which resolves the finding.
@@ -231,6 +242,8 @@ class RangeJobs:
 
     def _commit(self, table: str) -> TableCommit | None:
         """Take what is published into the table; raises what stands against that."""
+        if not self._committing:
+            return None
         self._progress(Progress("commit", f"taking what is published into {table}"))
         report = self._session.coordinator().commit(tables=[table], after_publish=True)
         if table in report.failed:

@@ -271,8 +271,10 @@ def run_steps(
     if any(batch.published for batch in report.batches) or not ingest.paused:
         # A pause lets a run commit what it has published itself.
         yield from commits.commit(everything=False)
-    if committing and not ingest.paused:
-        report.history += _history(session, runner, progress)
+    if not ingest.paused:
+        for job in _history(session, runner, progress):
+            report.history.append(job)
+            yield from commits.commit(everything=False)
     progress(Progress("end", report.ended))
 
 
@@ -282,7 +284,7 @@ def _history(session: Session, runner: SparkRunner, progress: OnProgress) -> Ite
     After the new records: these are waited for, and from the first batch that feeds the table the rest only grows by
     what processes with the old file still publish.
     """
-    jobs = RangeJobs(session, runner, on_progress=progress)
+    jobs = RangeJobs(session, runner, on_progress=progress, committing=False)
     for table in session.pipeline.tables:
         if table.history == "replay" and session.log.state.unfed_batches(table.name) > 0:
             yield from (report for report in jobs.history_to_end(table.name) if report.batch_id)
@@ -343,7 +345,8 @@ class _Commits:
             return
         self._progress(Progress("commit", "taking what is published into the tables"))
         tables = self._session.pipeline.table_names if everything else ()
-        report = self._session.coordinator().commit(tables=tables, after_publish=bool(self._report.batches))
+        after_publish = bool(self._report.batches or self._report.history)
+        report = self._session.coordinator().commit(tables=tables, after_publish=after_publish)
         self._last = time.monotonic()
         if report.commits or report.failed:
             self._report.commits.append(report)

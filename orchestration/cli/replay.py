@@ -47,20 +47,21 @@ def replay(
         jobs = RangeJobs(session, runner, on_progress=lambda step: status.update(f"{step.phase}: {step.message}"))
         reports = [jobs.refill(table)] if refill else list(jobs.history_to_end(table))
     if as_json:
-        say_json({"jobs": [_document(report) for report in reports]})
+        say_json({"jobs": [range_document(report) for report in reports]})
     else:
         for report in reports:
-            _say(report)
+            say_range(report)
 
 
-def _say(report: RangeReport) -> None:
+def say_range(report: RangeReport) -> None:
+    """One line about a range job."""
     if report.verdict is None:
         say(report.ended)
     else:
         say(f"range job {report.batch_id}: {report.verdict.value}: {report.rows:,} rows; {report.ended}")
 
 
-def _document(report: RangeReport) -> dict[str, Any]:
+def range_document(report: RangeReport) -> dict[str, Any]:
     """Snapshot ids as text: they exceed what JSON readers keep exactly."""
     commit = {**asdict(report.commit), "snapshot_id": str(report.commit.snapshot_id)} if report.commit else None
     return {**asdict(report), "verdict": report.verdict.value if report.verdict else None, "commit": commit}
