@@ -66,7 +66,15 @@ class Position:
 
         Metadata that no publish wrote stays: it is somebody else's, and has to be found.
         """
-        return replace(self, metadata=f"{self.batch_id}{_MARK}{mark}") if self.batch_id else self
+        return self.marked(mark) if self.batch_id else self
+
+    def marked(self, mark: str) -> Position:
+        """The same position with a new mark, whoever wrote its metadata."""
+        return replace(self, metadata=f"{self.batch_id}{_MARK}{mark}")
+
+
+NO_TOKEN = Position(0, "")
+"""The token of range jobs where none has been published or given up."""
 
 
 def batch_id_of(metadata: str) -> str:

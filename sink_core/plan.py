@@ -83,7 +83,7 @@ def plan_batch(
         batch_id=batch_id,
         predecessor=predecessor,
         ranges=ranges,
-        tasks=_cut(ranges, costs, min(limits.max_tasks, _ceil_div(total, limits.min_task_bytes))),
+        tasks=cut(ranges, costs, min(limits.max_tasks, _ceil_div(total, limits.min_task_bytes))),
         topic_ids=dict(topic_ids),
         broker_time_ms=broker_time_ms,
         estimated_bytes=total,
@@ -165,7 +165,7 @@ def _portion(lags: Sequence[int], costs: Sequence[int], room: _Room) -> Fraction
     return min(Fraction(1), Fraction(room.offsets, max(1, sum(lags))), Fraction(room.size, max(1, size)))
 
 
-def _cut(ranges: Sequence[OffsetRange], costs: Sequence[int], pieces: int) -> tuple[tuple[OffsetRange, ...], ...]:
+def cut(ranges: Sequence[OffsetRange], costs: Sequence[int], pieces: int) -> tuple[tuple[OffsetRange, ...], ...]:
     """The ranges laid end to end and cut into `pieces` of equal bytes; an offset goes where its first byte lies.
 
     A piece thus exceeds its even share by less than one record. Pieces that fall inside one large record are left out.

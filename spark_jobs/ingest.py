@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from pyiceberg.table import Table
@@ -11,6 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from sink_core.batch import BatchPlan, PartitionCounts, WrittenBatch
 from sink_core.config.effective import Pipeline
+from sink_core.control.complete import COUNTED
 from sink_core.errors import BadRecord
 from sink_core.failpoints import reach
 from sink_core.offsets import OffsetRange, TopicPartition
@@ -18,8 +19,6 @@ from sink_core.tables.outputs import output_of, write_ledger
 from sink_core.tables.usable import check_usable
 from spark_jobs.runner import SparkRunner
 from spark_jobs.task import IngestSpec, TableSpec, TaskResult, run_task
-
-_SUMS = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes")
 
 
 def write_batch(
@@ -33,13 +32,13 @@ def write_batch(
     for name, table in tables.items():
         check_usable(table.metadata, table=name)
     spec = task_spec(plan.batch_id, pipeline, tables)
-    results = [_result(r) for r in runner.run(_task(spec, plan.tasks), len(plan.tasks))]
+    results = run_tasks(spec, plan.tasks, runner)
     reach("write.after-files")
     counts = merge_counts(plan, [count for result in results for count in result.counts], [t.name for t in spec.tables])
     _check_share(pipeline, counts)
     files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}
     files[pipeline.ledger_table] += write_ledger(plan, counts, tables[pipeline.ledger_table])
-    outputs = tuple(output_of(plan, name, table, files[name]) for name, table in tables.items())
+    outputs = tuple(output_of(plan.batch_id, name, table, files[name]) for name, table in tables.items())
     reach("write.after-manifests")
     return WrittenBatch(plan, outputs, counts)
 
@@ -55,7 +54,7 @@ def merge_counts(
     }
     for piece in slices:
         total = merged[TopicPartition(piece.topic, piece.partition)]
-        for name in _SUMS:
+        for name in COUNTED:
             setattr(total, name, getattr(total, name) + getattr(piece, name))
         total.max_timestamp_ms = max(total.max_timestamp_ms, piece.max_timestamp_ms)
         total.timestamp_type = max(total.timestamp_type, piece.timestamp_type)
@@ -64,14 +63,19 @@ def merge_counts(
 
 
 def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table]) -> IngestSpec:
-    """What each task of a batch is given: tables as they are now, connections as they stand in the files."""
+    """What each task of a batch is given: tables as they are now, connections as they stand in the files.
+
+    `tables` holds the dead letters and those to be written.
+    """
     default = pipeline.config.table_defaults.target_file_size
     return IngestSpec(
         batch_id=batch_id,
         group=pipeline.group,
         catalog=pipeline.catalog,
         tables=tuple(
-            TableSpec(t.name, _without_history(tables[t.name].metadata), t.target_file_bytes) for t in pipeline.tables
+            TableSpec(t.name, _without_history(tables[t.name].metadata), t.target_file_bytes)
+            for t in pipeline.tables
+            if t.name in tables
         ),
         dead_letters=TableSpec(
             pipeline.dead_letter_table, _without_history(tables[pipeline.dead_letter_table].metadata), default
@@ -87,8 +91,9 @@ def _without_history(metadata: TableMetadata) -> str:
     return metadata.model_copy(update=history | {"statistics": [], "partition_statistics": []}).model_dump_json()
 
 
-def _task(spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]]) -> Callable[[int], bytes]:
-    return partial(_run, spec, tuple(tasks))
+def run_tasks(spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], runner: SparkRunner) -> list[TaskResult]:
+    """Carry tasks out on Spark; raises what they raise."""
+    return [_result(pickled) for pickled in runner.run(partial(_run, spec, tuple(tasks)), len(tasks))]
 
 
 def _run(spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], number: int) -> bytes:

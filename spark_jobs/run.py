@@ -20,15 +20,16 @@ from sink_core.control.decision import Decision, Verdict, decide
 from sink_core.control.events import Paused
 from sink_core.control.state import CommitState
 from sink_core.errors import TableUnusable
-from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import SAMPLE_RECORDS, sample_values
 from sink_core.maintenance.keep_alive import is_due
 from sink_core.offsets import Position, Positions
 from sink_core.planning import Planned, Planner, check_topics
+from sink_core.range_jobs.missing import check_stated
 from sink_core.session import Session
 from sink_core.tables.create import ensure_tables
 from spark_jobs.ingest import write_batch
+from spark_jobs.range_job import RangeJobs, RangeReport
 from spark_jobs.runner import SparkRunner
+from spark_jobs.steps import OnProgress, Progress, sample_values
 
 LINGER_POLL_S = 0.1
 
@@ -45,19 +46,6 @@ class Bounds:
     def of(cls, pipeline: Pipeline) -> Bounds:
         run = pipeline.config.run
         return cls(run.max_batches, run.max_duration, run.linger)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A step of a run begins. `phase` is one of start, plan, write, publish, commit, wait, end.
-
-    `offsets` is the size of the batch that is written.
-    """
-
-    phase: str
-    message: str
-    batch_id: str = ""
-    offsets: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +76,18 @@ class BatchReport:
 
 @dataclass(slots=True)
 class RunReport:
-    """What a run did. `ended` says why it ended; `stopped_early` if there may be more to read."""
+    """What a run did. `ended` says why it ended; `stopped_early` if there may be more to read.
+
+    `history` has the range jobs for tables that were added.
+    """
 
     batches: list[BatchReport] = field(default_factory=list[BatchReport])
     commits: list[CommitReport] = field(default_factory=list[CommitReport])
+    history: list[RangeReport] = field(default_factory=list[RangeReport])
     ended: str = ""
     stopped_early: bool = False
 
 
-OnProgress = Callable[[Progress], None]
 OnBatch = Callable[[BatchReport], None]
 OnCommit = Callable[[CommitReport], None]
 
@@ -118,11 +109,12 @@ class Ingest:
     def prepare(self) -> None:
         """Create missing tables and put the start positions in place. Harmless when done before."""
         self._progress(Progress("start", "looking at the tables"))
+        check_stated(self._session.pipeline.tables, self._session.log.state)
         committer = self._session.committer()
         for name in self._session.pipeline.table_names:
             # Before anything is created: a table that was dropped must not come back as if it were new.
             committer.load_checked(name)
-        ensure_tables(self._session.catalog, self._session.pipeline, self._sample_values)
+        ensure_tables(self._session.catalog, self._session.pipeline, lambda: sample_values(self._session))
         source = self._planner.look()
         if self._session.log.state.last_publish is None:
             self._planner.bootstrap(source)
@@ -179,10 +171,6 @@ class Ingest:
         if gone:
             raise TableUnusable(f"{', '.join(gone)}: dropped while this run was at work", hint="run again")
         return {name: found[0] for name, found in loaded.items() if found is not None}
-
-    def _sample_values(self) -> list[bytes]:
-        topics, settings = self._session.pipeline.config.source.topics, self._session.pipeline.kafka.properties
-        return sample_values(settings, topics, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
 
     def _publish(self, planned: Planned, written: WrittenBatch) -> Decision:
         session, plan = self._session, planned.plan
@@ -273,7 +261,23 @@ def run_steps(
     if any(batch.published for batch in report.batches) or not ingest.paused:
         # A pause lets a run commit what it has published itself.
         yield from commits.commit(everything=False)
+    if not ingest.paused:
+        for job in _history(session, runner, progress):
+            report.history.append(job)
+            yield from commits.commit(everything=False)
     progress(Progress("end", report.ended))
+
+
+def _history(session: Session, runner: SparkRunner, progress: OnProgress) -> Iterator[RangeReport]:
+    """The range jobs for tables that were added with `history: replay`, until nothing is left or another run does it.
+
+    After the new records: these are waited for, and from the first batch that feeds the table the rest only grows by
+    what processes with the old file still publish.
+    """
+    jobs = RangeJobs(session, runner, on_progress=progress, committing=False)
+    for table in session.pipeline.tables:
+        if table.history == "replay" and session.log.state.unfed_batches(table.name) > 0:
+            yield from (report for report in jobs.history_to_end(table.name) if report.batch_id)
 
 
 def _batches(
@@ -331,7 +335,8 @@ class _Commits:
             return
         self._progress(Progress("commit", "taking what is published into the tables"))
         tables = self._session.pipeline.table_names if everything else ()
-        report = self._session.coordinator().commit(tables=tables, after_publish=bool(self._report.batches))
+        after_publish = bool(self._report.batches or self._report.history)
+        report = self._session.coordinator().commit(tables=tables, after_publish=after_publish)
         self._last = time.monotonic()
         if report.commits or report.failed:
             self._report.commits.append(report)

@@ -19,7 +19,7 @@ from sink_core.batch import PartitionCounts
 from sink_core.config.effective import CatalogSettings
 from sink_core.decode.json import FIT, BadValue, Decoded, JsonDecoder
 from sink_core.errors import BadRecord
-from sink_core.offsets import OffsetRange
+from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
@@ -49,7 +49,10 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True)
 class IngestSpec:
-    """What all tasks of a batch have in common. Connections are unresolved: each task reads its own environment."""
+    """What all tasks of a batch have in common. Connections are unresolved: each task reads its own environment.
+
+    `skip` are offsets of records that are dead letters already: a range job leaves them there.
+    """
 
     batch_id: str
     group: str
@@ -58,6 +61,7 @@ class IngestSpec:
     dead_letters: TableSpec
     stop_on_bad_record: bool
     kafka: Mapping[str, Any] = field(repr=False)
+    skip: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict[TopicPartition, tuple[int, ...]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +179,19 @@ class _Work:
             for i, number in _by_slice(messages.slices[~is_record]):
                 self._counts[i].tombstones += number
             messages = only(messages, is_record)
+        if self._spec.skip:
+            messages = self._without_dead_letters(messages)
         if len(messages):
             self._store_records(messages)
+
+    def _without_dead_letters(self, messages: Messages) -> Messages:
+        keep = np.ones(len(messages), np.bool_)
+        for i, places in messages.by_slice():
+            dead = self._spec.skip.get(self._slices[i].at)
+            if dead:
+                keep[places] = ~np.isin(messages.offsets[places], dead)
+                self._counts[i].dead_lettered += int((~keep[places]).sum())
+        return only(messages, keep)
 
     def _store_records(self, messages: Messages) -> None:
         values = cast(list[bytes], messages.values)

@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import broker, check, config, init, inspect, maintain, pause, positions, resolve, run, spark
+from orchestration.cli import (
+    broker,
+    check,
+    config,
+    init,
+    inspect,
+    maintain,
+    pause,
+    positions,
+    replay,
+    resolve,
+    run,
+    spark,
+)
 
 app = typer.Typer(
     name="calve",
@@ -34,7 +47,7 @@ def calve(
     """Kafka in, Iceberg out, every record exactly once."""
 
 
-for module in (init, check, config, run, inspect, pause, resolve, maintain):
+for module in (init, check, config, run, inspect, pause, resolve, replay, maintain):
     module.register(app)
 app.add_typer(broker.app, name="broker")
 app.add_typer(positions.app, name="positions")

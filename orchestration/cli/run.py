@@ -10,6 +10,7 @@ import typer
 from orchestration.cli.boundary import command, raise_failures
 from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
 from orchestration.cli.output import error_document, say, say_json, working
+from orchestration.cli.replay import range_document, say_range
 
 if TYPE_CHECKING:
     from sink_core.commit.coordinator import CommitReport
@@ -116,6 +117,8 @@ def _say_run(report: RunReport) -> None:
             rows[landed.table] = rows.get(landed.table, 0) + landed.rows
     for table, added in rows.items():
         say(f"{table}: {added:,} rows committed")
+    for job in report.history:
+        say_range(job)
     say(report.ended)
 
 
@@ -125,6 +128,7 @@ def _run_document(report: RunReport) -> dict[str, Any]:
         "stopped_early": report.stopped_early,
         "batches": [asdict(batch) for batch in report.batches],
         "commits": [_commit_document(commit) for commit in report.commits],
+        "history": [range_document(job) for job in report.history],
     }
 
 

@@ -96,11 +96,11 @@ def _write_manifest_list(
         sequence_number=metadata.next_sequence_number(),
         avro_compression="deflate",
     ) as writer:
-        named = [manifest_file(ref, snapshot_id) for ref in manifests]
-        named += parent.manifests(table.io) if parent is not None else []
-        if named:
-            # An Avro block without entries would hide those of the next.
-            writer.add_manifests(named)
+        listed = [manifest_file(ref, snapshot_id) for ref in manifests]
+        listed += parent.manifests(table.io) if parent is not None else []
+        if listed:
+            # Readers take an empty block of an Avro file for its end.
+            writer.add_manifests(listed)
     return path
 
 

@@ -30,6 +30,7 @@ from sink_core.control.state import CommitState, Logged
 from sink_core.errors import CalveError, CommitConflict, ProtocolError, TableUnusable, UnknownOutcome, Unreachable
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
+from sink_core.range_jobs.resolving import resolution
 from sink_core.tables.catalog import said, unreachable_as_ours
 
 ATTEMPTS = 10
@@ -92,15 +93,17 @@ class TableCommitter:
         """
         lost_to: Exception | None = None
         for conflicts in range(ATTEMPTS):
-            loaded = self.load_checked(name)
-            if loaded is None:
+            seen, state = self.examine(name), self.log.state
+            if seen.table is None or seen.view is None:
+                if seen.finding is not None:
+                    raise seen.finding.error(self.pipeline_file)
                 return None
-            (table, view), state = loaded, self.log.state
-            pending = state.pending(name, view.uuid, view.stored_offset)
+            table, view = seen.table, seen.view
+            pending, stored_offset = self._to_take_in(view, state, seen.finding)
             reach("commit.after-check")
             if not pending:
                 return _nothing_new(table, view, conflicts)
-            own = self._own(view, pending, state)
+            own = self._own(view, pending, state, stored_offset)
             check_still_there(table, pending)
             attempt = self._build(table, pending, own)
             reach("commit.after-list")
@@ -145,6 +148,21 @@ class TableCommitter:
                 finding = None if holds_tagged_files(table, view) else finding.finding
         return Examined(table, view, self._offered(name, finding))
 
+    def _to_take_in(
+        self, view: TableView, state: CommitState, finding: Finding | None
+    ) -> tuple[Sequence[Logged[DataWritten]], int]:
+        """The events for one commit, and the control offset (exclusive) that it stores.
+
+        On a finding they are those of the range job that resolves it: its commit is the resolution. Without one the
+        finding is raised.
+        """
+        if finding is None:
+            return state.pending(view.table, view.uuid, view.stored_offset), state.limit
+        found = resolution(view, state, finding.name)
+        if found is None:
+            raise finding.error(self.pipeline_file)
+        return found.events, found.stored_offset
+
     def _offered(self, name: str, finding: Finding | None) -> Finding | None:
         """What the ledger lacks must come back: its rows are what everything is proven from, and not in Kafka."""
         if finding is None or name != self.ledger:
@@ -170,14 +188,16 @@ class TableCommitter:
                 raise
             return None
 
-    def _own(self, view: TableView, pending: Sequence[Logged[DataWritten]], state: CommitState) -> Own:
+    def _own(
+        self, view: TableView, pending: Sequence[Logged[DataWritten]], state: CommitState, stored_offset: int
+    ) -> Own:
         counts: dict[str, int] = {}
         for logged in pending:
             counts[logged.event.batch_id] = counts.get(logged.event.batch_id, 0) + logged.event.rows
         return Own(
-            stored_offset=state.limit,
+            stored_offset=stored_offset,
             commit_id=str(uuid.uuid4()),
-            valid_through_ms=state.valid_through_ms(state.limit),
+            valid_through_ms=state.valid_through_ms(stored_offset),
             batches=tuple(counts),
             counts=counts,
             last_event_id=pending[-1].event.event_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from sink_core.config.connections import CatalogConnection, Connections, KafkaConnection, SparkSettings
 from sink_core.config.model import Location
-from sink_core.config.pipeline import AutoCreate, EvolveStep, PipelineConfig
+from sink_core.config.pipeline import AutoCreate, EvolveStep, HistoryChoice, PipelineConfig
 from sink_core.config.problems import nearest
 from sink_core.config.references import redact, resolve, without_user_info
 from sink_core.errors import ConfigError
@@ -49,6 +49,7 @@ class TableSettings:
     target_file_bytes: int
     evolve: tuple[EvolveStep, ...]
     owned: bool | None
+    history: HistoryChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,15 @@ class Pipeline:
         """Every table a batch can feed: data tables, ledger and dead letters."""
         return (*(table.name for table in self.tables), self.ledger_table, self.dead_letter_table)
 
+    def require_tables(self, names: Iterable[str]) -> None:
+        """Raise ConfigError for a table that this pipeline does not feed."""
+        foreign = sorted(set(names) - set(self.table_names))
+        if foreign:
+            raise ConfigError(
+                f"table {foreign[0]} is not fed by pipeline {self.name}",
+                hint=f"name one of {', '.join(self.table_names)}",
+            )
+
     @cached_property
     def tables(self) -> tuple[TableSettings, ...]:
         """The data tables in the file's order; ledger and dead letters are not among them."""
@@ -110,6 +120,7 @@ class Pipeline:
                 target_file_bytes=table.target_file_size or defaults.target_file_size,
                 evolve=defaults.evolve if table.evolve is None else table.evolve,
                 owned=table.owned,
+                history=table.history,
             )
             for table in self.config.tables
         )

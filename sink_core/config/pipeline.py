@@ -148,6 +148,9 @@ class TableDefaults(Model):
     and `verify --deep` need."""
 
 
+HistoryChoice = Literal["none", "replay"]
+
+
 class Table(Model):
     """A table that is fed."""
 
@@ -173,6 +176,10 @@ class Table(Model):
     """Whether maintenance may expire the table's snapshots and delete its orphan files. Default: only if Calve has
     created it. `true` promises that no other pipeline feeds it and that others' writes take less than
     `maintenance.orphans.older_than`."""
+
+    history: HistoryChoice | None = None
+    """What a table gets of the records that were published before it was added to the pipeline: `none`, or all, read
+    from Kafka again: `replay`. Must be set when a table is added to a pipeline that has published before."""
 
 
 class DeadLetters(Model):

@@ -49,6 +49,8 @@ def checkpoint_of(
         former_positions=_former_positions(state),
         batches=state.published,
         last_events=_last_events(state, delete_below),
+        fed=dict(state.fed),
+        range_jobs=tuple(state.range_jobs.values()),
     )
 
 

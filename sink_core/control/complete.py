@@ -12,6 +12,9 @@ from sink_core.offsets import Offsets, TopicPartition
 LOG_APPEND_TIME = 2
 """`Message.timestamp()` type of a topic whose timestamps the broker sets."""
 
+COUNTED = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", "lost")
+"""What is counted per partition, and summed up in the `totals` of a batch."""
+
 
 def data_written(batch: WrittenBatch, pipeline_id: str) -> list[DataWritten]:
     """One event per table that got rows."""
@@ -86,8 +89,7 @@ def through_ms(counts: PartitionCounts | None, *, caught_up: bool, log_append_ti
 
 def totals(batch: WrittenBatch) -> dict[str, int]:
     """The batch's sums, over all partitions."""
-    names = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", "lost")
-    sums = {name: sum(int(getattr(c, name)) for c in batch.counts) for name in names}
+    sums = {name: sum(int(getattr(c, name)) for c in batch.counts) for name in COUNTED}
     return {**sums, "offsets": batch.plan.offsets, "files": sum(o.files for o in batch.tables)}
 
 

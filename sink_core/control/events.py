@@ -20,6 +20,7 @@ import fastavro
 from sink_core.batch import ManifestRef, PartitionSummary
 from sink_core.control.schemas import MIN_READER, MIN_READER_KEY, READER_VERSION, SCHEMAS
 from sink_core.errors import ProtocolError
+from sink_core.offsets import TopicPartition
 
 CALVE_VERSION = version("calve")
 ByPartition = Mapping[str, tuple[int, ...]]
@@ -95,12 +96,42 @@ class DataWritten(Event):
         return sum(m.rows for m in self.manifests)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class RangeRead:
+    """Offsets `[start, end)` that a range job has read again, and the rows it wrote of them."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeJob:
+    """What stays known of a published range job. `batches` counts those it has read again, all of each.
+
+    `resolves`: it answers a finding, and counts only if it was committed.
+    """
+
+    batch_id: str
+    table: str
+    resolves: bool
+    batches: int
+    ranges: tuple[RangeRead, ...]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataComplete(Event):
     """A batch is published: all its `DATA_WRITTEN`s are there, and the positions moved in the same transaction.
 
     `kind` is `bootstrap`, `batch` or `range`; a range job moves no position. `positions` are the next offsets of every
-    partition afterwards; `through_ms` says per partition up to which record timestamp it has been read.
+    partition afterwards; `through_ms` says per partition up to which record timestamp it has been read. `ranges` are
+    what a range job has read.
     """
 
     event_type: ClassVar[str] = "DATA_COMPLETE"
@@ -116,6 +147,7 @@ class DataComplete(Event):
     value_bytes_by_topic: Mapping[str, int]
     records_by_topic: Mapping[str, int]
     ledger_manifest: str | None = None
+    ranges: tuple[RangeRead, ...] = ()
 
     @property
     def moves_positions(self) -> bool:
@@ -151,7 +183,8 @@ class Checkpoint(Event):
 
     `through_ms` is of every partition ever read, `former_positions` of those that the last publish left out; `begins`
     are the start positions. `batches` counts those published, the bootstrap and range jobs left out. `last_events`
-    holds by table the ids of the last `DATA_WRITTEN` for each of its UUIDs below what the trim deletes.
+    holds by table the ids of the last `DATA_WRITTEN` for each of its UUIDs below what the trim deletes. `fed` counts by
+    table the batches that named it; `range_jobs` are all that were ever published.
     """
 
     event_type: ClassVar[str] = "CHECKPOINT"
@@ -178,6 +211,8 @@ class Checkpoint(Event):
     former_positions: ByPartition = field(default_factory=dict[str, tuple[int, ...]])
     batches: int = 0
     last_events: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    fed: Mapping[str, int] = field(default_factory=dict[str, int])
+    range_jobs: tuple[RangeJob, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -311,7 +346,20 @@ def _build(cls: type[Event], record: dict[str, Any]) -> Event:
     if cls is DataWritten:
         record["manifests"] = tuple(_manifest(m) for m in record["manifests"])
         record["resolves"] = Resolves(**record["resolves"]) if record["resolves"] else None
+    if cls is DataComplete:
+        record["ranges"] = _ranges(record["ranges"])
+    if cls is Checkpoint:
+        record["range_jobs"] = tuple(_range_job(job) for job in record["range_jobs"])
     return cls(**record)
+
+
+def _ranges(records: list[dict[str, Any]]) -> tuple[RangeRead, ...]:
+    return tuple(RangeRead(**each) for each in records)
+
+
+def _range_job(record: dict[str, Any]) -> RangeJob:
+    fields: dict[str, Any] = {**record, "ranges": _ranges(record["ranges"])}
+    return RangeJob(**fields)
 
 
 def _manifest(record: dict[str, Any]) -> ManifestRef:

@@ -8,7 +8,8 @@ Crash points of `publish`, and what the next run finds (docs/design.md has the w
     publish.after-offsets   as above
     publish.after-commit    published; the next run's commit takes it in
 
-Keeping alive and giving up go the same way, and are there after the commit or not at all.
+Range jobs go the same way, with their token in place of positions. So do keeping alive and giving up, which are there
+after the commit or not at all.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
 from sink_core.failpoints import reach
 from sink_core.kafka import clients
 from sink_core.kafka.failures import classify
-from sink_core.offsets import Position, Positions, TopicPartition
+from sink_core.offsets import NO_TOKEN, Position, Positions, TopicPartition
 
 ATTEMPTS = 6
 """Two live publishers fence each other at most this often before one gives up."""
@@ -110,7 +111,7 @@ class Publisher:
         """Make every plan that was made before stale: re-commit the offsets with a fresh mark in their metadata.
 
         One `BATCH_ABANDONED` for each batch under way, for people, in the same transaction. The token of range jobs
-        stays as read. Nothing is written if the group has no positions.
+        gets the mark as well, and is put there if none was. Nothing is written if the group has no positions.
         """
         abandoned: dict[str, None] = {}
 
@@ -119,9 +120,10 @@ class Publisher:
             # Of a try whose outcome was unknown.
             landed = [batch_id for batch_id in abandoned if batch_id in state.abandoned]
             outstanding = [logged.event for logged in state.outstanding()]
-            if positions.keys() - {self._token}:
+            if positions.keys() - {self.token}:
                 mark = str(uuid.uuid4())
-                marked = {at: p if at == self._token else p.given_up(mark) for at, p in positions.items()}
+                token = positions.get(self.token, NO_TOKEN)
+                marked = {at: p.given_up(mark) for at, p in positions.items()} | {self.token: token.marked(mark)}
                 abandoned.update(dict.fromkeys(event.batch_id for event in outstanding))
                 events = [BatchAbandoned(pipeline_id=e.pipeline_id, batch_id=e.batch_id) for e in outstanding]
                 self._transaction(producer, events, marked)
@@ -130,7 +132,7 @@ class Publisher:
         return self._fenced(step)
 
     @property
-    def _token(self) -> TopicPartition:
+    def token(self) -> TopicPartition:
         """Where the token of range jobs is kept in the group."""
         return TopicPartition(self._log.topic, PARTITION)
 
@@ -153,7 +155,7 @@ class Publisher:
                 with _translated("fencing earlier publishers"):
                     producer.init_transactions(TRANSACTION_S)
                 reach("publish.after-fence")
-                wanted = [*self._log.refresh_to_end().partitions, self._token] if partitions is None else partitions
+                wanted = [*self._log.refresh_to_end().partitions, self.token] if partitions is None else partitions
                 positions = self._group.positions(wanted)
                 return step(producer, (positions, self._log.refresh_to_end()))
             except (Fenced, UnknownOutcome) as error:

@@ -61,6 +61,32 @@ _RESOLVES: Schema = {
     ],
 }
 
+_RANGE_READ: Schema = {
+    "type": "record",
+    "name": "RangeRead",
+    "fields": [
+        {"name": "topic", "type": "string"},
+        {"name": "partition", "type": "int"},
+        {"name": "start", "type": "long"},
+        {"name": "end", "type": "long"},
+        {"name": "rows", "type": "long"},
+    ],
+}
+
+_RANGES: Schema = {"type": "array", "items": _RANGE_READ}
+
+_RANGE_JOB: Schema = {
+    "type": "record",
+    "name": "RangeJob",
+    "fields": [
+        {"name": "batch_id", "type": "string"},
+        {"name": "table", "type": "string"},
+        {"name": "resolves", "type": "boolean"},
+        {"name": "batches", "type": "long"},
+        {"name": "ranges", "type": _RANGES},
+    ],
+}
+
 _BY_PARTITION: Schema = {"type": "map", "values": {"type": "array", "items": "long"}}
 _STRING_LIST: Schema = {"type": "array", "items": "string"}
 
@@ -100,6 +126,7 @@ SCHEMAS: dict[str, Schema] = {
             {"name": "value_bytes_by_topic", "type": {"type": "map", "values": "long"}},
             {"name": "records_by_topic", "type": {"type": "map", "values": "long"}},
             {"name": "ledger_manifest", "type": ["null", "string"], "default": None},
+            {"name": "ranges", "type": _RANGES, "default": []},
         ],
     ),
     "COMMIT_TO_TABLE": _event(
@@ -142,6 +169,8 @@ SCHEMAS: dict[str, Schema] = {
             {"name": "former_positions", "type": _BY_PARTITION, "default": {}},
             {"name": "batches", "type": "long", "default": 0},
             {"name": "last_events", "type": {"type": "map", "values": _STRING_LIST}, "default": {}},
+            {"name": "fed", "type": {"type": "map", "values": "long"}, "default": {}},
+            {"name": "range_jobs", "type": {"type": "array", "items": _RANGE_JOB}, "default": []},
         ],
     ),
     "PAUSED": _event("PAUSED", _strings("by", "reason")),

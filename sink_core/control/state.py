@@ -18,6 +18,7 @@ from sink_core.control.events import (
     Event,
     Paused,
     PipelineBound,
+    RangeJob,
     Resolved,
     Resumed,
     StartCommit,
@@ -63,7 +64,8 @@ class CommitState:
     which of them are new for a table is decided against that table's own stored offset (`pending`). `partitions` are
     all that ever had a position, with the last one; `through_ms` says up to which timestamp each has been read;
     `begins` are the start positions. `published` counts batches, the bootstrap and range jobs left out. `resumed` is
-    the last `RESUMED`, whatever followed it.
+    the last `RESUMED`, whatever followed it. `fed` counts by table the batches that named it, rows or not; `range_jobs`
+    are all that were published, oldest first.
 
     A log that begins above 0 was trimmed. Its first checkpoint that reaches down to `log_start` then stands for what is
     missing, although it comes after events that were left: `batches`, `started`, `abandoned`, `written` and `resolved`
@@ -90,6 +92,8 @@ class CommitState:
     begins: Offsets = field(default_factory=dict[TopicPartition, int])
     through_ms: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     last_events: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    fed: dict[str, int] = field(default_factory=dict[str, int])
+    range_jobs: dict[str, RangeJob] = field(default_factory=dict[str, RangeJob])
     oldest_ms: int | None = None
     resolved_ms: int = 0
     _incomplete: dict[str, int] = field(default_factory=dict[str, int])
@@ -203,15 +207,26 @@ class CommitState:
     def outstanding(self) -> list[Logged[StartCommit]]:
         """Batches planned on what is published now that are neither published nor given up.
 
-        Running, or dead without a word. Any other could only become stale.
+        Running, or dead without a word; range jobs too. Any other could only become stale.
         """
+        continued = (self.last_batch_id, self.last_range_job_id) if self.last_batch_id else ()
         return [
             logged
             for batch_id, logged in self.started.items()
             if batch_id not in self.batches
             and batch_id not in self.abandoned
-            and batch_id_of(logged.event.predecessor) == self.last_batch_id
+            and batch_id_of(logged.event.predecessor) in continued
         ]
+
+    @property
+    def last_range_job_id(self) -> str:
+        """The range job published last, which moved the token; empty if there was none."""
+        return next(reversed(self.range_jobs), "")
+
+    def unfed_batches(self, table: str) -> int:
+        """How many batches were published that neither named the table nor were read again for it since."""
+        jobs = (job for job in self.range_jobs.values() if job.table == table and not job.resolves)
+        return self.published - self.fed.get(table, 0) - sum(job.batches for job in jobs)
 
     @property
     def tables(self) -> list[str]:
@@ -249,8 +264,11 @@ class CommitState:
     def _complete_batch(self, offset: int, event: DataComplete) -> None:
         self._incomplete.pop(event.batch_id, None)
         self.batches[event.batch_id] = BatchSeen(offset, event.predecessor, event.kind, event.tables, event.totals)
-        self.published += event.kind == "batch"
+        if event.kind == "batch":
+            self.published += 1
+            self.fed.update({table: self.fed.get(table, 0) + 1 for table in event.tables})
         if not event.moves_positions:
+            self._note_range_job(event)
             return
         self.complete = Logged(offset, event)
         if event.kind == "bootstrap":
@@ -259,6 +277,13 @@ class CommitState:
         self._read_through(event.through_ms)
         promised = self._through[-1][1] if self._through else UNREAD
         self._through.append((offset, max(promised, self._lowest_through())))
+
+    def _note_range_job(self, event: DataComplete) -> None:
+        for table in event.tables:
+            written = self.written.get(table, [])
+            resolves = bool(written) and written[-1].event.batch_id == event.batch_id and written[-1].event.resolves
+            batches = event.totals.get("batches", 0)
+            self.range_jobs[event.batch_id] = RangeJob(event.batch_id, table, bool(resolves), batches, event.ranges)
 
     def _read_through(self, through_ms: ByPartition) -> None:
         for at, through in dense_to_offsets(through_ms).items():
@@ -306,6 +331,9 @@ class CommitState:
         self.resumed = self.resumed or restored.resumed(event)
         self.resolved_ms = max(self.resolved_ms, event.resolved_at_ms)
         self.published = event.batches
+        self.fed = dict(event.fed)
+        known = {job.batch_id: job for job in event.range_jobs}
+        self.range_jobs = known | {key: job for key, job in self.range_jobs.items() if key not in known}
         self.begins = dense_to_offsets(event.begins)
         self.partitions |= dense_to_offsets(event.former_positions) | dense_to_offsets(event.positions)
         self._read_through(event.through_ms)

@@ -122,7 +122,7 @@ def _written(session: Session, plan: BatchPlan, counts: tuple[PartitionCounts, .
     ledger = _with_lost(ensure_tables(session.catalog, session.pipeline, list, names=(name,))[name])
     files = write_ledger(plan, counts, ledger) if counts else []
     others = [TableOutput(other, "", 0) for other in session.pipeline.table_names if other != name]
-    return WrittenBatch(plan, (*others, output_of(plan, name, ledger, files)), counts)
+    return WrittenBatch(plan, (*others, output_of(plan.batch_id, name, ledger, files)), counts)
 
 
 def _with_lost(ledger: Table) -> Table:

@@ -64,7 +64,8 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[LedgerRow]:
     """Ledger rows from Arrow batches that hold `COLUMNS`; nothing is lost by a ledger without that column."""
     for batch in batches:
         columns = [_column(batch, name) for name in COLUMNS]
-        columns[-2] = [dict(written or ()) for written in columns[-2]]
+        written = COLUMNS.index("written")
+        columns[written] = [dict(each or ()) for each in columns[written]]
         yield from map(LedgerRow, *columns)
 
 

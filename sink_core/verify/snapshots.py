@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
-from sink_core.commit.properties import Own
 from sink_core.commit.view import SnapshotView, TableView
+from sink_core.range_jobs.resolving import own_or_copied
 from sink_core.verify.report import Evidence
 
 
@@ -33,7 +33,7 @@ def contents(view: TableView) -> Contents:
     rows: dict[str, int] = {}
     oldest_stored = 0
     for snapshot in view.ancestors():
-        own = _own(snapshot, view) if snapshot is not None else None
+        own = own_or_copied(view, snapshot) if snapshot is not None else None
         if snapshot is None or own is None:
             continue
         oldest_stored = own.stored_offset
@@ -41,11 +41,6 @@ def contents(view: TableView) -> Contents:
             snapshots[batch_id] = (*snapshots.get(batch_id, ()), snapshot.snapshot_id)
             rows[batch_id] = rows.get(batch_id, 0) + own.counts.get(batch_id, 0)
     return Contents(snapshots, rows, oldest_stored)
-
-
-def _own(snapshot: SnapshotView, view: TableView) -> Own | None:
-    source = view.snapshots.get(snapshot.source_id) if snapshot.source_id is not None else None
-    return snapshot.own or (source.own if source else None)
 
 
 def given_up(view: TableView, batches: Iterable[str], published_at: Mapping[str, int]) -> set[str]:
@@ -71,11 +66,13 @@ def compare(
     evidence: Evidence,
     *,
     whole: bool,
+    excused: Collection[str] = (),
 ) -> None:
     """Hold the table's snapshots against `expected` rows per batch; `whole` says that none of them is expired.
 
     `published_at` is the control offset of each batch that is still in the log; `pending` are the batches that are
-    published and that the table has not taken in yet, which is a state and not a violation.
+    published and that the table has not taken in yet, which is a state and not a violation. `excused` are those whose
+    rows a range job has put there in their place.
     """
     held, waiting = contents(view), set(pending)
     evidence.count("snapshots", len(view.snapshots))
@@ -89,7 +86,7 @@ def compare(
     for batch_id, rows in expected.items():
         if batch_id in held.rows:
             _compare_rows(view.table, batch_id, rows, held, evidence)
-        elif batch_id in waiting or batch_id in let_go:
+        elif batch_id in waiting or batch_id in let_go or batch_id in excused:
             continue
         elif not whole and published_at.get(batch_id, 0) < held.oldest_stored:
             unknown.append(batch_id)
@@ -123,7 +120,8 @@ def compare_total(metadata: TableMetadata, view: TableView, evidence: Evidence, 
     if not whole:
         evidence.skipped(view.table, "the total number of rows: snapshots have been expired")
         return
-    others = [s for s in view.ancestors() if s is not None and _own(s, view) is None and not _rewrites(metadata, s)]
+    foreign = [s for s in view.ancestors() if s is not None and own_or_copied(view, s) is None]
+    others = [s for s in foreign if not _rewrites(metadata, s)]
     if others:
         ids = ", ".join(str(s.snapshot_id) for s in others[:3])
         why = f"the total number of rows: {len(others)} snapshots of other writers ({ids})"

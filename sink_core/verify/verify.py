@@ -7,11 +7,12 @@ from functools import partial
 
 from pyiceberg.table import FileScanTask
 
+from sink_core.control.events import RangeJob
 from sink_core.errors import TableUnusable
 from sink_core.offsets import TopicPartition
 from sink_core.session import Session
 from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
-from sink_core.verify import batches, snapshots
+from sink_core.verify import batches, jobs, snapshots
 from sink_core.verify import deep as offsets
 from sink_core.verify.files import ReadableFiles, check_files, pending_tasks
 from sink_core.verify.ledger import COLUMNS, Ledger, LedgerRow, rows_of
@@ -113,10 +114,12 @@ class _Proof:
 
     def _check_snapshots(self, name: str) -> None:
         table, view, history = self._world.tables[name], self._world.views[name], self._world.history
-        expected = batches.expected_rows(history, self._ledger, name, self._internal)
-        published_at = self._published_at()
-        whole = view.whole
-        snapshots.compare(view, expected, published_at, self._pending[name], self._evidence, whole=whole)
+        held = snapshots.contents(view).snapshots.keys()
+        of_jobs = jobs.expected_rows(self._jobs(name), held)
+        expected = batches.expected_rows(history, self._ledger, name, self._internal) | of_jobs
+        excused = jobs.excused(self._jobs(name), held, self._rows()) if self._jobs(name) else set[str]()
+        published_at, whole, pending = self._published_at(), view.whole, self._pending[name]
+        snapshots.compare(view, expected, published_at, pending, self._evidence, whole=whole, excused=excused)
         snapshots.compare_total(table.metadata, view, self._evidence, whole=whole)
 
     def _published_at(self) -> dict[str, int]:
@@ -132,8 +135,21 @@ class _Proof:
             self._evidence.skipped(name, f"its rows: the table has no column {KAFKA_COLUMN} of Calve's type")
             return
         held = offsets.held_by(files.read([KAFKA_COLUMN]), struct=KAFKA_COLUMN)
-        self._compare(name, held, lambda row: row.written.get(name, 0))
+        again = jobs.history_ranges(self._jobs(name), self._pending[name])
+        read_again = jobs.ranges_by_partition(again)
+
+        def expected(row: LedgerRow) -> int | None:
+            by_job = name not in row.written and read_again.get(row.at, offsets.NONE).range_cardinality(
+                row.start, row.end
+            )
+            return None if by_job else row.written.get(name, 0)
+
+        self._compare(name, held, expected)
+        jobs.compare(name, held, again, self._evidence)
         offsets.compare_dead_letters(name, held, dead, self._ledger.restarted, self._evidence)
+
+    def _jobs(self, name: str) -> list[RangeJob]:
+        return [job for job in self._world.state.range_jobs.values() if job.table == name]
 
     def _check_dead_letters(self) -> offsets.Held:
         files = self._files.get(self._internal.dead_letters)
@@ -143,7 +159,7 @@ class _Proof:
         self._compare(files.name, held, lambda row: row.dead_lettered)
         return held
 
-    def _compare(self, name: str, held: offsets.Held, expected: Callable[[LedgerRow], int]) -> None:
+    def _compare(self, name: str, held: offsets.Held, expected: Callable[[LedgerRow], int | None]) -> None:
         pending = self._pending[name]
         given_up = snapshots.given_up(self._world.views[name], self._ledger.batches, self._published_at())
 

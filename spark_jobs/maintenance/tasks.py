@@ -40,12 +40,7 @@ def run_task(
     if the pipeline must stop; what went wrong at one table is in the report.
     """
     pipeline = session.pipeline
-    foreign = sorted(set(tables) - set(pipeline.table_names))
-    if foreign:
-        raise ConfigError(
-            f"table {foreign[0]} is not fed by pipeline {pipeline.name}",
-            hint=f"name one of {', '.join(pipeline.table_names)}",
-        )
+    pipeline.require_tables(tables)
     if not session.read_only():
         never = f"nothing to do: pipeline {pipeline.name} has not run yet"
         return MaintenanceReport([TaskOutcome(task, pipeline.name, never, False)])

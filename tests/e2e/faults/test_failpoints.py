@@ -16,6 +16,10 @@ from tests.failpoints import FAILPOINTS
 FIRST_RUN = [name for name in FAILPOINTS if name.startswith(("bind.", "publish."))]
 """Places that a pipeline's first run passes before it has a batch."""
 
+REFILL = [name for name in FAILPOINTS if name.startswith(("range.", "publish."))]
+"""Places that a refill of a dropped table passes; a commit is that of any run."""
+
+WAKING_REFILL = ("range.after-manifests", "publish.after-fence", "publish.after-events")
 WAKING = ("publish.after-fence", "publish.after-events", "write.after-manifests", "commit.after-list")
 
 
@@ -96,12 +100,44 @@ def test_a_first_run_killed_there_is_made_good_by_the_next(
     prove(launcher, world)
 
 
-@pytest.mark.parametrize("failpoint", [name for name in FAILPOINTS if not name.startswith("bind.")])
+@pytest.mark.parametrize("failpoint", [name for name in FAILPOINTS if not name.startswith(("bind.", "range."))])
 def test_a_run_killed_there_is_made_good_by_the_next(failpoint: str, launcher: Launcher, seasoned: World) -> None:
     seasoned.produce(100)
     killed_at(failpoint, launcher, seasoned)
     if failpoint in STILL_STANDS:
         assert launcher.warm(answer(seasoned, STILL_STANDS[failpoint])).finish(RUN_S) == EXIT_DONE
+    run_to_end(launcher, seasoned)
+    assert seasoned.difference().none
+
+
+def refill_to_end(launcher: Launcher, world: World) -> None:
+    process = launcher.warm(_refill(world))
+    assert process.finish(RUN_S) == EXIT_DONE, f"{process.output_text}\n{process.errors}"
+
+
+def _refill(world: World) -> list[str]:
+    return ["replay", world.file, "--table", world.table, "--refill"]
+
+
+@pytest.mark.parametrize("failpoint", REFILL)
+def test_a_refill_killed_there_is_made_good_by_the_next(failpoint: str, launcher: Launcher, seasoned: World) -> None:
+    seasoned.drop_table()
+    process = launcher.warm(_refill(seasoned), failpoint=f"{failpoint}=kill")
+    assert process.finish(RUN_S) == -signal.SIGKILL, f"{failpoint} was not reached: {process.output_text}"
+    refill_to_end(launcher, seasoned)
+    run_to_end(launcher, seasoned)
+    assert seasoned.difference().none
+
+
+@pytest.mark.parametrize("failpoint", WAKING_REFILL)
+def test_a_refill_that_wakes_up_late_changes_nothing(failpoint: str, launcher: Launcher, seasoned: World) -> None:
+    seasoned.drop_table()
+    sleeper = launcher.warm(_refill(seasoned), failpoint=f"{failpoint}=stop@1")
+    assert sleeper.await_stop(RUN_S), f"{failpoint} was not reached: {sleeper.output_text}"
+    refill_to_end(launcher, seasoned)
+    sleeper.wake()
+    assert sleeper.finish(RUN_S) in (EXIT_DONE, EXIT_UNREACHABLE), f"{sleeper.output_text}\n{sleeper.errors}"
+    assert "Traceback" not in sleeper.errors
     run_to_end(launcher, seasoned)
     assert seasoned.difference().none
 

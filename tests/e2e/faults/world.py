@@ -148,6 +148,11 @@ class World:
             dead_letters_twice=sum(n - 1 for n in dead.values()),
         )
 
+    def drop_table(self) -> None:
+        """What somebody does by mistake."""
+        with closing(support.open_catalog(self.directory / "lake")) as catalog:
+            catalog.drop_table(self.table)
+
     def age_files(self) -> Path:
         """Make every file of the warehouse ten days old; the path of one among them that is nobody's."""
         warehouse = self.directory / "lake" / "warehouse"

@@ -26,6 +26,8 @@ from sink_core.control.events import (
     Event,
     Paused,
     PipelineBound,
+    RangeJob,
+    RangeRead,
     Resolved,
     Resolves,
     Resumed,
@@ -49,6 +51,8 @@ CHECKPOINT_S_LATER_FIELDS = (
     "former_positions",
     "batches",
     "last_events",
+    "fed",
+    "range_jobs",
 )
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 
@@ -71,6 +75,8 @@ RESOLVES = st.builds(
     base_snapshot_id=st.none() | LONGS,
     covers_offset=LONGS,
 )
+RANGES = st.lists(st.builds(RangeRead, TEXTS, INTS, LONGS, LONGS, LONGS), max_size=3).map(tuple)
+RANGE_JOBS = st.lists(st.builds(RangeJob, TEXTS, TEXTS, st.booleans(), LONGS, RANGES), max_size=2).map(tuple)
 OPTIONAL_TEXT, OPTIONAL_LONG = st.none() | TEXTS, st.none() | LONGS
 
 FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
@@ -92,6 +98,7 @@ FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "topic_ids": STRINGS,
         "through_is_estimate": st.booleans(),
         "ledger_manifest": OPTIONAL_TEXT,
+        "ranges": RANGES,
     },
     CommitToTable: {
         **dict.fromkeys(("table", "table_uuid"), TEXTS),
@@ -117,6 +124,8 @@ FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "paused_reason": TEXTS,
         "resumed_by": OPTIONAL_TEXT,
         "last_events": st.dictionaries(TEXTS, NAMES, max_size=3),
+        "fed": COUNTS,
+        "range_jobs": RANGE_JOBS,
     },
     Paused: dict.fromkeys(("by", "reason"), TEXTS),
     Resumed: {"by": TEXTS},
@@ -187,6 +196,7 @@ def test_a_newer_event_that_an_older_reader_may_read_loses_only_the_new_field() 
     [
         (written("b1"), "resolves"),
         (complete("b1"), "ledger_manifest"),
+        (complete("b1"), "ranges"),
         *((checkpoint(5), name) for name in CHECKPOINT_S_LATER_FIELDS),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

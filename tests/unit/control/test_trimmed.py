@@ -17,7 +17,9 @@ from sink_core.control.events import (
     DataComplete,
     Event,
     Paused,
+    RangeRead,
     Resolved,
+    Resolves,
     Resumed,
     StartCommit,
 )
@@ -59,11 +61,22 @@ class Writer:
         for table in fed:
             self.write(written(batch_id, table))
         done = complete(batch_id, offsets_to_dense(now), predecessor=self.last, through_ms=offsets_to_dense(through))
+        done = replace(done, tables=tuple(fed))
         self.write(done if self.last else replace(done, kind="bootstrap"))
         self.last = batch_id
 
+    def read_again(self, number: int) -> None:
+        """A range job; every other one resolves something."""
+        batch_id, table = f"r{len(self.events)}", TABLES[number % 2]
+        if number % 4 < 2:
+            names = Resolves(finding="f", tagged_snapshot_id=1, base_snapshot_id=None, covers_offset=0)
+            self.write(written(batch_id, table, resolves=names))
+        read = (RangeRead("one", 0, number, number + 1, number),)
+        self.write(replace(complete(batch_id, {}, kind="range", tables=(table,)), ranges=read, totals={"batches": 1}))
+
     def plan(self, number: int) -> None:
-        predecessor = self.last + ("+mark" if number % 2 else "")
+        before = log(*self.events).last_range_job_id if number % 3 == 0 else self.last
+        predecessor = before + ("+mark" if number % 2 else "")
         self.write(
             StartCommit(
                 pipeline_id=PIPELINE_ID,
@@ -98,7 +111,7 @@ class Writer:
         self.write(Resolved(pipeline_id=PIPELINE_ID, finding="f", subject="s", choice="c", by="ana"))
 
 
-ANY = ("publish", "plan", "give_up", "commit", "choose_topics", "pause", "resume", "resolve")
+ANY = ("publish", "read_again", "plan", "give_up", "commit", "choose_topics", "pause", "resume", "resolve")
 NUMBERS = st.integers(1, 9)
 STEPS = st.lists(st.tuples(st.sampled_from(ANY), NUMBERS), max_size=25)
 BETWEEN = st.lists(st.tuples(st.sampled_from([s for s in ANY if s != "publish"]), NUMBERS), max_size=4)
@@ -137,6 +150,8 @@ def said(state: CommitState, stored: dict[str, int]) -> dict[str, Any]:
         "outstanding": [logged.event.batch_id for logged in state.outstanding()],
         "pending": {t: state.pending(t, UUID, offset) for t, offset in stored.items()},
         "of others": {t: state.for_other_uuid(t, "new", offset) for t, offset in stored.items()},
+        "range jobs": (list(state.range_jobs.values()), state.last_range_job_id),
+        "unfed": {t: state.unfed_batches(t) for t in stored},
         "truncated": checks.truncated(state, "control"),
     }
 

@@ -1,0 +1,103 @@
+"""A range job from plan to the events that publish it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyroaring import BitMap64
+
+from sink_core.batch import PartitionCounts, TableOutput
+from sink_core.control.complete import COUNTED
+from sink_core.control.events import DataComplete, DataWritten, RangeRead, Resolves
+from sink_core.offsets import OffsetRange, Offsets, Position, TopicPartition
+from sink_core.plan import cut
+from sink_core.verify.offset_sets import runs
+
+
+@dataclass(frozen=True, slots=True)
+class RangePlan:
+    """Ranges that were published before, to be read again for one table.
+
+    `token` is as read before everything else the plan rests on. `batches` is the number of batches that are read again
+    as a whole; `topic_ids` are the UUIDs of the topics.
+    """
+
+    batch_id: str
+    table: str
+    token: Position
+    ranges: tuple[OffsetRange, ...]
+    batches: int
+    topic_ids: Mapping[str, str]
+    resolves: Resolves | None = None
+
+    @property
+    def offsets(self) -> int:
+        return sum(r.span for r in self.ranges)
+
+
+def ranges_of(offsets: Mapping[TopicPartition, BitMap64]) -> tuple[OffsetRange, ...]:
+    """The maximal runs, by topic and partition; ranges of batches that follow each other become one."""
+    return tuple(OffsetRange(*at, start, end) for at in sorted(offsets) for start, end in runs(offsets[at]))
+
+
+def tasks_of(ranges: Sequence[OffsetRange], max_tasks: int) -> tuple[tuple[OffsetRange, ...], ...]:
+    """The ranges cut into tasks of about equal numbers of offsets; more than `max_tasks` where a partition has several
+    ranges, since a task reads a partition once.
+    """
+    cuts = cut(ranges, [1] * len(ranges), max(1, min(max_tasks, sum(r.span for r in ranges)))) if ranges else ()
+    return tuple(piece for task in cuts for piece in _partition_once(task))
+
+
+def _partition_once(task: Iterable[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
+    pieces: list[dict[TopicPartition, OffsetRange]] = []
+    for part in task:
+        piece = next((piece for piece in pieces if part.at not in piece), None)
+        if piece is None:
+            pieces.append(piece := {})
+        piece[part.at] = part
+    return [tuple(piece.values()) for piece in pieces]
+
+
+def deleted(ranges: Iterable[OffsetRange], log_starts: Offsets) -> tuple[OffsetRange, ...]:
+    """What retention has taken of the ranges."""
+    return tuple(
+        OffsetRange(*r.at, r.start, min(r.end, log_starts[r.at])) for r in ranges if r.start < log_starts[r.at]
+    )
+
+
+def events(
+    plan: RangePlan, output: TableOutput, counts: Sequence[PartitionCounts], pipeline_id: str
+) -> list[DataWritten | DataComplete]:
+    """What publishes the job. A job that resolves a finding has its `DATA_WRITTEN` also without a row."""
+    written = DataWritten(
+        pipeline_id=pipeline_id,
+        batch_id=plan.batch_id,
+        table=plan.table,
+        table_uuid=output.table_uuid,
+        schema_id=output.schema_id,
+        manifests=output.manifests,
+        resolves=plan.resolves,
+    )
+    sums = {name: sum(int(getattr(c, name)) for c in counts) for name in COUNTED}
+    complete = DataComplete(
+        pipeline_id=pipeline_id,
+        batch_id=plan.batch_id,
+        predecessor=plan.token.metadata,
+        kind="range",
+        tables=(plan.table,),
+        totals={**sums, "offsets": plan.offsets, "files": output.files, "batches": plan.batches},
+        topic_ids=plan.topic_ids,
+        positions={},
+        through_ms={},
+        through_is_estimate=True,
+        value_bytes_by_topic={},
+        records_by_topic={},
+        ranges=tuple(_read(part, plan.table, counts) for part in plan.ranges),
+    )
+    return [written, complete] if output.manifests or plan.resolves else [complete]
+
+
+def _read(part: OffsetRange, table: str, counts: Iterable[PartitionCounts]) -> RangeRead:
+    inside = (c for c in counts if (c.topic, c.partition) == part.at and part.start <= c.start and c.end <= part.end)
+    return RangeRead(*part.at, part.start, part.end, sum(c.written[table] for c in inside))

@@ -1,0 +1,100 @@
+"""What a range job is planned on, read in the order that makes it safe: the token, the log to its end, then tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from sink_core.control import checks
+from sink_core.control.state import CommitState
+from sink_core.errors import TableUnusable, Unreachable
+from sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from sink_core.kafka.source import describe_topics, log_starts
+from sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
+from sink_core.range_jobs.job import deleted
+from sink_core.session import Session
+from sink_core.verify.deep import held_by
+from sink_core.verify.files import ReadableFiles, head_tasks, pending_tasks
+from sink_core.verify.ledger import COLUMNS, LedgerRow, rows_of
+from sink_core.verify.offset_sets import of_range
+from sink_core.verify.report import Evidence
+
+_PENDING_S = 5.0
+_SHOWN = 5
+
+
+def token_and_log(session: Session) -> tuple[Position, CommitState]:
+    """The token, then the log to the end seen after it.
+
+    The other way round a range job that is published in between would be missing in the log that was read, and its
+    ranges would be read once more under the token that it left. A publisher that died in its transaction holds both up
+    until that times out; the fence ends it at once. A living one needs milliseconds, and would only try again.
+    """
+    token = session.publisher.token
+    try:
+        found = session.group.positions([token], timeout_s=_PENDING_S)
+        state = session.log.refresh_to_end(timeout_s=_PENDING_S)
+    except Unreachable:
+        found, state = session.publisher.fence_and_read([token])
+    return found.get(token, NO_TOKEN), state
+
+
+def ledger_rows(session: Session) -> list[LedgerRow]:
+    """Every row of the ledger, those included that are published and not committed yet.
+
+    Raises FindingError if the ledger has one, TableUnusable if it can't be read.
+    """
+    return list(rows_of(_read(session, session.pipeline.ledger_table, COLUMNS)))
+
+
+def dead_letters_in(session: Session, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+    """The offsets of records within `ranges` that are dead letters."""
+    seen = held_by(_read(session, session.pipeline.dead_letter_table, ("topic", "partition", "offset"))).seen
+    found: dict[TopicPartition, BitMap64] = {}
+    for part in ranges:
+        inside = seen.get(part.at, BitMap64()) & of_range(part.start, part.end)
+        if inside:
+            found.setdefault(part.at, BitMap64()).update(inside)
+    return {at: tuple(offsets) for at, offsets in found.items()}
+
+
+def check_topics(session: Session, ranges: Sequence[OffsetRange], topic_ids: dict[str, str]) -> None:
+    """The topics are still those that the ranges were published from, and Kafka still holds all of them.
+
+    Raises FindingError for a topic that was recreated, TableUnusable naming the ranges that retention has taken.
+    """
+    if not topic_ids:
+        return
+    topics = describe_topics(session.admin, sorted(topic_ids), timeout_s=ADMIN_TIMEOUT_S)
+    finding = checks.topic_changed(topic_ids, {name: topic.topic_id for name, topic in topics.items()})
+    if finding is not None:
+        raise finding.error(str(session.pipeline.path))
+    starts = log_starts(session.admin, sorted({r.at for r in ranges}), timeout_s=ADMIN_TIMEOUT_S)
+    gone = deleted(ranges, starts)
+    if gone:
+        more = f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else ""
+        raise TableUnusable(
+            f"{', '.join(map(str, gone[:_SHOWN]))}{more}: retention has deleted these records from Kafka, they can't "
+            "be read again",
+            hint="nothing was written; for a table that was added set `history: none`, for a finding choose `accept`, "
+            "or `recommit` if the files are still there",
+        )
+
+
+def _read(session: Session, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    loaded = session.committer().load_checked(name)
+    if loaded is None:
+        return
+    (table, view), state, evidence = loaded, session.log.state, Evidence()
+    tasks = [
+        *(head_tasks(table, name, evidence) or ()),
+        *pending_tasks(table, state.pending(name, view.uuid, view.stored_offset), name, evidence),
+    ]
+    yield from ReadableFiles(table, name, tasks, evidence).read(columns)
+    if evidence.violations:
+        raise TableUnusable(
+            f"{name}: can't be read as a whole: {evidence.violations[0].message}",
+            hint=f"calve verify {session.pipeline.path}",
+        )

@@ -1,0 +1,117 @@
+"""What a table with a finding lost: the ranges of batches that it had, or was to have, and that its head lacks. Pure.
+
+What a snapshot holds is what it says of its batches. From the stored control offset of the base (see `resolving`) only
+follows that nothing below it was lost since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyroaring import BitMap64
+
+from sink_core.commit.view import TableView
+from sink_core.control.state import CommitState
+from sink_core.errors import TableUnusable
+from sink_core.offsets import TopicPartition, after
+from sink_core.range_jobs.resolving import base_of, own_or_copied
+from sink_core.verify.ledger import LedgerRow
+from sink_core.verify.offset_sets import of_range
+
+Offsets = dict[TopicPartition, BitMap64]
+_HINT = "choose `accept`, which goes on without what was lost, or `recommit` if its files are still there"
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Batches and range jobs by their ids. `covers_offset` is the control offset (exclusive) below which they are.
+
+    `lost` may be missing from the table, `kept` are there. Batches with rows for the table that are not among `known`,
+    since their events were trimmed, are all lost if `trimmed`, and kept otherwise.
+    """
+
+    table: str
+    covers_offset: int
+    lost: frozenset[str]
+    kept: frozenset[str]
+    trimmed: bool
+    known: frozenset[str]
+
+    def has_lost(self, batch_id: str, *, fed: bool) -> bool:
+        return batch_id in self.lost or (self.trimmed and fed and batch_id not in self.known)
+
+    def has_kept(self, batch_id: str, *, fed: bool) -> bool:
+        return batch_id in self.kept or (not self.trimmed and fed and batch_id not in self.known)
+
+
+def losses(view: TableView, state: CommitState) -> Losses:
+    """What may be lost by what the log and the table's snapshots say. Raises TableUnusable where they can't tell."""
+    base = base_of(view)
+    if base is None:
+        raise TableUnusable(
+            f"{view.table}: what the head holds of this pipeline can't be known: its older snapshots were expired",
+            hint=_HINT,
+        )
+    own = [snapshot.own.stored_offset for snapshot in view.snapshots.values() if snapshot.own]
+    trimmed = base.stored_offset < state.log_start
+    if trimmed and own:
+        raise TableUnusable(
+            f"{view.table}: the head has the events below control offset {base.stored_offset}, and the log begins at "
+            f"{state.log_start}: which batches lie between can't be known",
+            hint=_HINT,
+        )
+    written = [logged for logged in state.written.get(view.table, []) if logged.offset < state.limit]
+    others = [after(logged.offset) for logged in written if logged.event.table_uuid != view.uuid]
+    covers = max([state.told_offset(view.table, view.uuid), state.log_start, *own, *others])
+    held = {
+        batch_id
+        for snapshot in view.ancestors()
+        if snapshot is not None and (said := own_or_copied(view, snapshot))
+        for batch_id in said.batches
+    }
+    below = {
+        logged.event.batch_id
+        for logged in written
+        if logged.offset < base.stored_offset and logged.event.table_uuid == view.uuid
+    }
+    return Losses(
+        table=view.table,
+        covers_offset=covers,
+        lost=frozenset(x.event.batch_id for x in written if base.stored_offset <= x.offset < covers) - held,
+        kept=frozenset(held | below),
+        trimmed=trimmed,
+        known=frozenset(x.event.batch_id for x in written),
+    )
+
+
+def lost_offsets(found: Losses, rows: Iterable[LedgerRow], state: CommitState) -> Offsets:
+    """The lost offsets, by the ledger's rows and what range jobs have read.
+
+    Raises TableUnusable if the ledger lacks a lost batch.
+    """
+    lost, kept, seen = Offsets(), Offsets(), set[str]()
+    for row in rows:
+        seen.add(row.batch_id)
+        fed = row.written.get(found.table, 0) > 0
+        if found.has_kept(row.batch_id, fed=fed):
+            _add(kept, row.at, row.start, row.end)
+        elif found.has_lost(row.batch_id, fed=fed):
+            _add(lost, row.at, row.start, row.end)
+    for job in (job for job in state.range_jobs.values() if job.table == found.table):
+        seen.add(job.batch_id)
+        for part in job.ranges:
+            if found.has_kept(job.batch_id, fed=not job.resolves):
+                _add(kept, part.at, part.start, part.end)
+            elif found.has_lost(job.batch_id, fed=not job.resolves):
+                _add(lost, part.at, part.start, part.end)
+    unknown = sorted(found.lost - seen)
+    if unknown:
+        raise TableUnusable(
+            f"{found.table}: the ledger has no row of batch {unknown[0]}, which the table lost", hint=_HINT
+        )
+    return {at: left for at, offsets in lost.items() if (left := offsets - kept.get(at, BitMap64()))}
+
+
+def _add(offsets: Offsets, at: TopicPartition, start: int, end: int) -> None:
+    offsets.setdefault(at, BitMap64()).update(of_range(start, end))

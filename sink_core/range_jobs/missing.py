@@ -1,0 +1,64 @@
+"""History for a table that was added to a pipeline: what was published without it and not read again since. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyroaring import BitMap64
+
+from sink_core.config.effective import TableSettings
+from sink_core.control.state import CommitState
+from sink_core.errors import ConfigError
+from sink_core.offsets import OffsetRange, TopicPartition
+from sink_core.verify.ledger import LedgerRow
+from sink_core.verify.offset_sets import of_range
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The offsets of the next range job and how many batches it has read again with them; `left` are for later ones."""
+
+    offsets: dict[TopicPartition, BitMap64]
+    batches: int
+    left: int
+
+
+def check_stated(tables: Iterable[TableSettings], state: CommitState) -> None:
+    """Raise ConfigError for a table that was not fed last, while others were, and whose `history` is not set."""
+    last = state.complete.event if state.complete and state.complete.event.kind == "batch" else None
+    for table in tables:
+        if last is not None and table.name not in last.tables and table.history is None:
+            raise ConfigError(
+                f"table {table.name} was added to a pipeline that has published {state.published:,} batches, and "
+                "its `history` is not set",
+                hint="set `history: replay` to read these again for it, or `history: none` to begin now",
+            )
+
+
+def missing(table: str, rows: Iterable[LedgerRow], state: CommitState, *, max_offsets: int) -> Missing:
+    """Whole batches that did not feed the table and that no range job has read for it, up to `max_offsets` (or one)."""
+    done: dict[TopicPartition, BitMap64] = {}
+    for job in state.range_jobs.values():
+        for part in job.ranges if job.table == table and not job.resolves else ():
+            done.setdefault(part.at, BitMap64()).update(of_range(part.start, part.end))
+    batches: dict[str, list[OffsetRange]] = {}
+    for row in rows:
+        read = done.get(row.at, BitMap64()).range_cardinality(row.start, row.end) == row.end - row.start
+        if table not in row.written and not read:
+            batches.setdefault(row.batch_id, []).append(OffsetRange(*row.at, row.start, row.end))
+    return _first(batches.values(), max_offsets)
+
+
+def _first(batches: Iterable[list[OffsetRange]], max_offsets: int) -> Missing:
+    offsets: dict[TopicPartition, BitMap64] = {}
+    taken, left, room = 0, 0, max_offsets
+    for ranges in sorted(batches):
+        size = sum(r.span for r in ranges)
+        if taken and size > room:
+            left += 1
+            continue
+        room, taken = room - size, taken + 1
+        for part in ranges:
+            offsets.setdefault(part.at, BitMap64()).update(of_range(part.start, part.end))
+    return Missing(offsets, taken, left)

@@ -1,0 +1,117 @@
+"""The range job that resolves a finding by being committed. Pure: a loaded table and the folded log in.
+
+Its event names the table's UUID, the tagged snapshot and the base, which is what the head still has of ours. Whatever
+moves the head or the tag in between (somebody else's answer, a second roll back) changes one of them: the event is then
+dropped, as the batches that it has read again may be there once more, or others may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sink_core.commit.properties import Own
+from sink_core.commit.view import SnapshotView, TableView
+from sink_core.control.events import DataWritten, Resolves
+from sink_core.control.state import CommitState, Logged
+from sink_core.offsets import after
+
+REFILLED = frozenset({"table-rolled-back", "table-restored", "tag-removed", "table-recreated"})
+"""The findings that a range job can resolve; a dropped table becomes a recreated one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What the head has of ours.
+
+    `snapshot_id` is the nearest ancestor that is ours or a cherry-picked copy of one of ours, None if there is none.
+    `stored_offset` is that of the nearest that is ours: the head has every event below it that anybody has.
+    """
+
+    snapshot_id: int | None
+    stored_offset: int
+
+
+def base_of(view: TableView) -> Base | None:
+    """None if it can't be known: the ancestry ends in expired snapshots before one of ours is met."""
+    nearest, oldest = None, None
+    for snapshot in view.ancestors():
+        if snapshot is None:
+            return None if _is_ours_anywhere(view) else Base(nearest, 0)
+        oldest = snapshot
+        if nearest is None and own_or_copied(view, snapshot) is not None:
+            nearest = snapshot.snapshot_id
+        if snapshot.own is not None:
+            return Base(nearest, snapshot.own.stored_offset)
+    # pyiceberg's expiry takes the parent out of the oldest snapshot it leaves; the first one ever has number 1.
+    cut = oldest is not None and oldest.sequence_number > 1
+    return None if cut and _is_ours_anywhere(view) else Base(nearest, 0)
+
+
+def own_or_copied(view: TableView, snapshot: SnapshotView) -> Own | None:
+    """What a snapshot of ours, or the one that it is a cherry-picked copy of, says."""
+    source = view.snapshots.get(snapshot.source_id) if snapshot.source_id is not None else None
+    return snapshot.own or (source.own if source else None)
+
+
+def _is_ours_anywhere(view: TableView) -> bool:
+    return any(snapshot.own for snapshot in view.snapshots.values())
+
+
+def resolves(view: TableView, finding: str, covers_offset: int) -> Resolves | None:
+    """What a range job for the table as it is now has to name; None where the base can't be known."""
+    base = base_of(view)
+    if base is None:
+        return None
+    return Resolves(
+        finding=finding,
+        tagged_snapshot_id=view.tag,
+        base_snapshot_id=base.snapshot_id,
+        covers_offset=covers_offset,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What one commit takes in to resolve a finding, in log order, and the control offset (exclusive) it stores."""
+
+    events: Sequence[Logged[DataWritten]]
+    stored_offset: int
+
+
+def resolution(view: TableView, state: CommitState, finding: str) -> Resolution | None:
+    """The newest range job that names the table exactly as it is, with every pending event up to its own.
+
+    None if there is none, or if events for another incarnation of the table lie between what it covers and itself.
+    """
+    if finding not in REFILLED:
+        return None
+    named = resolves(view, finding, 0)
+    published = _published(view, state)
+    found = [logged for logged in published if logged.event.table_uuid == view.uuid and _names(logged.event, named)]
+    if named is None or not found:
+        return None
+    job = found[-1]
+    covers = job.event.resolves.covers_offset if job.event.resolves else 0
+    between = [logged for logged in published if covers <= logged.offset < job.offset]
+    if any(logged.event.table_uuid != view.uuid for logged in between):
+        return None
+    pending = [logged for logged in between if logged.event.resolves is None]
+    return Resolution([*pending, job], after(job.offset))
+
+
+def _published(view: TableView, state: CommitState) -> list[Logged[DataWritten]]:
+    return [
+        logged
+        for logged in state.written.get(view.table, [])
+        if logged.offset < state.limit and logged.event.batch_id in state.batches
+    ]
+
+
+def _names(event: DataWritten, named: Resolves | None) -> bool:
+    return (
+        named is not None
+        and event.resolves is not None
+        and (event.resolves.tagged_snapshot_id, event.resolves.base_snapshot_id)
+        == (named.tagged_snapshot_id, named.base_snapshot_id)
+    )

@@ -1,0 +1,61 @@
+"""What range jobs change in the proof of a table: whose rows they hold in the place of batches. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from pyroaring import BitMap64
+
+from sink_core.control.events import RangeJob, RangeRead
+from sink_core.offsets import TopicPartition
+from sink_core.verify.deep import NONE, Held, OffsetSets
+from sink_core.verify.ledger import LedgerRow
+from sink_core.verify.offset_sets import of_range
+from sink_core.verify.report import Evidence
+
+
+def expected_rows(jobs: Iterable[RangeJob], held: Collection[str]) -> dict[str, int]:
+    """Rows of each job that the table must hold, or does: one without rows has no snapshot unless it resolved."""
+    rows = {job.batch_id: sum(part.rows for part in job.ranges) for job in jobs}
+    return {batch_id: number for batch_id, number in rows.items() if number or batch_id in held}
+
+
+def excused(jobs: Collection[RangeJob], held: Collection[str], rows: Iterable[LedgerRow]) -> set[str]:
+    """Batches and jobs that need no snapshot of their own.
+
+    Those all of whose ranges were read again by a job that the table holds; and jobs for a finding that was gone, or
+    had become another, when they were to be committed.
+    """
+    covered = ranges_by_partition(part for job in jobs if job.batch_id in held for part in job.ranges)
+    replaced: dict[str, bool] = {}
+    for row in rows:
+        replaced[row.batch_id] = replaced.get(row.batch_id, True) and _inside(covered, row.at, row.start, row.end)
+    for job in jobs:
+        replaced[job.batch_id] = job.resolves or all(_inside(covered, p.at, p.start, p.end) for p in job.ranges)
+    return {batch_id for batch_id, whole in replaced.items() if whole and batch_id not in held}
+
+
+def history_ranges(jobs: Iterable[RangeJob], pending: Collection[str]) -> list[RangeRead]:
+    """What was read for the table of batches that did not feed it, as far as it is committed."""
+    return [part for job in jobs if not job.resolves and job.batch_id not in pending for part in job.ranges]
+
+
+def ranges_by_partition(parts: Iterable[RangeRead]) -> dict[TopicPartition, BitMap64]:
+    offsets: dict[TopicPartition, BitMap64] = {}
+    for part in parts:
+        offsets.setdefault(part.at, BitMap64()).update(of_range(part.start, part.end))
+    return offsets
+
+
+def compare(table: str, held: Held, parts: Iterable[RangeRead], evidence: Evidence) -> None:
+    """As many rows of each range as its job has written."""
+    for part in parts:
+        found = held.seen.get(part.at, NONE).range_cardinality(part.start, part.end)
+        if found != part.rows:
+            shown = f"{part.at} [{part.start}, {part.end})"
+            message = f"{found} rows of {shown} are in the table, the range job that read them again wrote {part.rows}"
+            evidence.violation("range-rows", table, message, ranges=(shown,))
+
+
+def _inside(covered: OffsetSets, at: TopicPartition, start: int, end: int) -> bool:
+    return covered.get(at, NONE).range_cardinality(start, end) == end - start

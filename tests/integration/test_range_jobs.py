@@ -1,0 +1,472 @@
+"""Range jobs on a real log, catalog and topic: what a table lacks is read again, once, and the proof holds after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import Table
+
+from orchestration.broker import Broker
+from sink_core.control.decision import Verdict
+from sink_core.control.events import DataComplete, DataWritten, Paused
+from sink_core.errors import BadRecord, ConfigError, FindingError, TableUnusable
+from sink_core.maintenance.give_up import give_up
+from sink_core.maintenance.trim import trim
+from sink_core.offsets import TopicPartition
+from sink_core.verify.report import VerifyReport
+from sink_core.verify.verify import verify
+from spark_jobs.range_job import RangeJobs, RangeReport
+from tests import support
+from tests.pipelines import COLUMNS, Died, Flow, InProcess, reached
+from tests.support import TopicFactory
+
+Damage = Callable[[Flow], object]
+BAD = b'{"id": "not a number"}'
+ADDED = {"name": "db.added", "auto_create": {"columns": COLUMNS}}
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    """Three batches in the table, ids 0 to 29, the second with a dead letter and a tombstone."""
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
+    flow.produce(range(10))
+    flow.run()
+    flow.produce(range(10, 20), partition=1)
+    support.produce(flow.bootstrap, flow.topic, [BAD, None], partition=1)
+    flow.run()
+    flow.produce(range(20, 30))
+    flow.run()
+    return flow
+
+
+def refill(flow: Flow, table: str = "") -> RangeReport:
+    with flow.session() as session:
+        session.bind()
+        return RangeJobs(session, InProcess()).refill(table or flow.table)
+
+
+def roll_back(flow: Flow, to: int = 0) -> None:
+    """The head goes back to the snapshot of the batch number `to`."""
+    flow.load_table().manage_snapshots().rollback_to_snapshot(flow.own_snapshots()[to][0]).commit()
+
+
+def proof(flow: Flow) -> VerifyReport:
+    with flow.session() as session:
+        return verify(session, deep=True)
+
+
+def assert_proven(flow: Flow) -> None:
+    report = proof(flow)
+    assert report.violations == ()
+    assert set(report.uncommitted.values()) == {0}
+
+
+def remove_tag(flow: Flow) -> None:
+    flow.load_table().manage_snapshots().remove_tag(flow.pipeline.tag).commit()
+
+
+def restore(flow: Flow, version: int) -> None:
+    old = flow.load_table().metadata.metadata_log[version].metadata_file
+    with flow.iceberg() as catalog:
+        catalog.drop_table(flow.table)
+        catalog.register_table(flow.table, old)
+
+
+def drop(flow: Flow) -> None:
+    with flow.iceberg() as catalog:
+        catalog.drop_table(flow.table)
+
+
+@pytest.mark.parametrize(
+    ("damage", "finding", "again"),
+    [
+        (roll_back, "table-rolled-back", {10, 11, 12, 19, 20, 29}),
+        (lambda flow: restore(flow, -1), "table-restored", {20, 29}),
+        (lambda flow: restore(flow, 0), "table-restored", {0, 9, 10, 19, 20, 29}),
+        (remove_tag, "tag-removed", set()),
+        (Flow.recreate_table, "table-recreated", {0, 9, 10, 19, 20, 29}),
+        (drop, "table-dropped", {0, 9, 10, 19, 20, 29}),
+    ],
+    ids=["rolled back", "restored", "restored to the beginning", "tag removed", "recreated", "dropped"],
+)
+def test_a_refill_reads_exactly_what_was_lost_and_resolves_the_finding(
+    flow: Flow, damage: Damage, finding: str, again: set[int]
+) -> None:
+    damage(flow)
+    with pytest.raises(FindingError, match=finding):
+        flow.run()
+    report = refill(flow)
+    assert report.verdict is Verdict.PUBLISH
+    assert report.commit is not None
+    assert report.commit.batches == (report.batch_id,)
+    assert report.rows == report.commit.rows
+    assert again <= set(flow.ids())
+    assert flow.ids() == list(range(30))
+    assert_proven(flow)
+    flow.produce(range(30, 35))
+    assert flow.run().ended == "caught up"
+    assert flow.ids() == list(range(35))
+    assert_proven(flow)
+
+
+def test_a_refill_moves_no_position_and_reads_only_the_ranges_of_lost_batches(flow: Flow) -> None:
+    flow.produce(range(30, 40))
+    positions = flow.positions()
+    roll_back(flow, to=1)
+    report = refill(flow)
+    assert report.ranges == ((flow.topic, 0, 10, 20),)
+    assert report.rows == 10
+    assert flow.positions() == positions
+    assert flow.ids() == list(range(30))
+
+
+def test_a_second_refill_has_nothing_to_do(flow: Flow) -> None:
+    roll_back(flow)
+    refill(flow)
+    before = flow.load_table().metadata_location
+    report = refill(flow)
+    assert (report.batch_id, report.verdict) == ("", None)
+    assert "has no finding" in report.ended
+    assert flow.load_table().metadata_location == before
+
+
+def test_a_second_roll_back_before_its_commit_drops_the_refill(flow: Flow) -> None:
+    """Its batches are not all that is lost any more."""
+    roll_back(flow, to=1)
+    with reached("publish.after-commit", lambda: roll_back(flow)), pytest.raises(FindingError, match="rolled-back"):
+        refill(flow)
+    with pytest.raises(FindingError, match="rolled-back"):
+        flow.run()
+    assert flow.ids() == list(range(10))
+    refill(flow)
+    assert flow.ids() == list(range(30))
+    assert_proven(flow)
+
+
+def test_rows_put_back_by_hand_before_its_commit_drop_the_refill(flow: Flow) -> None:
+    """Cherry-picked, the second batch is there again; the refill has it too."""
+
+    def pick() -> None:
+        table = flow.load_table()
+        cherry_pick(table, flow.own_snapshots()[1][0])
+
+    roll_back(flow)
+    with reached("publish.after-commit", pick), pytest.raises(FindingError, match="rolled-back"):
+        refill(flow)
+    assert flow.ids() == list(range(20))
+    report = refill(flow)
+    assert report.rows == 10
+    assert flow.ids() == list(range(30))
+    assert_proven(flow)
+
+
+def cherry_pick(table: Table, snapshot_id: int) -> None:
+    """What Spark's `cherrypick_snapshot` does: an append of the same files that says where it comes from."""
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    assert snapshot is not None
+    added = [
+        entry.data_file
+        for manifest in snapshot.manifests(table.io)
+        if manifest.added_snapshot_id == snapshot_id
+        for entry in manifest.fetch_manifest_entry(table.io)
+    ]
+    with table.transaction() as transaction:
+        update = transaction.update_snapshot(snapshot_properties={"source-snapshot-id": str(snapshot_id)})
+        with update.fast_append() as append:
+            for file in added:
+                append.append_data_file(file)
+
+
+def test_a_finding_that_is_gone_drops_the_refill(flow: Flow) -> None:
+    tagged = flow.own_snapshots()[-1][0]
+
+    def forward() -> None:
+        flow.load_table().manage_snapshots().set_current_snapshot(snapshot_id=tagged).commit()
+
+    roll_back(flow)
+    with reached("publish.after-commit", forward):
+        report = refill(flow)
+    assert report.verdict is Verdict.PUBLISH
+    assert report.commit is not None
+    assert not report.commit.landed
+    assert flow.ids() == list(range(30))
+    assert_proven(flow)
+    roll_back(flow, to=1)
+    refill(flow)
+    assert flow.ids() == list(range(30))
+    assert_proven(flow)
+
+
+def test_of_two_refills_planned_at_once_one_is_stale(flow: Flow) -> None:
+    roll_back(flow)
+    reports: list[RangeReport] = []
+    with reached("range.after-manifests", lambda: reports.append(refill(flow))):
+        late = refill(flow)
+    assert late.verdict is Verdict.STALE
+    assert reports[0].verdict is Verdict.PUBLISH
+    assert flow.ids() == list(range(30))
+    assert_proven(flow)
+
+
+def test_giving_up_makes_a_refill_stale(flow: Flow) -> None:
+    """Orphan removal may delete its files."""
+
+    def give_up_all() -> None:
+        with flow.session() as session:
+            session.bind()
+            assert len(give_up(session).batch_ids) == 1
+
+    roll_back(flow)
+    with reached("range.after-manifests", give_up_all):
+        report = refill(flow)
+    assert report.verdict is Verdict.STALE
+    assert "given up" in report.ended
+    assert flow.ids() == list(range(10))
+    assert refill(flow).verdict is Verdict.PUBLISH
+    assert_proven(flow)
+
+
+def test_what_is_published_meanwhile_comes_with_the_refill(flow: Flow) -> None:
+    """A batch that was written before the roll back is published after the refill was planned."""
+    flow.produce(range(30, 35))
+
+    def refill_with_a_batch_in_between() -> None:
+        roll_back(flow)
+
+    with (
+        reached("publish.after-commit", refill_with_a_batch_in_between),
+        pytest.raises(FindingError, match="rolled-back"),
+    ):
+        flow.run()
+    report = refill(flow)
+    assert report.commit is not None
+    assert len(report.commit.batches) == 2
+    assert report.rows == 20
+    assert flow.ids() == list(range(35))
+    assert_proven(flow)
+
+
+def test_a_batch_of_the_old_table_published_after_the_refill_keeps_the_finding(flow: Flow) -> None:
+    """A run that wrote for the table that is gone publishes after the refill: its rows are lost as well."""
+    flow.produce(range(30, 35))
+
+    def recreate_and_refill() -> None:
+        flow.recreate_table()
+        with pytest.raises(Died), reached("publish.after-commit", _die):
+            refill(flow)
+
+    with reached("write.after-manifests", recreate_and_refill), pytest.raises(FindingError, match="recreated"):
+        flow.run()
+    report = refill(flow)
+    assert report.verdict is Verdict.PUBLISH
+    assert flow.ids() == list(range(35))
+    assert_proven(flow)
+
+
+def _die() -> None:
+    raise Died
+
+
+def test_a_refill_that_died_before_its_commit_is_committed_by_any_run(flow: Flow) -> None:
+    roll_back(flow)
+    with pytest.raises(Died), reached("publish.after-commit", _die):
+        refill(flow)
+    assert flow.run().ended == "caught up"
+    assert flow.ids() == list(range(30))
+    assert_proven(flow)
+
+
+def test_the_proof_is_violated_where_a_refill_lacks_rows(flow: Flow) -> None:
+    roll_back(flow)
+    refill(flow)
+    flow.load_table().delete("id = 15")
+    kinds = {violation.kind for violation in proof(flow).violations}
+    assert "range-rows" in kinds
+
+
+def test_records_that_retention_took_refuse_a_refill_before_anything_is_written(flow: Flow) -> None:
+    flow.delete_records(flow.topic, 15)
+    roll_back(flow, to=1)
+    events, files = len(flow.events(DataComplete)), sorted(flow.lake.rglob("*.parquet"))
+    with pytest.raises(TableUnusable, match=r"\[0\] \[10, 15\): retention has deleted") as caught:
+        refill(flow)
+    assert caught.value.exit_code == 1
+    assert len(flow.events(DataComplete)) == events
+    assert sorted(flow.lake.rglob("*.parquet")) == files
+
+
+def test_a_refill_after_a_trim_reads_what_the_log_forgot(flow: Flow) -> None:
+    with flow.session() as session:
+        session.bind()
+        trim(session, older_than_s=0)
+    flow.recreate_table()
+    refill(flow)
+    assert flow.ids() == list(range(30))
+    assert_proven(flow)
+    flow.produce(range(30, 33))
+    flow.run()
+    with flow.session() as session:
+        session.bind()
+        assert trim(session, older_than_s=0).changed
+    assert_proven(flow)
+
+
+def test_a_roll_back_to_before_the_trim_can_t_be_refilled(flow: Flow) -> None:
+    with flow.session() as session:
+        session.bind()
+        trim(session, older_than_s=0)
+    roll_back(flow)
+    with pytest.raises(TableUnusable, match="which batches lie between can't be known"):
+        refill(flow)
+
+
+def test_a_record_that_the_new_table_can_t_take_stops_the_refill(flow: Flow) -> None:
+    with flow.iceberg() as catalog:
+        catalog.drop_table(flow.table)
+    narrow = flow.but(auto_create={"columns": {"id": "long", "text": "boolean"}})
+    with pytest.raises(BadRecord, match="offset 0: fit"):
+        refill(narrow)
+
+
+@pytest.mark.parametrize("table", ["ledger", "dead_letters"])
+def test_tables_whose_rows_are_not_in_kafka_can_t_be_refilled(flow: Flow, table: str) -> None:
+    with pytest.raises(TableUnusable, match="its rows are not in Kafka"):
+        refill(flow, f"calve.{flow.name}_{table}")
+
+
+def test_a_paused_pipeline_reads_nothing_again(flow: Flow) -> None:
+    roll_back(flow)
+    with flow.session() as session:
+        session.bind()
+        session.log.append(Paused(pipeline_id=session.pipeline_id, by="ana", reason="moving"))
+        report = RangeJobs(session, InProcess()).refill(flow.table)
+    assert (report.ended, report.commit) == ("paused by ana: moving", None)
+    assert flow.ids() == list(range(10))
+
+
+def with_added(flow: Flow, history: str | None) -> Flow:
+    """The same pipeline with a second table."""
+    tables = [{"name": t, "auto_create": dict(flow.auto_create)} for t in flow.tables]
+    added = ADDED | ({"history": history} if history else {})
+    return flow.but(tables=(*flow.tables, "db.added"), extra={"tables": [*tables, added]})
+
+
+def test_a_table_added_later_must_say_what_it_gets(flow: Flow) -> None:
+    flow.produce(range(30, 32))
+    with pytest.raises(ConfigError, match=r"table db\.added was added to a pipeline that has published 3 batches"):
+        with_added(flow, None).run()
+    assert flow.ids() == list(range(30))
+    none = with_added(flow, "none")
+    none.run()
+    assert none.ids("db.added") == [30, 31]
+    with_added(flow, None).run()
+    assert_proven(none)
+
+
+def test_an_added_table_gets_its_history_once(flow: Flow) -> None:
+    flow.produce(range(30, 32))
+    added = with_added(flow, "replay")
+    report = added.run()
+    assert [job.rows for job in report.history] == [30]
+    assert added.ids("db.added") == list(range(32))
+    assert added.ids() == list(range(32))
+    assert added.run().history == []
+    assert_proven(added)
+
+
+def test_history_is_read_batch_by_batch_up_to_the_limit_of_a_batch(flow: Flow) -> None:
+    added = with_added(flow, "replay")
+    small = added.but(extra={**added.extra, "batch": {"max_records": 12}})
+    report = small.run()
+    assert [job.rows for job in report.history] == [10, 10, 10]
+    assert small.ids("db.added") == list(range(30))
+    assert_proven(small)
+
+
+def test_history_takes_in_what_a_process_with_the_old_file_publishes_meanwhile(flow: Flow) -> None:
+    added = with_added(flow, "replay")
+
+    def old() -> None:
+        flow.produce(range(30, 35))
+        flow.run()
+
+    with reached("range.after-manifests", old):
+        report = added.run()
+    assert [job.rows for job in report.history] == [30, 5]
+    assert added.ids("db.added") == list(range(35))
+    flow.produce(range(40, 45))
+    flow.run()
+    assert [job.rows for job in added.run().history] == [5]
+    assert added.ids("db.added") == [*range(35), *range(40, 45)]
+    assert_proven(added)
+
+
+def test_history_survives_a_trim_and_a_refill(flow: Flow) -> None:
+    added = with_added(flow, "replay")
+    added.run()
+    flow.produce(range(30, 35))
+    added.run()
+    with added.session() as session:
+        session.bind()
+        assert trim(session, older_than_s=0).changed
+    assert added.run().history == []
+    assert_proven(added)
+    with added.iceberg() as catalog:
+        catalog.drop_table("db.added")
+    refill(added, "db.added")
+    assert added.ids("db.added") == list(range(35))
+    assert added.run().history == []
+    assert_proven(added)
+
+
+def test_history_that_a_roll_back_cut_off_is_refilled_after_a_trim_as_well(flow: Flow) -> None:
+    with flow.session() as session:
+        session.bind()
+        assert trim(session, older_than_s=0).changed
+    flow.produce(range(30, 32))
+    added = with_added(flow, "replay")
+    added.run()
+    first = added.own_snapshots("db.added")[0][0]
+    added.load_table("db.added").manage_snapshots().rollback_to_snapshot(first).commit()
+    assert added.ids("db.added") == [30, 31]
+    refill(added, "db.added")
+    assert added.ids("db.added") == list(range(32))
+    assert_proven(added)
+
+
+def test_history_that_retention_took_is_refused_with_the_ranges(flow: Flow) -> None:
+    flow.delete_records(flow.topic, 5)
+    added = with_added(flow, "replay")
+    with pytest.raises(TableUnusable, match=r"\[0\] \[0, 5\): retention has deleted .*") as caught:
+        added.run()
+    assert "history: none" in caught.value.hint
+    flow.produce(range(30, 32))
+    with_added(flow, "none").run()
+    assert added.ids("db.added") == [30, 31]
+
+
+def test_the_proof_is_violated_where_history_lacks_rows(flow: Flow) -> None:
+    added = with_added(flow, "replay")
+    added.run()
+    added.load_table("db.added").delete("id = 7")
+    report = proof(added)
+    assert [(v.kind, v.ranges) for v in report.violations if v.subject == "db.added" and v.ranges] == [
+        ("range-rows", (f"{flow.topic}[0] [0, 20)",))
+    ]
+
+
+def test_a_refill_names_what_it_resolves(flow: Flow) -> None:
+    own = flow.own_snapshots()
+    roll_back(flow)
+    refill(flow)
+    event = flow.events(DataWritten)[-1]
+    assert event.resolves is not None
+    assert event.resolves.finding == "table-rolled-back"
+    assert event.resolves.tagged_snapshot_id == own[-1][0]
+    assert event.resolves.base_snapshot_id == own[0][0]
+    assert event.resolves.covers_offset == own[-1][1].stored_offset
+    token = TopicPartition(flow.pipeline.control_topic, 0)
+    with flow.session() as session:
+        assert session.group.positions([token])[token].metadata == event.batch_id

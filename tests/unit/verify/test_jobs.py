@@ -1,0 +1,47 @@
+"""What a range job changes in the proof: batches it stands for, rows it must have."""
+
+from __future__ import annotations
+
+import pytest
+
+from sink_core.control.events import RangeJob, RangeRead
+from sink_core.verify import jobs
+from sink_core.verify.deep import Held
+from sink_core.verify.offset_sets import of_range
+from sink_core.verify.report import Evidence
+from tests.unit.verify.hand_made import AT, DATA, kinds, row
+
+ROWS = [row("b1", 0, 10), row("b2", 10, 20), row("b3", 20, 30)]
+
+
+def job(batch_id: str, *ranges: tuple[int, int], resolves: bool = False) -> RangeJob:
+    return RangeJob(batch_id, DATA, resolves, 1, tuple(RangeRead(*AT, a, b, b - a) for a, b in ranges))
+
+
+@pytest.mark.parametrize(
+    ("made", "held", "excused"),
+    [
+        ([job("r1", (10, 30), resolves=True)], {"b1", "r1"}, {"b2", "b3"}),
+        ([job("r1", (10, 29), resolves=True)], {"b1", "r1"}, {"b2"}),
+        ([job("r1", (10, 30), resolves=True)], {"b1"}, {"r1"}),
+        ([job("r1", (10, 30))], {"b1", "b2", "b3"}, set()),
+        ([job("h1", (0, 10)), job("r1", (0, 30), resolves=True)], {"r1"}, {"b1", "b2", "b3", "h1"}),
+    ],
+    ids=["refilled", "one offset short", "dropped", "history that is missing", "history refilled"],
+)
+def test_what_needs_no_snapshot(made: list[RangeJob], held: set[str], excused: set[str]) -> None:
+    assert jobs.excused(made, held, ROWS) == excused
+
+
+def test_a_job_s_rows_are_expected_and_one_without_rows_only_where_it_is_held() -> None:
+    made = [job("r1", (0, 10), (20, 25)), job("r2", resolves=True), job("r3", resolves=True)]
+    assert jobs.expected_rows(made, {"r2"}) == {"r1": 15, "r2": 0}
+
+
+@pytest.mark.parametrize(("end", "found"), [(10, []), (9, ["range-rows"])])
+def test_history_has_as_many_rows_as_its_job_wrote(end: int, found: list[str]) -> None:
+    evidence = Evidence()
+    made = [job("h1", (0, 10)), job("r1", (10, 20), resolves=True), job("h2", (20, 30))]
+    parts = jobs.history_ranges(made, pending={"h2"})
+    jobs.compare(DATA, Held(seen={AT: of_range(0, end)}), parts, evidence)
+    assert kinds(evidence) == found
