@@ -48,7 +48,7 @@ _LATEST = cast(OffsetSpec, OffsetSpec.latest())
 
 _POLL_S = 0.2
 _ELECTION_TRIES = 5
-"""librdkafka's AdminClient knows of a new leader only by the error that its question to the old one brings."""
+"""How often the brokers are asked while leaders change."""
 # librdkafka wants a group id; without a subscription or a commit the group never comes to exist.
 _GROUP = "calve-sample"
 _SAMPLE_BYTES = 32 * 1024 * 1024
@@ -206,8 +206,11 @@ def _list_offsets(
     if not wanted:
         return {}
     for turn in range(_ELECTION_TRIES):
-        time.sleep(random.uniform(0, turn))  # noqa: S311 - jitter, not a secret
         with reported(doing):
+            if turn:
+                time.sleep(random.uniform(0, turn))  # noqa: S311 - jitter, not a secret
+                # The client keeps the leader it knows, whatever that one says; this makes it look again.
+                admin.list_topics(timeout=timeout_s)
             futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
         answers = {TopicPartition(p.topic, p.partition): future for p, future in futures.items()}
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from orchestration.broker import HOST, free_port
+from sink_core.failpoints import VARIABLE
 from tests import support
 from tests.integration.conftest import StartBroker
 from tests.pipelines import TIMEOUT_S, Flow
@@ -35,7 +36,7 @@ class Guarded:
     directory: Path
     address: str
 
-    def calve(self, *arguments: str, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
+    def calve(self, *arguments: str, password: str = PASSWORD, failpoint: str = "") -> subprocess.CompletedProcess[str]:
         scratch = self.directory / "tmp"
         scratch.mkdir(exist_ok=True)
         environment = {
@@ -43,6 +44,7 @@ class Guarded:
             "CALVE_TEST_PASSWORD": password,
             "CALVE_TEST_KEY": OTHER_SECRET,
             "TMPDIR": str(scratch),
+            VARIABLE: failpoint,
         }
         command = [str(Path(sys.executable).with_name("calve")), *arguments]
         return subprocess.run(

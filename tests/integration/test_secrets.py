@@ -42,7 +42,10 @@ def test_a_password_opens_the_connection_and_is_kept_nowhere(guarded: Guarded) -
     flow, file = guarded.flow, str(guarded.flow.pipeline.path)
     flow.produce(range(20))
     support.produce(flow.bootstrap, flow.topic, [b"{ broken"], partition=1)
-    said: list[str] = []
+    crashed = guarded.calve("run", file, failpoint="publish.after-events=raise")
+    assert crashed.returncode not in (0, EXIT_UNREACHABLE), "a fault in Calve, with whatever its traceback shows"
+    assert "FailpointReached" in crashed.stderr
+    said = [crashed.stdout, crashed.stderr]
     for command in ("run", "status", "status --json", "plan --json", "verify --deep --json", "config", "check"):
         name, *options = command.split()
         done = guarded.calve(name, file, *options)

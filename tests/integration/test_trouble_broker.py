@@ -1,0 +1,121 @@
+"""A broker that is killed, hangs or is gone in the middle of a run: nothing lost, nothing twice, an end in time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestration import broker as embedded
+from sink_core.control import publisher
+from sink_core.errors import EXIT_UNREACHABLE, RetriableError, UnknownOutcome, Unreachable
+from sink_core.kafka import clients
+from sink_core.verify.verify import verify
+from tests import support
+from tests.pipelines import Flow, reached
+
+HEAP_MB = 512
+STOP_S = 30.0
+HANG_S = 8.0
+
+
+@dataclass
+class Patient:
+    """A broker of this module's own that is hurt again and again."""
+
+    directory: Path
+    broker: embedded.Broker
+
+    def kill(self) -> None:
+        """SIGKILL, and gone when this returns."""
+        process = psutil.Process(self.broker.pid)
+        process.kill()
+        # Its port is free when the last of its threads is gone.
+        process.wait(STOP_S)
+
+    def start(self) -> None:
+        """On the same data and port."""
+        self.broker = embedded.start(self.directory, heap_mb=HEAP_MB)
+
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
+    def hang(self) -> None:
+        """Stopped for so long that its leaderships are up for election when it goes on."""
+        process = psutil.Process(self.broker.pid)
+        process.suspend()
+        threading.Timer(HANG_S, process.resume).start()
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Generator[Patient]:
+    directory = tmp_path_factory.mktemp("patient")
+    try:
+        yield Patient(directory, embedded.start(directory, support.steady_port(), heap_mb=HEAP_MB))
+    finally:
+        embedded.stop(directory)
+
+
+@pytest.fixture
+def flow(tmp_path: Path, patient: Patient) -> Flow:
+    """Has taken in ids 0 to 9, and 10 to 19 wait."""
+    if embedded.status(patient.directory) is None:
+        patient.start()
+    bootstrap = patient.broker.bootstrap
+    flow = Flow.create(tmp_path, bootstrap, support.create_topic(bootstrap, support.unique("t"), 2))
+    flow.produce(range(10))
+    flow.run()
+    flow.produce(range(10, 20), partition=1)
+    return flow
+
+
+def proven(flow: Flow, *, ids: int) -> None:
+    assert flow.ids() == list(range(ids))
+    with flow.session() as session:
+        assert verify(session, deep=True).violations == ()
+
+
+HURTS: dict[str, Callable[[Patient], None]] = {"killed": Patient.restart, "hanging": Patient.hang}
+
+
+@pytest.mark.parametrize(
+    ("how", "place"),
+    [
+        ("killed", "publish.after-fence"),
+        ("killed", "publish.after-events"),
+        ("killed", "publish.after-offsets"),
+        ("killed", "commit.after-swap"),
+        ("hanging", "publish.after-events"),
+        ("hanging", "publish.after-offsets"),
+    ],
+)
+def test_a_broker_that_comes_back_costs_no_record(how: str, place: str, flow: Flow, patient: Patient) -> None:
+    # Whether this run goes on is up to which of them notices first; if not, it says that another one will.
+    with suppress(RetriableError, UnknownOutcome), reached(place, lambda: HURTS[how](patient)):
+        flow.run()
+    flow.produce(range(20, 25))
+    flow.run()
+    proven(flow, ids=25)
+
+
+def test_a_broker_that_stays_away_ends_the_run_in_time(
+    flow: Flow, patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A twentieth of the real limits; how often they are waited for is as it is.
+    monkeypatch.setattr(publisher, "TRANSACTION_S", 3.0)
+    with pytest.raises((RetriableError, UnknownOutcome)) as raised, reached("publish.after-events", patient.kill):
+        flow.run()
+    assert raised.value.exit_code == EXIT_UNREACHABLE
+    assert "bootstrap.servers" in raised.value.hint
+    monkeypatch.setattr(clients, "ADMIN_TIMEOUT_S", 3.0)
+    with pytest.raises(Unreachable, match=r"_TIMED_OUT|_TRANSPORT|_ALL_BROKERS_DOWN"):
+        flow.run()
+    patient.start()
+    flow.run()
+    proven(flow, ids=20)
