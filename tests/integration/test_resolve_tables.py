@@ -231,3 +231,18 @@ def test_a_ledger_is_not_rebuilt_from_a_trimmed_log(flow: Flow) -> None:
         assert trim(session, older_than_s=0).changed
     drop_the_ledger(flow)
     refused(flow, "table-dropped", "rebuild", "batches were trimmed")
+
+
+def test_a_dropped_table_that_the_file_does_not_name_any_more_is_not_created(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    both = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), tables=("db.events", "db.other"))
+    both.produce(range(10))
+    both.run()
+    with both.iceberg() as catalog:
+        catalog.drop_table("db.other")
+    refused(both.but(tables=("db.events",)), "table-dropped", "accept", "is not in the pipeline file any more")
+    resolved(both, "table-dropped", "accept")
+    both.produce(range(10, 20))
+    run_and_prove(both)
+    assert (both.ids(), both.ids("db.other")) == (list(range(20)), list(range(10, 20)))
