@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -169,11 +170,14 @@ class Flow:
             done.result(TIMEOUT_S)
 
     def recreate_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-        """Delete a topic and create one of its name."""
+        """Delete a topic and create one of its name, which the broker knows of when this returns."""
         for done in self.admin.delete_topics([topic]).values():
             done.result(TIMEOUT_S)
         new = NewTopic(topic, num_partitions=partitions, config=dict(config or {}))
         self.admin.create_topics([new])[topic].result(TIMEOUT_S)
+        deadline = time.monotonic() + TIMEOUT_S
+        while not _leads(self.admin, topic, partitions):
+            assert time.monotonic() < deadline, f"{topic} has no leaders"
 
     def events(self, kind: type[E]) -> list[E]:
         """The events of a kind on the control topic, as a reader sees them."""
@@ -266,6 +270,13 @@ def reached(name: str, action: Callable[[], object], *, skip: int = 0) -> Genera
                 patch.setattr(module, "reach", reach)
         yield
     assert left[0] < 0, f"failpoint {name} was not reached"
+
+
+def _leads(admin: AdminClient, topic: str, partitions: int) -> bool:
+    """Whether each partition has a leader by the broker's metadata."""
+    found = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    leaders = [p.leader for p in found.partitions.values() if p.error is None]
+    return found.error is None and len(leaders) == partitions and min(leaders, default=-1) >= 0
 
 
 def _merged(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

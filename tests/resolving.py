@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from orchestration.cli.main import app
 from sink_core.verify.verify import verify
+from tests import damage
 from tests.pipelines import Flow
 
 
@@ -20,6 +21,15 @@ def resolved(flow: Flow, finding: str, choice: str, *options: str) -> dict[str, 
     done = resolve(flow, finding, "--choose", choice, *options, "--yes", "--json")
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
+
+
+def refused(flow: Flow, finding: str, choice: str, *messages: str) -> None:
+    """The choice is refused as wrong input, with these words, and nothing is changed."""
+    before = damage.world(flow)
+    done = resolve(flow, finding, "--choose", choice, "--yes")
+    assert done.exit_code == 2
+    assert [message for message in messages if message not in done.stderr] == [], done.stderr
+    assert damage.world(flow) == before
 
 
 def run_and_prove(flow: Flow) -> dict[str, int]:

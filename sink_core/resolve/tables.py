@@ -156,7 +156,7 @@ def _there(session: Session, seen: Examined, name: str) -> tuple[Table, TableVie
 
 def _creatable(session: Session, found: FindingError) -> None:
     if found.subject not in session.pipeline.table_names:
-        raise no_answer(found, "", "the table is not in the pipeline file any more; name it there again")
+        raise no_answer(found, "accept", "the table is not in the pipeline file any more; name it there again")
 
 
 def _rows(session: Session, found: FindingError) -> int:

@@ -15,7 +15,7 @@ from sink_core.maintenance.trim import trim
 from tests import damage, support
 from tests.integration.conftest import StartBroker
 from tests.pipelines import Flow
-from tests.resolving import resolve, resolved, run_and_prove
+from tests.resolving import refused, resolve, resolved, run_and_prove
 from tests.support import TopicFactory
 
 
@@ -63,19 +63,18 @@ def test_a_trim_keeps_the_new_address(flow: Flow) -> None:
 
 def test_a_catalog_without_the_tables_is_refused(flow: Flow) -> None:
     other = damage.configure_another_catalog(flow)
-    before = damage.world(flow)
-    refused = resolve(other, "other-catalog", "--choose", "move", "--yes")
-    assert refused.exit_code == 2
-    assert "move is not possible: the tables there are not those of this pipeline: table-dropped" in refused.stderr
-    assert damage.world(flow) == before
+    refused(
+        other,
+        "other-catalog",
+        "move",
+        "move is not possible: the tables there are not those of this pipeline: table-dropped",
+    )
 
 
 def test_a_catalog_copied_before_the_last_commit_is_refused(flow: Flow) -> None:
     there = moved_catalog(flow)
     flow.run()
-    refused = resolve(there, "other-catalog", "--choose", "move", "--yes")
-    assert refused.exit_code == 2
-    assert "table-restored" in refused.stderr
+    refused(there, "other-catalog", "move", "table-restored")
 
 
 def test_a_copied_control_topic_is_answered_in_the_file(flow: Flow) -> None:
@@ -83,9 +82,7 @@ def test_a_copied_control_topic_is_answered_in_the_file(flow: Flow) -> None:
     support.create_topic(flow.bootstrap, copy.pipeline.control_topic, 1, REQUIRED_CONFIG)
     events = support.consume(flow.bootstrap, flow.pipeline.control_topic)
     support.produce(flow.bootstrap, copy.pipeline.control_topic, events)
-    refused = resolve(copy, "renamed-pipeline", "--choose", "takes_over", "--yes")
-    assert refused.exit_code == 2
-    assert "it is a setting of the pipeline file: takes_over" in refused.stderr
+    refused(copy, "renamed-pipeline", "takes_over", "it is a setting of the pipeline file: takes_over")
     assert support.consume(flow.bootstrap, copy.pipeline.control_topic) == events
 
 

@@ -15,7 +15,7 @@ from sink_core.offsets import TopicPartition
 from sink_core.verify.verify import verify
 from tests import damage
 from tests.pipelines import Flow, reached
-from tests.resolving import resolve, resolved, run_and_prove
+from tests.resolving import refused, resolve, resolved, run_and_prove
 from tests.support import TopicFactory
 
 
@@ -70,21 +70,12 @@ def test_accept_goes_on_from_where_positions_were_moved_to_and_counts_the_rest_a
 
 def test_positions_moved_back_are_never_accepted(flow: Flow) -> None:
     damage.reset_backwards(flow)
-    before = damage.world(flow)
-    refused = resolve(flow, "positions-changed", "--choose", "accept", "--yes")
-    assert refused.exit_code == 2
-    assert "offers restore, not accept" in refused.stderr
-    assert damage.world(flow) == before
+    refused(flow, "positions-changed", "accept", "offers restore, not accept")
 
 
 def test_positions_that_were_moved_beyond_the_end_are_not_accepted(flow: Flow) -> None:
     flow.move_positions({TopicPartition(flow.topic, 0): 31})
-    before = damage.world(flow)
-    refused = resolve(flow, "positions-changed", "--choose", "accept", "--yes")
-    assert refused.exit_code == 2
-    assert "beyond the end of the log" in refused.stderr
-    assert "other choices: restore" in refused.stderr
-    assert damage.world(flow) == before
+    refused(flow, "positions-changed", "accept", "beyond the end of the log", "other choices: restore")
 
 
 def test_skip_goes_over_what_retention_deleted(flow: Flow) -> None:
@@ -117,26 +108,13 @@ def test_a_ledger_of_an_earlier_version_gets_the_column_when_something_is_lost(
 
 def test_a_topic_that_lost_its_end_is_not_restored_to_where_it_is(flow: Flow) -> None:
     damage.lose_the_log_s_end(flow)
-    before = damage.world(flow)
-    refused = resolve(flow, "positions-beyond-end", "--choose", "restore", "--yes")
-    assert refused.exit_code == 2
-    assert "the topic has lost its end" in refused.stderr
-    assert damage.world(flow) == before
+    refused(flow, "positions-beyond-end", "restore", "the topic has lost its end")
 
 
 def test_a_finding_that_does_not_stand_is_refused_with_those_that_do(flow: Flow) -> None:
-    before = damage.world(flow)
-    nothing = resolve(flow, "positions-missing", "--choose", "restore", "--yes")
-    assert nothing.exit_code == 2
-    assert "does not stand, nor does any other finding" in nothing.stderr
-    assert damage.world(flow) == before
+    refused(flow, "positions-missing", "restore", "does not stand, nor does any other finding")
     damage.reset_backwards(flow)
-    before = damage.world(flow)
-    other = resolve(flow, "positions-missing", "--choose", "restore", "--yes")
-    assert other.exit_code == 2
-    assert "does not stand. What does: positions-changed" in other.stderr
-    assert "position 10" in other.stderr
-    assert damage.world(flow) == before
+    refused(flow, "positions-missing", "restore", "does not stand. What does: positions-changed", "position 10")
 
 
 def test_nothing_is_done_where_nobody_can_be_asked(flow: Flow) -> None:

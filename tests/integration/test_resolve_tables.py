@@ -14,7 +14,7 @@ from sink_core.errors import FindingError
 from sink_core.maintenance.trim import trim
 from tests import damage
 from tests.pipelines import Flow, reached, tagged
-from tests.resolving import resolve, resolved, run_and_prove
+from tests.resolving import refused, resolve, resolved, run_and_prove
 from tests.support import TopicFactory
 
 
@@ -100,12 +100,13 @@ def test_recommit_is_refused_when_a_file_is_gone(flow: Flow) -> None:
     damage.roll_back(flow)
     manifest = [e for e in flow.events(DataWritten) if e.table == flow.table][-1].manifests[0].path
     Path(manifest.removeprefix("file://")).unlink()
-    before = damage.world(flow)
-    refused = resolve(flow, "table-rolled-back", "--choose", "recommit", "--yes")
-    assert refused.exit_code == 2
-    assert f"recommit is not possible: files are gone: {manifest}" in refused.stderr
-    assert "other choices: accept, refill" in refused.stderr
-    assert damage.world(flow) == before
+    refused(
+        flow,
+        "table-rolled-back",
+        "recommit",
+        f"recommit is not possible: files are gone: {manifest}",
+        "other choices: accept, refill",
+    )
 
 
 def test_recommit_is_refused_when_somebody_put_the_files_back_himself(flow: Flow) -> None:
@@ -114,9 +115,7 @@ def test_recommit_is_refused_when_somebody_put_the_files_back_himself(flow: Flow
     damage.roll_back(flow)
     kept = {task.file.file_path for task in flow.load_table().scan().plan_files()}
     flow.load_table().add_files([path for path in lost if path not in kept])
-    refused = resolve(flow, "table-rolled-back", "--choose", "recommit", "--yes")
-    assert refused.exit_code == 2
-    assert "the head names files of the batches already" in refused.stderr
+    refused(flow, "table-rolled-back", "recommit", "the head names files of the batches already")
     assert flow.ids() == list(range(20))
 
 
@@ -169,9 +168,7 @@ def test_a_run_with_the_old_table_in_hand_is_found_by_the_next(flow: Flow) -> No
 def test_the_ledger_can_not_be_given_up(flow: Flow) -> None:
     ledger = flow.load_table(flow.pipeline.ledger_table)
     ledger.manage_snapshots().rollback_to_snapshot(ledger.metadata.snapshots[0].snapshot_id).commit()
-    refused = resolve(flow, "table-rolled-back", "--choose", "accept", "--yes")
-    assert refused.exit_code == 2
-    assert "offers recommit, not accept" in refused.stderr
+    refused(flow, "table-rolled-back", "accept", "offers recommit, not accept")
     resolved(flow, "table-rolled-back", "recommit")
     run_and_prove(flow)
     assert flow.ids() == list(range(30))
@@ -224,9 +221,7 @@ def test_a_ledger_whose_files_are_gone_is_not_begun_anew(flow: Flow) -> None:
     recreate_the_ledger(flow)
     for path in files:
         path.unlink()
-    refused = resolve(flow, "table-recreated", "--choose", "rebuild", "--yes")
-    assert refused.exit_code == 2
-    assert "rebuild is not possible: files are gone: " in refused.stderr
+    refused(flow, "table-recreated", "rebuild", "rebuild is not possible: files are gone: ")
 
 
 def test_a_ledger_is_not_rebuilt_from_a_trimmed_log(flow: Flow) -> None:
@@ -235,6 +230,19 @@ def test_a_ledger_is_not_rebuilt_from_a_trimmed_log(flow: Flow) -> None:
         session.bind()
         assert trim(session, older_than_s=0).changed
     drop_the_ledger(flow)
-    refused = resolve(flow, "table-dropped", "--choose", "rebuild", "--yes")
-    assert refused.exit_code == 2
-    assert "batches were trimmed" in refused.stderr
+    refused(flow, "table-dropped", "rebuild", "batches were trimmed")
+
+
+def test_a_dropped_table_that_the_file_does_not_name_any_more_is_not_created(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    both = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), tables=("db.events", "db.other"))
+    both.produce(range(10))
+    both.run()
+    with both.iceberg() as catalog:
+        catalog.drop_table("db.other")
+    refused(both.but(tables=("db.events",)), "table-dropped", "accept", "is not in the pipeline file any more")
+    resolved(both, "table-dropped", "accept")
+    both.produce(range(10, 20))
+    run_and_prove(both)
+    assert (both.ids(), both.ids("db.other")) == (list(range(20)), list(range(10, 20)))
