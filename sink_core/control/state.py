@@ -207,7 +207,8 @@ class CommitState:
     def outstanding(self) -> list[Logged[StartCommit]]:
         """Batches planned on what is published now that are neither published nor given up.
 
-        Running, or dead without a word; range jobs too. Any other could only become stale.
+        Running, or dead without a word. Any other could only become stale. Range jobs too, as long as no trim has taken
+        their `START_COMMIT`: that a later publish follows it does not end them.
         """
         continued = (self.last_batch_id, self.last_range_job_id) if self.last_batch_id else ()
         return [
