@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,8 @@ from orchestration.cli.user import user
 from sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from sink_core.config.effective import Pipeline
+    from sink_core.resolve.answer import Resolver
     from sink_core.resolve.resolve import Prepared
 
 
@@ -45,9 +48,11 @@ def resolve(
     from sink_core.session import Session
 
     pipeline = load(file, connections)
-    with Session.open(pipeline) as session:
+    with ExitStack() as opened:
+        session = opened.enter_context(Session.open(pipeline))
+        refill = _refill(pipeline, opened) if choose == "refill" else None
         with working("looking"):
-            prepared = prepare(session, finding, subject, choose)
+            prepared = prepare(session, finding, subject, choose, refill=refill)
         if not as_json:
             _say(prepared)
         if not yes:
@@ -64,6 +69,13 @@ def resolve(
     else:
         for line in done:
             say(line)
+
+
+def _refill(pipeline: Pipeline, opened: ExitStack) -> Resolver:
+    from spark_jobs.refill import refill
+    from spark_jobs.runner import SparkRunner
+
+    return refill(opened.enter_context(SparkRunner(pipeline.spark)))
 
 
 def _say(prepared: Prepared) -> None:

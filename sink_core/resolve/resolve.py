@@ -44,16 +44,19 @@ class Prepared:
     answer: Answer
 
 
-def prepare(session: Session, finding: str, subject: str | None, choice: str | None) -> Prepared:
+def prepare(
+    session: Session, finding: str, subject: str | None, choice: str | None, *, refill: Resolver | None = None
+) -> Prepared:
     """Look whether the finding stands, and what the choice would do about it; binds the session.
 
+    `refill` reads records again, which takes Spark and is the caller's to give.
     Raises ConfigError if it does not stand, is one of several, or does not offer the choice.
     """
     found = _wanted(session, standing(session), finding, subject)
     if choice not in found.choices:
         offers = f"{found.message}\n{finding} offers {', '.join(found.choices)}"
         raise ConfigError(f"{offers}, not {choice}" if choice else offers, hint=found.hint)
-    resolver = RESOLVERS.get((finding, choice))
+    resolver = refill if choice == "refill" else RESOLVERS.get((finding, choice))
     if resolver is None:
         available = [other for other in found.choices if (finding, other) in RESOLVERS]
         others = f"of this finding there are {', '.join(available)}" if available else "see docs/operations.md"

@@ -51,6 +51,16 @@ def test_accept_goes_on_without_the_rows(flow: Flow, break_it: damage.Break, fin
     assert flow.ids() == [*range(10), *range(20, 40)]
 
 
+def test_refill_reads_again_what_was_lost(flow: Flow) -> None:
+    break_it, finding = LOST[0]
+    break_it(flow)
+    said = resolved(flow, finding, "refill")
+    assert "10 rows were read again" in said["done"][0]
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+    assert [e.choice for e in flow.events(Resolved)] == ["refill"]
+
+
 @pytest.mark.parametrize(("break_it", "finding"), NOTHING_LEFT, ids=damage.name)
 def test_accept_begins_anew_with_a_table_that_has_nothing(flow: Flow, break_it: damage.Break, finding: str) -> None:
     break_it(flow)

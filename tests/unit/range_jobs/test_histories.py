@@ -68,7 +68,7 @@ class World:
             self._write(batch_id, (offset,), "u0" if number == 7 else self.table.uuid)
         self.events.append(complete(batch_id, {TOPIC: (offset + 1,)}, tables=(TABLE if fed else OTHER,)))
         rows = {TABLE if fed else OTHER: 1}
-        self.rows.append(LedgerRow(batch_id, TOPIC, 0, offset, offset + 1, 1, 0, 0, 0, 0, 1, rows))
+        self.rows.append(LedgerRow(batch_id, TOPIC, 0, offset, offset + 1, 1, 0, 0, 0, 0, 1, 0, rows))
 
     def _write(self, batch_id: str, offsets: tuple[int, ...], uuid: str, plan: RangePlan | None = None) -> None:
         self.again[batch_id] = offsets

@@ -98,7 +98,7 @@ def test_a_job_that_resolves_something_says_so_without_a_row() -> None:
 
 
 def row(batch_id: str, start: int, end: int, *tables: str) -> LedgerRow:
-    return LedgerRow(batch_id, TOPIC, 0, start, end, end - start, 0, 0, 0, 0, 0, dict.fromkeys(tables, end - start))
+    return LedgerRow(batch_id, TOPIC, 0, start, end, end - start, 0, 0, 0, 0, 0, 0, dict.fromkeys(tables, end - start))
 
 
 def test_history_is_what_neither_a_batch_nor_a_job_gave_the_table_in_whole_batches() -> None:

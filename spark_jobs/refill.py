@@ -1,0 +1,26 @@
+"""The answer `refill`: what a table with a finding lost is read from Kafka again."""
+
+from __future__ import annotations
+
+from sink_core.control.decision import Verdict
+from sink_core.errors import FindingError
+from sink_core.resolve.answer import Answer, Lines, Resolver, overtaken
+from sink_core.session import Session
+from spark_jobs.range_job import RangeJobs
+from spark_jobs.runner import SparkRunner
+
+
+def refill(runner: SparkRunner) -> Resolver:
+    """A resolver for every finding on a table whose rows are in Kafka. The commit of the range job is the answer."""
+
+    def resolver(session: Session, found: FindingError) -> Answer:
+        def carry_out() -> Lines:
+            report = RangeJobs(session, runner).refill(found.subject)
+            if report.verdict in (None, Verdict.STALE):
+                raise overtaken(session, report.ended)
+            return (f"{found.subject}: {report.rows:,} rows were read again; range job {report.batch_id}",)
+
+        would = f"{found.subject}: the batches that its head lacks are read from Kafka again, those and no others"
+        return Answer((would,), carry_out)
+
+    return resolver
