@@ -111,7 +111,8 @@ class Publisher:
         """Make every plan that was made before stale: re-commit the offsets with a fresh mark in their metadata.
 
         One `BATCH_ABANDONED` for each batch under way, for people, in the same transaction. The token of range jobs
-        gets the mark as well, and is put there if none was. Nothing is written if the group has no positions.
+        gets the mark as well, and is put there if none was: where the positions are gone it is all that can have one.
+        Nothing is written for a pipeline that has never published.
         """
         abandoned: dict[str, None] = {}
 
@@ -120,7 +121,7 @@ class Publisher:
             # Of a try whose outcome was unknown.
             landed = [batch_id for batch_id in abandoned if batch_id in state.abandoned]
             outstanding = [logged.event for logged in state.outstanding()]
-            if positions.keys() - {self.token}:
+            if state.last_publish is not None or positions.keys() - {self.token}:
                 mark = str(uuid.uuid4())
                 token = positions.get(self.token, NO_TOKEN)
                 marked = {at: p.given_up(mark) for at, p in positions.items()} | {self.token: token.marked(mark)}

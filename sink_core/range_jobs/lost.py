@@ -15,6 +15,7 @@ from sink_core.commit.view import TableView
 from sink_core.control.state import CommitState
 from sink_core.errors import TableUnusable
 from sink_core.offsets import TopicPartition, after
+from sink_core.range_jobs.job import of_former_topic
 from sink_core.range_jobs.resolving import base_of, own_or_copied
 from sink_core.verify.ledger import LedgerRow
 from sink_core.verify.offset_sets import of_range
@@ -88,19 +89,25 @@ def losses(view: TableView, state: CommitState) -> Losses:
 def lost_offsets(found: Losses, rows: Iterable[LedgerRow], state: CommitState) -> Offsets:
     """The lost offsets, by the ledger's rows and what range jobs have read.
 
-    Raises TableUnusable if the ledger lacks a lost batch.
+    Raises TableUnusable if the ledger lacks a lost batch, or one was read from a topic that was created again.
     """
-    lost, kept, seen = Offsets(), Offsets(), set[str]()
+    lost, kept, seen, former = Offsets(), Offsets(), set[str](), set[str]()
     for row in rows:
         seen.add(row.batch_id)
         fed = row.written.get(found.table, 0) > 0
-        if found.has_kept(row.batch_id, fed=fed):
+        if of_former_topic(row, state):
+            former.add(row.topic)
+            if fed and found.has_lost(row.batch_id, fed=fed):
+                raise _created_again(found.table, row.shown)
+        elif found.has_kept(row.batch_id, fed=fed):
             _add(kept, row.at, row.start, row.end)
         elif found.has_lost(row.batch_id, fed=fed):
             _add(lost, row.at, row.start, row.end)
     for job in (job for job in state.range_jobs.values() if job.table == found.table):
         seen.add(job.batch_id)
         for part in job.ranges:
+            if part.topic in former:
+                raise _created_again(found.table, f"{part.at} [{part.start}, {part.end})")
             if found.has_kept(job.batch_id, fed=not job.resolves):
                 _add(kept, part.at, part.start, part.end)
             elif found.has_lost(job.batch_id, fed=not job.resolves):
@@ -111,6 +118,13 @@ def lost_offsets(found: Losses, rows: Iterable[LedgerRow], state: CommitState) -
             f"{found.table}: the ledger has no row of batch {unknown[0]}, which the table lost", hint=_HINT
         )
     return {at: left for at, offsets in lost.items() if (left := offsets - kept.get(at, BitMap64()))}
+
+
+def _created_again(table: str, lost: str) -> TableUnusable:
+    return TableUnusable(
+        f"{table}: {lost} was read from a topic that has been created again: its records can't be read any more",
+        hint=_HINT,
+    )
 
 
 def _add(offsets: Offsets, at: TopicPartition, start: int, end: int) -> None:

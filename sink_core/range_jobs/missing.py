@@ -9,8 +9,9 @@ from pyroaring import BitMap64
 
 from sink_core.config.effective import TableSettings
 from sink_core.control.state import CommitState
-from sink_core.errors import ConfigError
+from sink_core.errors import ConfigError, TableUnusable
 from sink_core.offsets import OffsetRange, TopicPartition
+from sink_core.range_jobs.job import of_former_topic
 from sink_core.verify.ledger import LedgerRow
 from sink_core.verify.offset_sets import of_range
 
@@ -37,7 +38,10 @@ def check_stated(tables: Iterable[TableSettings], state: CommitState) -> None:
 
 
 def missing(table: str, rows: Iterable[LedgerRow], state: CommitState, *, max_offsets: int) -> Missing:
-    """Whole batches that did not feed the table and that no range job has read for it, up to `max_offsets` (or one)."""
+    """Whole batches that did not feed the table and that no range job has read for it, up to `max_offsets` (or one).
+
+    Raises TableUnusable if one of them was read from a topic that was created again.
+    """
     done: dict[TopicPartition, BitMap64] = {}
     for job in state.range_jobs.values():
         for part in job.ranges if job.table == table and not job.resolves else ():
@@ -45,6 +49,12 @@ def missing(table: str, rows: Iterable[LedgerRow], state: CommitState, *, max_of
     batches: dict[str, list[OffsetRange]] = {}
     for row in rows:
         read = done.get(row.at, BitMap64()).range_cardinality(row.start, row.end) == row.end - row.start
+        if table not in row.written and row.records and of_former_topic(row, state):
+            raise TableUnusable(
+                f"{table}: {row.shown} was read from a topic that has been created again: its records can't be read "
+                "any more",
+                hint="set `history: none` for the table",
+            )
         if table not in row.written and not read:
             batches.setdefault(row.batch_id, []).append(OffsetRange(*row.at, row.start, row.end))
     return _first(batches.values(), max_offsets)

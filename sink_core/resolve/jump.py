@@ -19,7 +19,7 @@ from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import StartCommit
 from sink_core.control.state import CommitState
 from sink_core.failpoints import reach
-from sink_core.offsets import OffsetRange, Offsets, Position, Positions, TopicPartition
+from sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Positions, TopicPartition
 from sink_core.planning import check_topics
 from sink_core.resolve.answer import overtaken
 from sink_core.session import Session
@@ -31,7 +31,9 @@ from sink_core.tables.outputs import output_of, write_ledger
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Where positions go without reading. `seen` are the group's positions it was planned on.
+    """Where positions go without reading.
+
+    `seen` are the group's positions it was planned on, and the token: giving up marks that where positions are gone.
 
     `moves` holds every partition of the last publish, those that stay where they are included; `begins` are partitions
     that begin anew, at the end of their range. `predecessor` as in a plan.
@@ -65,7 +67,7 @@ class Jump:
             return Decision(Verdict.ALREADY_PUBLISHED, f"batch {batch_id} is in the log; an earlier try landed")
         if state.last_batch_id != self.predecessor:
             return Decision(Verdict.STALE, f"batch {state.last_batch_id} has been published since")
-        for at in sorted({r.at for r in self.moves}):
+        for at in sorted({r.at for r in self.moves} | self.seen.keys() | found.keys()):
             if found.get(at) != self.seen.get(at):
                 return Decision(Verdict.STALE, f"{at}: the position was {_text(self.seen, at)}, is {_text(found, at)}")
         return Decision(Verdict.PUBLISH, "nothing has changed since")
@@ -75,7 +77,7 @@ def jump(session: Session, wanted: Jump) -> str:
     """Publish the jump; returns its batch id. Raises RetriableError if anything has changed since it was planned,
     FindingError if a topic has another UUID by then.
     """
-    batch_id, pipeline = str(uuid.uuid4()), session.pipeline
+    batch_id, pipeline, token = str(uuid.uuid4()), session.pipeline, session.publisher.token
     started = session.log.append(
         StartCommit(
             pipeline_id=session.pipeline_id,
@@ -102,7 +104,9 @@ def jump(session: Session, wanted: Jump) -> str:
             check_topics(session, plan)
         return decision
 
+    # A range job that was planned before must not find its token as it was.
     positions = {at: Position(end, batch_id) for at, end in _ends(plan).items()}
+    positions[token] = Position(wanted.seen.get(token, NO_TOKEN).offset + 1, batch_id)
     events = [*data_written(batch, session.pipeline_id), complete]
     decision = session.publisher.publish(after_fence, events, positions)
     if decision.verdict is Verdict.STALE:

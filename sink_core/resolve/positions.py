@@ -79,7 +79,7 @@ def accept(session: Session, found: FindingError) -> Answer:
     """Go on from where somebody moved the positions to; the offsets jumped over count as lost."""
     state = session.log.state
     stored = _stored(session, state)
-    now = session.group.positions(stored)
+    now = session.group.positions([*stored, session.publisher.token])
     if any(at not in now or now[at].offset < offset for at, offset in stored.items()):
         raise no_answer(found, "accept", "positions were moved back, or are missing: records would be read twice")
     ends = end_offsets(session.admin, stored, timeout_s=ADMIN_TIMEOUT_S)
@@ -94,7 +94,8 @@ def skip(session: Session, found: FindingError) -> Answer:
     """Go on at the topic's log start; the offsets that retention deleted unread count as lost."""
     state = session.log.state
     stored = _stored(session, state)
-    now, starts = session.group.positions(stored), log_starts(session.admin, stored, timeout_s=ADMIN_TIMEOUT_S)
+    now = session.group.positions([*stored, session.publisher.token])
+    starts = log_starts(session.admin, stored, timeout_s=ADMIN_TIMEOUT_S)
     moves = tuple(skipped(stored, starts, topic=found.subject))
     return _jump(session, Jump(state.last_batch_id or "", moves, _topic_ids(session), now))
 
@@ -118,7 +119,7 @@ def restart(session: Session, found: FindingError) -> Answer:
         session.admin, [at for name in new for at in topics[name].all_partitions], timeout_s=ADMIN_TIMEOUT_S
     )
     stay = {at: offset for at, offset in _stored(session, state).items() if at.topic not in new}
-    now = session.group.positions([*stay, *begins])
+    now = session.group.positions([*stay, *begins, session.publisher.token])
     differ = [at for at, offset in sorted(stay.items()) if at not in now or now[at].offset != offset]
     if differ:
         at = differ[0]

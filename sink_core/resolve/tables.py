@@ -179,19 +179,27 @@ def own_of(
     counts: dict[str, int] = {}
     for logged in events:
         counts[logged.event.batch_id] = counts.get(logged.event.batch_id, 0) + logged.event.rows
-    below = [e for e in state.written.get(view.table, []) if e.offset < stored]
-    last_known = view.latest.last_event_id if view.latest else ""
     return Own(
         stored_offset=stored,
         commit_id=str(uuid.uuid4()),
         valid_through_ms=state.valid_through_ms(stored),
         batches=tuple(counts),
         counts=counts,
-        last_event_id=below[-1].event.event_id if below else last_known,
+        last_event_id=_last_event_id(stored, view, state),
         control_topic_id=now.control_topic_id,
         cluster_id=now.cluster_id,
         given_up=given_up,
     )
+
+
+def _last_event_id(stored: int, view: TableView, state: CommitState) -> str:
+    """Of the last event for the table below `stored`; where that was trimmed, one that a checkpoint names."""
+    below = [e for e in state.written.get(view.table, []) if e.offset < stored]
+    if below:
+        return below[-1].event.event_id
+    trimmed = state.last_events.get(view.table, set[str]())
+    known = view.latest.last_event_id if view.latest else ""
+    return known if known in trimmed or not trimmed else min(trimmed)
 
 
 def not_there(table: Table, events: Sequence[Logged[DataWritten]]) -> str:

@@ -23,9 +23,12 @@ import sink_core.control.publisher
 import sink_core.kafka.clients
 import sink_core.kafka.source
 import sink_core.maintenance.orphans
+import sink_core.resolve.jump
+import sink_core.resolve.tables
 import sink_core.session
 import spark_jobs.maintenance.expire
 import spark_jobs.maintenance.orphans
+import spark_jobs.range_job
 import spark_jobs.run
 from sink_core import failpoints
 from sink_core.batch import ManifestRef
@@ -62,6 +65,12 @@ class Environment:
         self._install_storage(patch)
         self._install_chance(patch)
         patch.setattr(spark_jobs.run, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named))
+        patch.setattr(sink_core.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))
+        patch.setattr(sink_core.resolve.jump, "output_of", lambda *given: self.world.output_of(*given))
+        patch.setattr(spark_jobs.range_job, "output_of", lambda *given: self.world.output_of(*given))
+        patch.setattr(spark_jobs.range_job, "run_tasks", lambda *given: self.world.run_tasks(*given))
+        patch.setattr(spark_jobs.range_job, "ledger_rows", lambda session: self.world.ledger_rows(session))
+        patch.setattr(spark_jobs.range_job, "dead_letters_in", lambda *_: {})
         for key, module in list(sys.modules.items()):
             ours = key.startswith(("sink_core.", "spark_jobs.")) and module is not failpoints
             if ours and hasattr(module, "reach"):
@@ -78,6 +87,7 @@ class Environment:
         patch.setattr(sink_core.commit.append, "write_manifest_list", self._writing_list)
         patch.setattr(Snapshot, "manifests", manifests)
         patch.setattr(sink_core.maintenance.orphans, "entries_of", entries)
+        patch.setattr(sink_core.resolve.tables, "entries_of", entries)
         patch.setattr(sink_core.maintenance.orphans, "_sequence_number", _sequence_number)
         patch.setattr(spark_jobs.maintenance.orphans, "list_files", self._list_files)
         patch.setattr(spark_jobs.maintenance.expire, "shape", _shape)

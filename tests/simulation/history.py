@@ -26,6 +26,7 @@ ROUNDS = 25
 MIXTURES = {
     "ingestion": ("run",) * 4 + ("publish",) * 3 + ("commit",) * 4 + ("pause",),
     "everything": (*("run", "commit") * 3, *("publish", "trim") * 2, "keep alive", "orphans", "expire"),
+    "answers": ("run", "publish", "commit", "commit", "resolve", "resolve", "resolve", "orphans", "trim", "keep alive"),
     "sleepers": ("publish", "commit", "commit", "orphans"),
     "guardians": ("run", "publish", "publish", "commit", "keep alive", *("orphans",) * 3, *("trim",) * 3),
 }
@@ -40,6 +41,7 @@ _TASKS = {
     "trim": ("trim",),
     "orphans": ("orphans", "publish"),
     "expire": ("commit",),
+    "resolve": ("resolve", "range", "publish", "commit"),
 }
 PLACES = {kind: [f for f in FAILPOINTS if f.partition(".")[0] in tasks] for kind, tasks in _TASKS.items()}
 """Failpoints that a kind of process can reach."""
@@ -98,6 +100,7 @@ def _duels(chance: random.Random, kinds: Sequence[str]) -> list[Action]:
 def _crowd(chance: random.Random, kinds: Sequence[str]) -> list[Action]:
     """Many processes that go on by turns, in small steps and large ones."""
     harm, alone = chance.choice((0, 0, 1, 2, 4)), chance.choice((0.0, 0.3, 0.6))
+    harm += 3 if "resolve" in kinds else 0
     actions: list[Action] = []
     alive: list[int] = []
     for number in range(chance.choice((15, 30, 60))):
@@ -223,7 +226,11 @@ class History:
         for _ in range(ROUNDS):
             world.stopped_on.clear()
             self._alone(world, "run")
-            mended = [users.mend(world, *found) for found in sorted(world.stopped_on)]
+            stopped_on = sorted(world.stopped_on)
+            if stopped_on and world.chance.random() < 0.5:
+                self._alone(world, "resolve")
+                continue
+            mended = [users.mend(world, *found) for found in stopped_on]
             if mended and not any(mended):
                 return False
             now = world.fingerprint()

@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.batch import BatchPlan, ManifestRef
+from sink_core.batch import BatchPlan, ManifestRef, PartitionCounts
 from sink_core.commit.properties import SummaryKeys, from_summary
 from sink_core.config.effective import Pipeline
 from sink_core.control.decision import Verdict
 from sink_core.control.events import DataComplete, DataWritten
 from sink_core.control.state import dense_to_offsets
-from sink_core.errors import CalveError, FindingError, RetriableError, UnknownOutcome
+from sink_core.errors import CalveError, ConfigError, FindingError, RetriableError, TableUnusable, UnknownOutcome
+from sink_core.offsets import TopicPartition
 from spark_jobs.run import RunReport
 from tests.simulation.broker import Cluster, Outcome, Transaction
 from tests.simulation.storage import Manifest, Row, SimCatalog
@@ -46,24 +47,33 @@ CAUSES: dict[str, set[str]] = {
 """What a user, a broker or somebody else must have done before a finding is true. One that is not here never is."""
 
 
+Ranges = tuple[tuple[int, int], ...]
+
+
 class Violation(BaseException):
     """A promise was broken. Not an Exception: the code under test must not handle it."""
 
 
 @dataclass
 class Batch:
-    """A batch as it was written: the ranges, and for each table its rows and the paths of its files."""
+    """A batch as it was written: its plan, and for each table its rows and the paths of its files.
 
-    plan: BatchPlan
+    A range job has no plan.
+    """
+
+    plan: BatchPlan | None
     rows: dict[str, list[Row]]
     files: dict[str, list[str]]
+    counts: list[PartitionCounts] = field(default_factory=list[PartitionCounts])
 
 
 @dataclass
 class Oracle:
     """`published` holds by table the control offsets and ids of batches published for it, `complete` all by id;
     `through` by topic id and partition how far batches go without a hole; `taken_in` by table the highest stored
-    control offset, `last_snapshots` the last snapshot of ours. `deeds` are what others did, and to what.
+    control offset, `last_snapshots` the last snapshot of ours. `deeds` are what others did, and to what. Somebody has
+    chosen to go on without rows of the tables in `accepted`; which, their snapshots say (`given_up`). `lost` are source
+    offsets by topic id and partition that an answer passed over.
     """
 
     pipeline: Pipeline
@@ -78,6 +88,9 @@ class Oracle:
     taken_in: dict[str, int] = field(default_factory=dict[str, int])
     last_snapshots: dict[str, int] = field(default_factory=dict[str, int])
     deeds: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    accepted: set[str] = field(default_factory=set[str])
+    given_up: dict[str, Ranges] = field(default_factory=dict[str, Ranges])
+    lost: set[tuple[str, int, int]] = field(default_factory=set[tuple[str, int, int]])
 
     def __post_init__(self) -> None:
         self._keys = SummaryKeys(self.pipeline.name, self.pipeline.control_topic, self.pipeline.group)
@@ -122,9 +135,17 @@ class Oracle:
             self.begins = {at.partition: offset for at, offset in positions.items()}
             return
         plan = self.batches[event.batch_id].plan
+        if plan is None:
+            return
+        lost = {TopicPartition(c.topic, c.partition) for c in self.batches[event.batch_id].counts if c.lost}
+        known = {topic_id for topic_id, _ in self.through}
         for part in plan.ranges:
-            key = (plan.topic_ids[part.topic], part.partition)
-            before = self.through.get(key, 0)
+            topic_id = plan.topic_ids[part.topic]
+            key = (topic_id, part.partition)
+            # A topic that was created again begins where an answer says.
+            before = self.through.get(key, 0 if topic_id in known else part.start)
+            if part.at in lost:
+                self.lost |= {(topic_id, part.partition, offset) for offset in range(part.start, part.end)}
             if part.start != before:
                 what = "a second time" if part.start < before else "with a hole before it"
                 raise Violation(f"{part} was published {what}: published up to {before}")
@@ -140,30 +161,47 @@ class Oracle:
         if own is None:
             return
         self.note(f"COMMITTED {name} up to {own.stored_offset}: {', '.join(own.batches)}")
+        if own.given_up and name not in self.accepted:
+            raise Violation(f"{name} has given up {own.given_up}, and nobody chose that")
+        self.given_up[name] = own.given_up
         self.check_table(name, own.stored_offset)
-        if own.valid_through_ms is not None and name in {table.name for table in self.pipeline.tables}:
+        if (
+            own.valid_through_ms is not None
+            and not own.given_up
+            and name in {table.name for table in self.pipeline.tables}
+        ):
             self._check_valid_through(name, own.valid_through_ms)
         self.last_snapshots[name] = head.snapshot_id
         self.taken_in[name] = max(own.stored_offset, self.taken_in.get(name, 0))
 
     def check_table(self, name: str, stored: int) -> None:
-        """The head holds every row of what was published for the table below `stored`, and nothing else, once."""
+        """The head holds every row of what was published for the table below `stored`, and nothing else, once.
+
+        A range job reads rows of batches again. Rows that were given up may be there or not.
+        """
         try:
             have = Counter(self.catalog.rows(name))
         except FileNotFoundError as error:
             raise Violation(f"{name} can't be read: {error} is gone") from error
-        ids = [batch_id for offset, batch_id in self.published.get(name, []) if offset < stored]
-        want = Counter(row for batch_id in ids for row in self.batches[batch_id].rows[name])
-        if have != want:
-            twice, missing = sorted((have - want).elements()), sorted((want - have).elements())
-            raise Violation(f"{name}: rows twice {twice[:4]}, missing {missing[:4]}")
+        want, may = Counter[Row](), Counter[Row]()
+        for offset, batch_id in self.published.get(name, []):
+            if offset < stored and self.complete[batch_id].kind != "range":
+                given_up = any(start <= offset < end for start, end in self.given_up.get(name, ()))
+                (may if given_up else want).update(self.batches[batch_id].rows[name])
+        twice, missing = have - want - may, want - have
+        if twice or missing:
+            raise Violation(
+                f"{name}: rows twice {sorted(twice.elements())[:4]}, missing {sorted(missing.elements())[:4]}"
+            )
 
     def _check_valid_through(self, name: str, valid_through_ms: int) -> None:
         have = set(self.catalog.rows(name))
-        for partition, log in enumerate(self.cluster.topics[TOPIC].logs):
+        topic = self.cluster.topics[TOPIC]
+        for partition, log in enumerate(topic.logs):
             for offset in range(self.begins.get(partition, 0), log.end):
                 record = log.records[offset]
-                if not isinstance(record.value, tuple) or record.value[0] == BAD:
+                passed_over = (topic.topic_id, partition, offset) in self.lost
+                if passed_over or not isinstance(record.value, tuple) or record.value[0] == BAD:
                     continue
                 if record.timestamp_ms < valid_through_ms and ("record", record.value[1]) not in have:
                     where = f"{TOPIC}[{partition}]@{offset} of {record.timestamp_ms}"
@@ -198,7 +236,7 @@ class Oracle:
                 raise Violation(f"{path} was deleted, and {name} needs it")
         for name, events in self.published.items():
             for offset, batch_id in events:
-                if offset >= self.taken_in.get(name, 0) and path in self.batches[batch_id].files[name]:
+                if offset >= self.taken_in.get(name, 0) and path in self.batches[batch_id].files.get(name, ()):
                     raise Violation(f"{path} of published batch {batch_id} was deleted before its commit")
 
     def judge(self, process: str, error: Exception) -> None:
@@ -207,6 +245,9 @@ class Oracle:
             wanted = CAUSES.get(error.finding, set())
             if not any(deed in wanted and subject == error.subject for deed, subject in self.deeds):
                 raise Violation(f"false finding {error.message}") from error
+        elif process.startswith("resolve") and isinstance(error, ConfigError | TableUnusable):
+            # A choice that is not possible, or a finding that does not stand any more.
+            pass
         elif not isinstance(error, RetriableError | UnknownOutcome):
             # A table or topic that goes while a process uses it may be reported in other ways.
             gone = {deed for deed, _ in self.deeds} & {"recreate", "recreate topic"}

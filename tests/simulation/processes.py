@@ -14,10 +14,13 @@ from sink_core.config.maintenance import Expire, Orphans
 from sink_core.control.events import Paused, Resumed
 from sink_core.errors import CommitConflict, RetriableError
 from sink_core.maintenance.trim import trim
+from sink_core.resolve.resolve import RESOLVERS, carry_out, prepare
+from sink_core.resolve.standing import standing
 from sink_core.session import Session
 from spark_jobs.maintenance.expire import expire
 from spark_jobs.maintenance.orphans import remove_orphans
 from spark_jobs.maintenance.work import Work
+from spark_jobs.refill import refill
 from spark_jobs.run import Bounds, run_pipeline
 from tests.simulation.world import World
 
@@ -83,6 +86,28 @@ def _maintain(world: World, task: Callable[[Work], Any]) -> None:
             task(Work(session, procedures, lambda _step: None)).raise_failures()
 
 
+def resolve(world: World) -> None:
+    """Answer one of the findings that stand by one of its choices."""
+    with world.session() as session:
+        if not session.read_only():
+            return
+        stand = standing(session)
+        if not stand:
+            return
+        found = world.chance.choice(stand)
+        # What a rebuild reads are Parquet files.
+        choices = [c for c in found.choices if c == "refill" or ((found.finding, c) in RESOLVERS and c != "rebuild")]
+        if not choices:
+            return
+        choice = world.chance.choice(choices)
+        prepared = prepare(session, found.finding, found.subject, choice, refill=refill(RUNNER))
+        world.note(f"answers {found.finding} of {found.subject} by {choice}")
+        if choice == "accept":
+            world.oracle.accepted.add(found.subject)
+        carry_out(session, prepared, "u")
+        world.outcomes[f"answered: {found.finding} by {choice}"] += 1
+
+
 KINDS: dict[str, Callable[[World], None]] = {
     "run": run,
     "publish": publish,
@@ -92,6 +117,7 @@ KINDS: dict[str, Callable[[World], None]] = {
     "trim": trim_log,
     "orphans": clean,
     "expire": expire_old,
+    "resolve": resolve,
 }
 
 

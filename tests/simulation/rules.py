@@ -20,7 +20,10 @@ import sink_core.commit.findings
 import sink_core.commit.table
 import sink_core.control.log
 import sink_core.maintenance.trim
+import sink_core.range_jobs.resolving
+import sink_core.resolve.tables
 import spark_jobs.maintenance.orphans
+import spark_jobs.range_job
 import spark_jobs.run
 import tests.simulation.processes
 from sink_core.commit.append import Attempt
@@ -33,6 +36,7 @@ from sink_core.control.publisher import Publisher
 from sink_core.control.state import CommitState, Logged
 from sink_core.offsets import Position
 from sink_core.planning import Planner
+from sink_core.resolve.jump import Jump
 from tests.simulation.broker import Cluster, Log
 from tests.simulation.environment import Environment
 
@@ -217,6 +221,43 @@ def _uncommitted_events_read(patch: pytest.MonkeyPatch, _: Environment) -> None:
     patch.setattr(Log, "last_stable", property(lambda self: self.end))
 
 
+def _answers_forget_the_token(patch: pytest.MonkeyPatch, _: Environment) -> None:
+    real = Jump.decide
+
+    def decide(self: Jump, batch_id: str, found: Any, state: CommitState) -> Decision:
+        moved = {r.at for r in self.moves}
+        only = replace(self, seen={at: p for at, p in self.seen.items() if at in moved})
+        return real(only, batch_id, {at: p for at, p in found.items() if at in moved}, state)
+
+    patch.setattr(Jump, "decide", decide)
+
+
+def _range_jobs_forget_the_token(patch: pytest.MonkeyPatch, _: Environment) -> None:
+    patch.setattr(spark_jobs.range_job, "decide", lambda *_: Decision(Verdict.PUBLISH, ""))
+
+
+def _resolving_job_names_nothing(patch: pytest.MonkeyPatch, _: Environment) -> None:
+    resolving = sink_core.range_jobs.resolving
+    patch.setattr(resolving, "_names", lambda event, _named: event.resolves is not None)
+
+
+def _resolving_event_committed_like_any_other(patch: pytest.MonkeyPatch, _: Environment) -> None:
+    def pending(self: CommitState, table: str, uuid: str, stored: int) -> list[Logged[Any]]:
+        written = (e for e in self.written.get(table, []) if stored <= e.offset < self.limit)
+        return [e for e in written if e.event.table_uuid == uuid and e.event.batch_id in self.batches]
+
+    patch.setattr(CommitState, "pending", pending)
+
+
+def _accepting_moves_nothing_but_the_tag(patch: pytest.MonkeyPatch, _: Environment) -> None:
+    real = sink_core.resolve.tables.own_of
+
+    def own_of(events: Any, stored: int, given_up: Any, view: Any, state: Any, now: Any) -> Any:
+        return real(events, view.nearest.own.stored_offset if view.nearest else 0, given_up, view, state, now)
+
+    patch.setattr(sink_core.resolve.tables, "own_of", own_of)
+
+
 def _retry_without_assertion(patch: pytest.MonkeyPatch, _: Environment) -> None:
     real = TableCommitter.swap
 
@@ -309,6 +350,11 @@ RULES: dict[str, Rule] = {
     "a cut ancestry needs proof": Rule(_cut_ancestry_let_pass),
     "the tagged snapshot is an ancestor of the head": Rule(_ancestry_not_looked_at),
     "a missing tag is a finding": Rule(_missing_tag_let_pass, "everything"),
+    "an answer compares the token": Rule(_answers_forget_the_token, "answers"),
+    "a range job compares the token": Rule(_range_jobs_forget_the_token, "answers"),
+    "a resolving range job names tag and base": Rule(_resolving_job_names_nothing, "answers"),
+    "a resolving range job counts for its finding only": Rule(_resolving_event_committed_like_any_other, "answers"),
+    "accepting stores the highest known offset": Rule(_accepting_moves_nothing_but_the_tag, "answers"),
     "events count once their transaction is committed": Rule(_uncommitted_events_read),
 }
 

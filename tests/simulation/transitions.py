@@ -16,6 +16,7 @@ from sink_core.control.events import (
     Event,
     Paused,
     PipelineBound,
+    Resolved,
     Resumed,
     StartCommit,
 )
@@ -28,6 +29,7 @@ TRANSITIONS = (
     "files of a batch",
     "bootstrap complete",
     "batch complete",
+    "range complete",
     "table reported further",
     "table reported again",
     "round complete",
@@ -37,9 +39,10 @@ TRANSITIONS = (
     "paused",
     "resumed",
     "batch given up",
+    "answered",
     "read again from the log start",
 )
-"""Those of the events that are written today: `RESOLVED` and range jobs have none yet."""
+"""One for each event, and more where it depends on the state what an event does."""
 
 
 def count(patch: pytest.MonkeyPatch, visit: Callable[[str], None]) -> None:
@@ -83,6 +86,7 @@ _NAMES: dict[type[Event], str] = {
     Paused: "paused",
     Resumed: "resumed",
     BatchAbandoned: "batch given up",
+    Resolved: "answered",
 }
 
 

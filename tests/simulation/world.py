@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ from sink_core.config.effective import Pipeline
 from sink_core.errors import FindingError, RetriableError
 from sink_core.offsets import OffsetRange
 from sink_core.session import Session
+from sink_core.verify.ledger import LedgerRow
+from spark_jobs.task import IngestSpec, TaskResult
 from tests.simulation.broker import Cluster
 from tests.simulation.clients import Network
 from tests.simulation.oracle import BAD, GAP, TOPIC, Batch, Oracle
 from tests.simulation.scheduler import Process, Scheduler
-from tests.simulation.storage import DataFile, FileStore, Manifest, SimCatalog
+from tests.simulation.storage import DataFile, FileStore, Manifest, Row, SimCatalog
 
 
 @dataclass
@@ -149,21 +151,53 @@ class World:
     def write_batch(self, plan: BatchPlan, *, pipeline: Pipeline, tables: Any, runner: object) -> WrittenBatch:
         """In place of Spark: the same effects in the same order, on modelled files."""
         del pipeline, runner
-        batch = Batch(plan, {name: [] for name in tables}, {name: [] for name in tables})
-        self.oracle.batches[plan.batch_id] = batch
-        counts = [self._read(part, batch) for part in plan.ranges if part.span]
-        for name, rows in batch.rows.items():
-            # A batch has several files of a table if several tasks wrote it.
-            half = len(rows) // 2 if len(rows) > 3 else 0
-            for piece in (rows[:half], rows[half:]):
-                if piece:
-                    self.scheduler.give_way()
-                    path = f"sim:///{name}/data/{plan.batch_id}-{len(batch.files[name])}.parquet"
-                    batch.files[name].append(self.store.write(path, DataFile(tuple(piece))))
+        batch = self.oracle.batches[plan.batch_id] = Batch(plan, {name: [] for name in tables}, {})
+        batch.counts = [self._read(part, batch) for part in plan.ranges if part.span]
+        files = {name: self._write(plan.batch_id, name, rows) for name, rows in batch.rows.items()}
         self.reach("write.after-files")
-        outputs = [self._output(plan.batch_id, name, table.metadata, batch) for name, table in tables.items()]
+        outputs = [self.output_of(plan.batch_id, name, table, files[name]) for name, table in tables.items()]
         self.reach("write.after-manifests")
-        return WrittenBatch(plan, tuple(outputs), tuple(counts))
+        return WrittenBatch(plan, tuple(outputs), tuple(batch.counts))
+
+    def write_ledger(self, plan: BatchPlan, counts: Sequence[PartitionCounts], table: Any) -> list[str]:
+        """The only file of a batch that reads nothing."""
+        name = ".".join(table.name())
+        rows: list[Row] = [("ledger", plan.batch_id, c.partition) for c in counts]
+        self.oracle.batches[plan.batch_id] = Batch(plan, {name: rows}, {}, list(counts))
+        return self._write(plan.batch_id, name, rows)
+
+    def run_tasks(self, spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], runner: object) -> list[TaskResult]:
+        """Reads ranges again for the one table of `spec`."""
+        del runner
+        name = spec.tables[0].name
+        batch = self.oracle.batches[spec.batch_id] = Batch(None, {table: [] for table in self.pipeline.table_names}, {})
+        counts = [self._read(part, batch) for task in tasks for part in task]
+        files: Any = {name: tuple(self._write(spec.batch_id, name, batch.rows[name]))}
+        return [TaskResult(files, tuple(counts))]
+
+    def ledger_rows(self, session: Session) -> list[LedgerRow]:
+        """What the ledger holds, and what is published for it and not committed yet."""
+        name = self.pipeline.ledger_table
+        session.committer().load_checked(name)
+        held = [batch_id for _, batch_id, *_ in self.catalog.rows(name)]
+        on_their_way = [logged.event.batch_id for logged in session.log.state.written.get(name, [])]
+        known = [self.oracle.batches[batch_id] for batch_id in dict.fromkeys([*held, *on_their_way])]
+        return [
+            LedgerRow(b.plan.batch_id, *_ledger_values(c), c.written, b.plan.topic_ids[c.topic])
+            for b in known
+            if b.plan is not None
+            for c in b.counts
+        ]
+
+    def _write(self, batch_id: str, name: str, rows: Sequence[Row]) -> list[str]:
+        """A batch has several files of a table if several tasks wrote it."""
+        half, paths = len(rows) // 2 if len(rows) > 3 else 0, list[str]()
+        for piece in (rows[:half], rows[half:]):
+            if piece:
+                self.scheduler.give_way()
+                path = f"sim:///{name}/data/{batch_id}-{len(paths)}.parquet"
+                paths.append(self.store.write(path, DataFile(tuple(piece))))
+        return paths
 
     def _read(self, part: OffsetRange, batch: Batch) -> PartitionCounts:
         self.scheduler.give_way()
@@ -188,19 +222,29 @@ class World:
             for table in tables:
                 counts.written[table] += 1
                 batch.rows[table].append(("record", number))
-        batch.rows[self.pipeline.ledger_table].append(("ledger", batch.plan.batch_id, part.partition))
+        if batch.plan is not None:
+            batch.rows[self.pipeline.ledger_table].append(("ledger", batch.plan.batch_id, part.partition))
         return counts
 
-    def _output(self, batch_id: str, name: str, metadata: TableMetadata, batch: Batch) -> TableOutput:
-        uuid, files = str(metadata.table_uuid), tuple(batch.files[name])
+    def output_of(self, batch_id: str, name: str, table: Any, files: Sequence[str]) -> TableOutput:
+        # A batch that passes over nothing has no file, and nobody has heard of it until here.
+        batch = self.oracle.batches.setdefault(batch_id, Batch(None, {name: []}, {}))
+        metadata = table.metadata
+        uuid = str(metadata.table_uuid)
+        batch.files[name] = list(files)
         if not files:
             return TableOutput(name, uuid, metadata.current_schema_id)
         self.scheduler.give_way()
-        path = self.store.write(f"sim:///{name}/metadata/calve-{batch_id}.avro", Manifest(files))
+        path = self.store.write(f"sim:///{name}/metadata/calve-{batch_id}.avro", Manifest(tuple(files)))
         batch.files[name].append(path)
         rows = len(batch.rows[name])
         ref = ManifestRef(path, 1, "", 0, metadata.default_spec_id, len(files), rows, rows, ())
         return TableOutput(name, uuid, metadata.current_schema_id, (ref,))
+
+
+def _ledger_values(c: PartitionCounts) -> tuple[Any, ...]:
+    counted = (c.records, c.gaps, c.tombstones, c.filtered, c.dead_lettered, c.value_bytes, c.lost)
+    return (c.topic, c.partition, c.start, c.end, *counted)
 
 
 def pipeline_file(directory: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import io
 import json
 import re
@@ -119,6 +120,9 @@ def test_each_command_in_a_shell_block_exists(document: str, words: list[str]) -
         found, arguments = command(rest)
         options = {option for parameter in found.params for option in parameter.opts}
         assert {a.partition("=")[0] for a in arguments if a.startswith("--")} <= options, document
+    elif program == ".venv/bin/python":
+        assert rest[0] == "-m"
+        assert importlib.util.find_spec(rest[1]), document
     else:
         assert program in OTHER_PROGRAMS, document
 

@@ -3,13 +3,14 @@ from __future__ import annotations
 import pytest
 
 from sink_core.control.decision import Verdict
-from sink_core.offsets import OffsetRange, Position, Positions
+from sink_core.offsets import OffsetRange, Position, Positions, TopicPartition
 from sink_core.resolve.jump import Jump
 from sink_core.resolve.positions import put_back, skipped
 from tests.unit.control.build import TOPIC, at, complete, log, positions
 
 STATE = log(complete("b1", {TOPIC: (10, 20)}))
 SEEN = {at(0): Position(15, ""), at(1): Position(20, "b1")}
+TOKEN = TopicPartition("control", 0)
 JUMP = Jump("b1", (OffsetRange(TOPIC, 0, 10, 15), OffsetRange(TOPIC, 1, 20, 20)), {TOPIC: "id-1"}, SEEN)
 
 
@@ -29,8 +30,9 @@ def test_a_jump_that_landed_before_is_not_published_again() -> None:
         {**SEEN, at(0): Position(16, "")},
         {**SEEN, at(0): Position(15, "b1")},
         {at(1): SEEN[at(1)]},
+        {**SEEN, TOKEN: Position(0, "+given-up")},
     ],
-    ids=["moved on", "other metadata", "gone"],
+    ids=["moved on", "other metadata", "gone", "given up"],
 )
 def test_a_position_that_changed_makes_a_jump_stale(found: Positions) -> None:
     assert JUMP.decide("j", found, STATE).verdict is Verdict.STALE
