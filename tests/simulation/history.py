@@ -27,6 +27,7 @@ MIXTURES = {
     "ingestion": ("run",) * 4 + ("publish",) * 3 + ("commit",) * 4 + ("pause",),
     "everything": (*("run", "commit") * 3, *("publish", "trim") * 2, "keep alive", "orphans", "expire"),
     "answers": ("run", "publish", "commit", "commit", "resolve", "resolve", "resolve", "orphans", "trim", "keep alive"),
+    "refills": (*("resolve",) * 4, "commit", "publish", "orphans"),
     "sleepers": ("publish", "commit", "commit", "orphans"),
     "guardians": ("run", "publish", "publish", "commit", "keep alive", *("orphans",) * 3, *("trim",) * 3),
 }
@@ -82,6 +83,8 @@ def _duels(chance: random.Random, kinds: Sequence[str]) -> list[Action]:
     number = 0
     for _ in range(chance.choice((2, 4, 8))):
         actions.append(_deed(chance, harsh=False))
+        if "resolve" in kinds:
+            actions += [_deed(chance, harsh=True), _deed(chance, harsh=chance.random() < 0.3)]
         if chance.random() < 0.5:
             actions += [_spawn(chance, number, "publish"), Action("finish", number)]
         sleeper, number = number + 1, number + 2

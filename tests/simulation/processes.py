@@ -99,7 +99,7 @@ def resolve(world: World) -> None:
         choices = [c for c in found.choices if c == "refill" or ((found.finding, c) in RESOLVERS and c != "rebuild")]
         if not choices:
             return
-        choice = world.chance.choice(choices)
+        choice = "refill" if "refill" in choices and world.chance.random() < 0.5 else world.chance.choice(choices)
         prepared = prepare(session, found.finding, found.subject, choice, refill=refill(RUNNER))
         world.note(f"answers {found.finding} of {found.subject} by {choice}")
         if choice == "accept":

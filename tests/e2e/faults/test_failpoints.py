@@ -26,7 +26,16 @@ WAKING = ("publish.after-fence", "publish.after-events", "write.after-manifests"
 @pytest.fixture(scope="module")
 def seasoned(new_world: NewWorld, launcher: Launcher) -> World:
     """A pipeline that has run before."""
-    world = new_world(7, max_records=400)
+    return _run_before(new_world(7, max_records=400), launcher)
+
+
+@pytest.fixture(scope="module")
+def refilled(new_world: NewWorld, launcher: Launcher) -> World:
+    """Another one. A refill of a dropped table also brings back what an answer had given up before."""
+    return _run_before(new_world(8, max_records=400), launcher)
+
+
+def _run_before(world: World, launcher: Launcher) -> World:
     world.produce(100)
     run_to_end(launcher, world)
     return world
@@ -120,26 +129,26 @@ def _refill(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("failpoint", REFILL)
-def test_a_refill_killed_there_is_made_good_by_the_next(failpoint: str, launcher: Launcher, seasoned: World) -> None:
-    seasoned.drop_table()
-    process = launcher.warm(_refill(seasoned), failpoint=f"{failpoint}=kill")
+def test_a_refill_killed_there_is_made_good_by_the_next(failpoint: str, launcher: Launcher, refilled: World) -> None:
+    refilled.drop_table()
+    process = launcher.warm(_refill(refilled), failpoint=f"{failpoint}=kill")
     assert process.finish(RUN_S) == -signal.SIGKILL, f"{failpoint} was not reached: {process.output_text}"
-    refill_to_end(launcher, seasoned)
-    run_to_end(launcher, seasoned)
-    assert seasoned.difference().none
+    refill_to_end(launcher, refilled)
+    run_to_end(launcher, refilled)
+    assert refilled.difference().none
 
 
 @pytest.mark.parametrize("failpoint", WAKING_REFILL)
-def test_a_refill_that_wakes_up_late_changes_nothing(failpoint: str, launcher: Launcher, seasoned: World) -> None:
-    seasoned.drop_table()
-    sleeper = launcher.warm(_refill(seasoned), failpoint=f"{failpoint}=stop@1")
+def test_a_refill_that_wakes_up_late_changes_nothing(failpoint: str, launcher: Launcher, refilled: World) -> None:
+    refilled.drop_table()
+    sleeper = launcher.warm(_refill(refilled), failpoint=f"{failpoint}=stop@1")
     assert sleeper.await_stop(RUN_S), f"{failpoint} was not reached: {sleeper.output_text}"
-    refill_to_end(launcher, seasoned)
+    refill_to_end(launcher, refilled)
     sleeper.wake()
     assert sleeper.finish(RUN_S) in (EXIT_DONE, EXIT_UNREACHABLE), f"{sleeper.output_text}\n{sleeper.errors}"
     assert "Traceback" not in sleeper.errors
-    run_to_end(launcher, seasoned)
-    assert seasoned.difference().none
+    run_to_end(launcher, refilled)
+    assert refilled.difference().none
 
 
 @pytest.mark.parametrize("failpoint", WAKING)
@@ -154,6 +163,7 @@ def test_a_run_that_wakes_up_late_changes_nothing(failpoint: str, launcher: Laun
     assert seasoned.difference().none
 
 
-def test_after_all_of_them_the_proof_holds(launcher: Launcher, seasoned: World) -> None:
-    run_to_end(launcher, seasoned)
-    prove(launcher, seasoned)
+def test_after_all_of_them_the_proof_holds(launcher: Launcher, seasoned: World, refilled: World) -> None:
+    for world in (seasoned, refilled):
+        run_to_end(launcher, world)
+        prove(launcher, world)
