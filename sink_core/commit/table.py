@@ -184,7 +184,8 @@ class TableCommitter:
             with unreachable_as_ours(f"writing the manifest list of {name}"):
                 return build_append(table, _manifests(pending), tag=self.tag, summary=to_summary(self.keys, own))
         except TableUnusable:
-            if self.catalog.load_table(name).metadata.refs == table.metadata.refs:
+            now = self._load(name)
+            if now is not None and now.metadata.refs == table.metadata.refs:
                 raise
             return None
 
@@ -287,7 +288,8 @@ def holds_tagged_files(table: Table, view: TableView) -> bool:
         for manifest in head.manifests(table.io)
         for entry in manifest.fetch_manifest_entry(table.io)
     }
-    return added <= held
+    # A snapshot that answers a finding may have added nothing, and then proves nothing.
+    return bool(added) and added <= held
 
 
 def _is_lasting(cause: Exception) -> bool:

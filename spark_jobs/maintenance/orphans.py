@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
@@ -142,6 +142,6 @@ def _note_looked_at(work: Work, table: Table) -> None:
     update = SetPropertiesUpdate(updates={LOOKED_AT: str(now_ms())})
     with (
         unreachable_as_ours(f"setting a property of {'.'.join(table.name())}"),
-        suppress(CommitFailedException, CommitStateUnknownException),
+        suppress(CommitFailedException, CommitStateUnknownException, NoSuchTableError),
     ):
         work.session.catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (update,))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from sink_core.errors import CalveError
+from sink_core.errors import CalveError, TableUnusable
 from sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
 from sink_core.session import Session
 from sink_core.tables.catalog import unreachable_as_ours
@@ -44,9 +44,11 @@ class Work:
         return report
 
     def load(self, name: str) -> Table:
-        """The table as it is now."""
-        with unreachable_as_ours(f"loading table {name}"):
-            return self.session.catalog.load_table(name)
+        """The table as it is now. Raises TableUnusable if it has been dropped since."""
+        table = load_if_there(self.session.catalog, name)
+        if table is None:
+            raise TableUnusable(f"{name}: dropped while this run was at work", hint="run again")
+        return table
 
     def owned(self, name: str) -> bool | None:
         """What the pipeline file says of a table; None for ledger and dead letters, which it does not list."""

@@ -26,8 +26,9 @@ from tests.simulation.transitions import TRANSITIONS
 from tests.simulation.world import pipeline_file
 
 CHUNK = 25
-REACHED = sorted({failpoint for failpoints in PLACES.values() for failpoint in failpoints})
-"""Failpoints of what histories run. Answers to findings and range jobs are not among it yet."""
+_OTHER_ANSWERS = {"resolve.after-rebind", "resolve.after-delete", "resolve.after-stamp"}
+REACHED = sorted({failpoint for failpoints in PLACES.values() for failpoint in failpoints} - _OTHER_ANSWERS)
+"""Failpoints of what histories run. The answers `move` and `rebuild` are not among it."""
 
 Run = Callable[[int, Sequence[Action] | None], Result]
 

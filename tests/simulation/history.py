@@ -72,7 +72,7 @@ class Result:
 def draw(seed: int, mixture: str | None = None) -> list[Action]:
     """The actions of a seed, of a `mixture` of processes that is drawn as well if it is not given."""
     chance = random.Random(seed)
-    actions = _warm_up(chance.choice(("commit", "orphans"))) if chance.random() < 0.7 else []
+    actions = _warm_up(chance.choice(("commit", "orphans"))) if chance.random() < 0.5 else []
     kinds = MIXTURES[mixture or chance.choice(tuple(MIXTURES))]
     return actions + (_duels(chance, kinds) if chance.random() < 0.4 else _crowd(chance, kinds))
 
@@ -84,7 +84,10 @@ def _duels(chance: random.Random, kinds: Sequence[str]) -> list[Action]:
     for _ in range(chance.choice((2, 4, 8))):
         actions.append(_deed(chance, harsh=False))
         if "resolve" in kinds:
-            actions += [_deed(chance, harsh=True), _deed(chance, harsh=chance.random() < 0.3)]
+            what = "drop" if chance.random() < 0.4 else chance.choice(sorted(users.HARSH))
+            actions += [Action("deed", what=what, number=chance.getrandbits(30)), _spawn(chance, number, "resolve")]
+            actions.append(Action("finish", number))
+            number += 1
         if chance.random() < 0.5:
             actions += [_spawn(chance, number, "publish"), Action("finish", number)]
         sleeper, number = number + 1, number + 2

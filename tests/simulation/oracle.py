@@ -37,8 +37,8 @@ CAUSES: dict[str, set[str]] = {
     "table-rolled-back": {"roll back", "expire", "restore"},
     "table-restored": {"restore", "untag", "roll back", "recreate"},
     "tag-removed": {"untag", "restore"},
-    "table-recreated": {"recreate"},
-    "table-dropped": {"recreate"},
+    "table-recreated": {"recreate", "drop"},
+    "table-dropped": {"recreate", "drop"},
     "topic-recreated": {"recreate topic"},
     "positions-missing": {"forget positions", "recreate topic"},
     "positions-changed": {"reset positions", "forget positions", "recreate topic"},
@@ -250,6 +250,6 @@ class Oracle:
             pass
         elif not isinstance(error, RetriableError | UnknownOutcome):
             # A table or topic that goes while a process uses it may be reported in other ways.
-            gone = {deed for deed, _ in self.deeds} & {"recreate", "recreate topic"}
+            gone = {deed for deed, _ in self.deeds} & {"recreate", "drop", "recreate topic"}
             if not (isinstance(error, CalveError) and gone):
                 raise Violation(f"{process} ended with {type(error).__name__}: {error}") from error

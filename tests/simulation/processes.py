@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
@@ -128,9 +129,15 @@ class SimProcedures:
     world: World
     session: Session
 
+    def _load(self, table: str) -> TableMetadata:
+        try:
+            return self.session.catalog.load_table(table).metadata
+        except NoSuchTableError as error:
+            raise RetriableError(f"{table} has been dropped") from error
+
     def remove_orphan_files(self, table: str, files: Iterable[str], *, dry_run: bool) -> list[str]:
         """Looks at the table's metadata first, deletes afterwards, file by file."""
-        metadata = self.session.catalog.load_table(table).metadata
+        metadata = self._load(table)
         try:
             needed = self.world.store.reachable(metadata.snapshots)
         except FileNotFoundError as error:
@@ -144,10 +151,10 @@ class SimProcedures:
 
     def expire_snapshots(self, table: str, *, older_than_ms: int, retain_last: int) -> dict[str, int]:
         """A compare-and-swap, then the files that only the expired snapshots named."""
-        metadata = self.session.catalog.load_table(table).metadata
+        metadata = self._load(table)
         going = expired(metadata, older_than_ms=older_than_ms, retain_last=retain_last)
         self.world.scheduler.give_way()
-        if self.world.catalog.tables[table] is not metadata:
+        if self.world.catalog.tables.get(table) is not metadata:
             raise CommitConflict(f"{table} has changed")
         files = self.world.catalog.expire(table, going, new_root=False)
         for path in files:

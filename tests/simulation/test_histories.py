@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.campaign import run_for, running, shorten
 
 SECONDS = 170.0
-VISITS = 1_000
+VISITS = 200
 
 
 @pytest.mark.timeout(900)

@@ -106,6 +106,13 @@ def recreate(world: World, chance: random.Random) -> None:
         world.did("recreate", name)
 
 
+def drop(world: World, chance: random.Random) -> None:
+    name = _some_table(world, chance)
+    if name is not None:
+        world.dropped[name] = world.catalog.tables.pop(name)
+        world.did("drop", name)
+
+
 def untag(world: World, chance: random.Random) -> None:
     name = _some_table(world, chance)
     tag = world.pipeline.tag
@@ -187,6 +194,7 @@ HARSH: dict[str, Deed] = {
     "untag and roll back": untag_and_roll_back,
     "expire": expire,
     "recreate": recreate,
+    "drop": drop,
     "untag": untag,
     "restore": restore,
     "reset positions": reset_positions,
