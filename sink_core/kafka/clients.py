@@ -40,8 +40,10 @@ def reader(settings: Settings, *, group: str, **overrides: object) -> Consumer:
         {
             "receive.message.max.bytes": RECEIVE_BYTES,
             # Reading ahead stops at bytes of keys and values, of which headers are no part, or at this number: at the
-            # default of 100,000 a topic of large headers fills the memory. One fetch ahead is as fast.
+            # default of 100,000 a topic of large headers fills the memory. One fetch ahead is as fast, if the next does
+            # not wait for a second after the queue was full, which is the default too.
             "queued.min.messages": 1,
+            "fetch.queue.backoff.ms": 5,
             **_base(settings),
             "group.id": group,
             "isolation.level": "read_committed",
