@@ -268,16 +268,14 @@ def _retry_without_assertion(patch: pytest.MonkeyPatch, _: Environment) -> None:
 
 
 def _deleting_after_a_lost_reply(patch: pytest.MonkeyPatch, environment: Environment) -> None:
-    real = TableCommitter.swap
+    real = TableCommitter._landed_after_all
 
-    def swap(self: TableCommitter, table: Table, attempt: Attempt) -> Exception | None:
-        lost_to = real(self, table, attempt)
-        if lost_to is not None:
-            added: Any = attempt.updates[0]
-            environment.world.delete_file(added.snapshot.manifest_list)
-        return lost_to
+    def look(self: TableCommitter, table: Table, attempt: Attempt, cause: Exception) -> bool:
+        added: Any = attempt.updates[0]
+        environment.world.delete_file(added.snapshot.manifest_list)
+        return real(self, table, attempt, cause)
 
-    patch.setattr(TableCommitter, "swap", swap)
+    patch.setattr(TableCommitter, "_landed_after_all", look)
 
 
 def _check_not_repeated(patch: pytest.MonkeyPatch, _: Environment) -> None:
