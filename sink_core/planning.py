@@ -313,10 +313,10 @@ class Planner:
             raise finding.error(str(self._session.pipeline.path))
 
 
-def check_topics(session: Session, plan: BatchPlan) -> None:
-    """Raise FindingError if a topic of the plan was recreated since: other records are at the same offsets."""
-    topics = describe_topics(session.admin, plan.topic_ids, timeout_s=ADMIN_TIMEOUT_S)
-    finding = checks.topic_changed(plan.topic_ids, {name: topic.topic_id for name, topic in topics.items()})
+def check_topics(session: Session, topic_ids: Mapping[str, str]) -> None:
+    """Raise FindingError if a topic has another UUID than `topic_ids` say: other records are at the same offsets."""
+    topics = describe_topics(session.admin, topic_ids, timeout_s=ADMIN_TIMEOUT_S)
+    finding = checks.topic_changed(topic_ids, {name: topic.topic_id for name, topic in topics.items()})
     if finding is not None:
         raise finding.error(str(session.pipeline.path))
 

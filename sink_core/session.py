@@ -23,7 +23,7 @@ from sink_core.errors import ConfigError
 from sink_core.failpoints import reach
 from sink_core.kafka import clients
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import cluster_id, describe_topics
+from sink_core.kafka.source import SAMPLE_RECORDS, cluster_id, describe_topics, sample_values
 from sink_core.offsets import TopicPartition
 from sink_core.tables.catalog import open_catalog
 
@@ -79,6 +79,11 @@ class Session:
 
     def coordinator(self) -> Coordinator:
         return Coordinator(self.log, self.committer())
+
+    def sample_values(self) -> list[bytes]:
+        """Values of some records of the source topics, from which the columns of a new table can be inferred."""
+        topics, settings = self.pipeline.config.source.topics, self.pipeline.kafka.properties
+        return sample_values(settings, topics, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
 
     def read_only(self) -> bool:
         """Read the control log if it exists; False if the pipeline has never run."""

@@ -32,9 +32,10 @@ from sink_core.errors import TableUnusable
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
 from sink_core.offsets import NO_TOKEN, Position, Positions
+from sink_core.planning import check_topics
 from sink_core.range_jobs.decision import decide
 from sink_core.range_jobs.job import RangePlan, events, ranges_of, tasks_of
-from sink_core.range_jobs.look import check_topics, dead_letters_in, ledger_rows, token_and_log
+from sink_core.range_jobs.look import check_readable, dead_letters_in, ledger_rows, token_and_log
 from sink_core.range_jobs.lost import losses, lost_offsets
 from sink_core.range_jobs.missing import missing
 from sink_core.range_jobs.resolving import REFILLED, resolution, resolves
@@ -45,7 +46,7 @@ from sink_core.tables.usable import check_usable
 from sink_core.verify.ledger import LedgerRow
 from spark_jobs.ingest import run_tasks, task_spec
 from spark_jobs.runner import SparkRunner
-from spark_jobs.steps import OnProgress, Progress, sample_values
+from spark_jobs.steps import OnProgress, Progress
 
 Planned = tuple[RangePlan, Table]
 
@@ -165,7 +166,7 @@ class RangeJobs:
         session = self._session
         found = session.committer().examine(table)
         if found.table is None and found.finding is not None:
-            ensure_tables(session.catalog, session.pipeline, lambda: sample_values(session), names=(table,))
+            ensure_tables(session.catalog, session.pipeline, session.sample_values, names=(table,))
             reach("range.after-create")
             found = session.committer().examine(table)
         if found.table is None or found.view is None:
@@ -191,7 +192,7 @@ class RangeJobs:
         """The plan with its topics' UUIDs; they and what Kafka still holds are checked."""
         wanted = {r.topic for r in plan.ranges}
         topic_ids = {row.topic: row.topic_id for row in rows if row.topic in wanted}
-        check_topics(self._session, plan.ranges, topic_ids)
+        check_readable(self._session, plan.ranges, topic_ids)
         return replace(plan, topic_ids=topic_ids)
 
     def _announce(self, plan: RangePlan) -> None:
@@ -232,7 +233,7 @@ class RangeJobs:
         def after_fence(found: Positions, state: CommitState) -> Decision:
             decision = decide(plan.batch_id, plan.token, found.get(token, NO_TOKEN), state)
             if decision.verdict is Verdict.PUBLISH:
-                check_topics(session, (), dict(plan.topic_ids))
+                check_topics(session, plan.topic_ids)
             return decision
 
         moved = {token: Position(plan.token.offset + 1, plan.batch_id)}

@@ -29,7 +29,7 @@ from sink_core.tables.create import ensure_tables
 from spark_jobs.ingest import write_batch
 from spark_jobs.range_job import RangeJobs, RangeReport
 from spark_jobs.runner import SparkRunner
-from spark_jobs.steps import OnProgress, Progress, sample_values
+from spark_jobs.steps import OnProgress, Progress
 
 LINGER_POLL_S = 0.1
 
@@ -114,7 +114,7 @@ class Ingest:
         for name in self._session.pipeline.table_names:
             # Before anything is created: a table that was dropped must not come back as if it were new.
             committer.load_checked(name)
-        ensure_tables(self._session.catalog, self._session.pipeline, lambda: sample_values(self._session))
+        ensure_tables(self._session.catalog, self._session.pipeline, self._session.sample_values)
         source = self._planner.look()
         if self._session.log.state.last_publish is None:
             self._planner.bootstrap(source)
@@ -189,7 +189,7 @@ class Ingest:
         def after_fence(found: Positions, state: CommitState) -> Decision:
             decision = decide(plan, found, state)
             if decision.verdict is not Verdict.ALREADY_PUBLISHED:
-                check_topics(session, plan)
+                check_topics(session, plan.topic_ids)
             return decision
 
         return session.publisher.publish(after_fence, events, positions)

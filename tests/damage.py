@@ -43,9 +43,9 @@ def world(flow: Flow) -> list[Any]:
     return [tables, files, flow.positions(), events]
 
 
-def roll_back(flow: Flow) -> None:
-    first = flow.own_snapshots()[0][0]
-    flow.load_table().manage_snapshots().rollback_to_snapshot(first).commit()
+def roll_back(flow: Flow, to: int = 0) -> None:
+    """The head goes back to the snapshot of the batch number `to`."""
+    flow.load_table().manage_snapshots().rollback_to_snapshot(flow.own_snapshots()[to][0]).commit()
 
 
 def remove_tag(flow: Flow) -> None:

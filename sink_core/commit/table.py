@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,9 +18,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 
-from sink_core.batch import ManifestRef
 from sink_core.commit.append import Attempt, build_append
 from sink_core.commit.findings import AncestryCut, Identity, compare, dropped
+from sink_core.commit.own import manifests_of, own_of
 from sink_core.commit.properties import Own, SummaryKeys, to_summary
 from sink_core.commit.view import TableView, view_of
 from sink_core.control.events import DataWritten
@@ -103,7 +102,14 @@ class TableCommitter:
             reach("commit.after-check")
             if not pending:
                 return _nothing_new(table, view, conflicts)
-            own = self._own(view, pending, state, stored_offset)
+            own = own_of(
+                pending,
+                stored_offset=stored_offset,
+                last_event_id=pending[-1].event.event_id,
+                given_up=view.latest.given_up if view.latest else (),
+                state=state,
+                now=self.now,
+            )
             check_still_there(table, pending)
             attempt = self._build(table, pending, own)
             reach("commit.after-list")
@@ -182,30 +188,12 @@ class TableCommitter:
         name = ".".join(table.name())
         try:
             with unreachable_as_ours(f"writing the manifest list of {name}"):
-                return build_append(table, _manifests(pending), tag=self.tag, summary=to_summary(self.keys, own))
+                return build_append(table, manifests_of(pending), tag=self.tag, summary=to_summary(self.keys, own))
         except TableUnusable:
             now = self._load(name)
             if now is not None and now.metadata.refs == table.metadata.refs:
                 raise
             return None
-
-    def _own(
-        self, view: TableView, pending: Sequence[Logged[DataWritten]], state: CommitState, stored_offset: int
-    ) -> Own:
-        counts: dict[str, int] = {}
-        for logged in pending:
-            counts[logged.event.batch_id] = counts.get(logged.event.batch_id, 0) + logged.event.rows
-        return Own(
-            stored_offset=stored_offset,
-            commit_id=str(uuid.uuid4()),
-            valid_through_ms=state.valid_through_ms(stored_offset),
-            batches=tuple(counts),
-            counts=counts,
-            last_event_id=pending[-1].event.event_id,
-            control_topic_id=self.now.control_topic_id,
-            cluster_id=self.now.cluster_id,
-            given_up=view.latest.given_up if view.latest else (),
-        )
 
     def swap(self, table: Table, attempt: Attempt) -> Exception | None:
         """None if the attempt landed, else why another try is due. The one call that changes the table.
@@ -297,10 +285,6 @@ def _is_lasting(cause: Exception) -> bool:
     return isinstance(cause, (TypeError, AttributeError, NotImplementedError, PermissionError))
 
 
-def _manifests(pending: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:
-    return [manifest for logged in pending for manifest in logged.event.manifests]
-
-
 def check_still_there(table: Table, pending: Sequence[Logged[DataWritten]]) -> None:
     """Manifests refer to a spec and a schema of the table; a table evolved meanwhile keeps both unless removed."""
     specs, schemas = table.specs(), table.schemas()
@@ -341,7 +325,7 @@ def _landed(
     own: Own,
     conflicts: int,
 ) -> TableCommit:
-    manifests = _manifests(pending)
+    manifests = manifests_of(pending)
     rows, files = sum(m.rows for m in manifests), sum(m.files for m in manifests)
     return TableCommit(
         table=view.table,

@@ -82,6 +82,17 @@ class TableView:
             return tagged
         return max((own for own in (tagged, nearest) if own), key=lambda own: own.stored_offset, default=None)
 
+    def own_or_copied(self, snapshot: SnapshotView) -> Own | None:
+        """What a snapshot of ours, or the one that it is a cherry-picked copy of, says."""
+        source = self.snapshots.get(snapshot.source_id) if snapshot.source_id is not None else None
+        return snapshot.own or (source.own if source else None)
+
+    @property
+    def held(self) -> set[str]:
+        """The batches under the head; a cherry-picked copy holds those of the snapshot it was made from."""
+        owns = (self.own_or_copied(snapshot) for snapshot in self.ancestors() if snapshot is not None)
+        return {batch_id for own in owns if own is not None for batch_id in own.batches}
+
     @property
     def nearest(self) -> SnapshotView | None:
         """The nearest ancestor of the head that is ours."""

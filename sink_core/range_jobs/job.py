@@ -10,10 +10,8 @@ from pyroaring import BitMap64
 from sink_core.batch import PartitionCounts, TableOutput
 from sink_core.control.complete import COUNTED
 from sink_core.control.events import DataComplete, DataWritten, RangeRead, Resolves
-from sink_core.control.state import CommitState
 from sink_core.offsets import OffsetRange, Offsets, Position, TopicPartition
 from sink_core.plan import cut
-from sink_core.verify.ledger import LedgerRow
 from sink_core.verify.offset_sets import runs
 
 
@@ -59,12 +57,6 @@ def _partition_once(task: Iterable[OffsetRange]) -> list[tuple[OffsetRange, ...]
             pieces.append(piece := {})
         piece[part.at] = part
     return [tuple(piece.values()) for piece in pieces]
-
-
-def of_former_topic(row: LedgerRow, state: CommitState) -> bool:
-    """Whether the row's topic was created again since: at its offsets are other records now, or none."""
-    now = state.last_publish.topic_ids if state.last_publish else {}
-    return bool(row.topic_id) and now.get(row.topic, row.topic_id) != row.topic_id
 
 
 def deleted(ranges: Iterable[OffsetRange], log_starts: Offsets) -> tuple[OffsetRange, ...]:

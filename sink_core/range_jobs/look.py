@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from sink_core.control import checks
 from sink_core.control.state import CommitState
 from sink_core.errors import TableUnusable, Unreachable
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import describe_topics, log_starts
+from sink_core.kafka.source import log_starts
 from sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
+from sink_core.planning import check_topics
 from sink_core.range_jobs.job import deleted
 from sink_core.session import Session
 from sink_core.verify.deep import held_by
 from sink_core.verify.files import ReadableFiles, head_tasks, pending_tasks
-from sink_core.verify.ledger import COLUMNS, LedgerRow, rows_of
+from sink_core.verify.ledger import COLUMNS, LedgerRow, rows_of, with_former
 from sink_core.verify.offset_sets import of_range
 from sink_core.verify.report import Evidence
 
@@ -46,7 +46,9 @@ def ledger_rows(session: Session) -> list[LedgerRow]:
 
     Raises FindingError if the ledger has one, TableUnusable if it can't be read.
     """
-    return list(rows_of(_read(session, session.pipeline.ledger_table, COLUMNS)))
+    rows = rows_of(_read(session, session.pipeline.ledger_table, COLUMNS))
+    last = session.log.state.last_publish
+    return list(with_former(rows, last.topic_ids if last else {}))
 
 
 def dead_letters_in(session: Session, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
@@ -60,17 +62,12 @@ def dead_letters_in(session: Session, ranges: Sequence[OffsetRange]) -> dict[Top
     return {at: tuple(offsets) for at, offsets in found.items()}
 
 
-def check_topics(session: Session, ranges: Sequence[OffsetRange], topic_ids: dict[str, str]) -> None:
+def check_readable(session: Session, ranges: Sequence[OffsetRange], topic_ids: dict[str, str]) -> None:
     """The topics are still those that the ranges were published from, and Kafka still holds all of them.
 
     Raises FindingError for a topic that was recreated, TableUnusable naming the ranges that retention has taken.
     """
-    if not topic_ids:
-        return
-    topics = describe_topics(session.admin, sorted(topic_ids), timeout_s=ADMIN_TIMEOUT_S)
-    finding = checks.topic_changed(topic_ids, {name: topic.topic_id for name, topic in topics.items()})
-    if finding is not None:
-        raise finding.error(str(session.pipeline.path))
+    check_topics(session, topic_ids)
     starts = log_starts(session.admin, sorted({r.at for r in ranges}), timeout_s=ADMIN_TIMEOUT_S)
     gone = deleted(ranges, starts)
     if gone:

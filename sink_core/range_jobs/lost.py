@@ -15,8 +15,7 @@ from sink_core.commit.view import TableView
 from sink_core.control.state import CommitState
 from sink_core.errors import TableUnusable
 from sink_core.offsets import TopicPartition, after
-from sink_core.range_jobs.job import of_former_topic
-from sink_core.range_jobs.resolving import base_of, own_or_copied
+from sink_core.range_jobs.resolving import base_of
 from sink_core.verify.ledger import LedgerRow
 from sink_core.verify.offset_sets import of_range
 
@@ -65,12 +64,7 @@ def losses(view: TableView, state: CommitState) -> Losses:
     written = [logged for logged in state.written.get(view.table, []) if logged.offset < state.limit]
     others = [after(logged.offset) for logged in written if logged.event.table_uuid != view.uuid]
     covers = max([state.told_offset(view.table, view.uuid), state.log_start, *own, *others])
-    held = {
-        batch_id
-        for snapshot in view.ancestors()
-        if snapshot is not None and (said := own_or_copied(view, snapshot))
-        for batch_id in said.batches
-    }
+    held = view.held
     below = {
         logged.event.batch_id
         for logged in written
@@ -95,7 +89,7 @@ def lost_offsets(found: Losses, rows: Iterable[LedgerRow], state: CommitState) -
     for row in rows:
         seen.add(row.batch_id)
         fed = row.written.get(found.table, 0) > 0
-        if of_former_topic(row, state):
+        if row.former:
             former.add(row.topic)
             if fed and found.has_lost(row.batch_id, fed=fed):
                 raise _created_again(found.table, row.shown)

@@ -11,7 +11,6 @@ from sink_core.config.effective import TableSettings
 from sink_core.control.state import CommitState
 from sink_core.errors import ConfigError, TableUnusable
 from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.range_jobs.job import of_former_topic
 from sink_core.verify.ledger import LedgerRow
 from sink_core.verify.offset_sets import of_range
 
@@ -49,7 +48,7 @@ def missing(table: str, rows: Iterable[LedgerRow], state: CommitState, *, max_of
     batches: dict[str, list[OffsetRange]] = {}
     for row in rows:
         read = done.get(row.at, BitMap64()).range_cardinality(row.start, row.end) == row.end - row.start
-        if table not in row.written and row.records and of_former_topic(row, state):
+        if table not in row.written and row.records and row.former:
             raise TableUnusable(
                 f"{table}: {row.shown} was read from a topic that has been created again: its records can't be read "
                 "any more",

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sink_core.commit.properties import Own
-from sink_core.commit.view import SnapshotView, TableView
+from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten, Resolves
 from sink_core.control.state import CommitState, Logged
 from sink_core.offsets import after
@@ -39,19 +38,13 @@ def base_of(view: TableView) -> Base | None:
         if snapshot is None:
             return None if _is_ours_anywhere(view) else Base(nearest, 0)
         oldest = snapshot
-        if nearest is None and own_or_copied(view, snapshot) is not None:
+        if nearest is None and view.own_or_copied(snapshot) is not None:
             nearest = snapshot.snapshot_id
         if snapshot.own is not None:
             return Base(nearest, snapshot.own.stored_offset)
     # pyiceberg's expiry takes the parent out of the oldest snapshot it leaves; the first one ever has number 1.
     cut = oldest is not None and oldest.sequence_number > 1
     return None if cut and _is_ours_anywhere(view) else Base(nearest, 0)
-
-
-def own_or_copied(view: TableView, snapshot: SnapshotView) -> Own | None:
-    """What a snapshot of ours, or the one that it is a cherry-picked copy of, says."""
-    source = view.snapshots.get(snapshot.source_id) if snapshot.source_id is not None else None
-    return snapshot.own or (source.own if source else None)
 
 
 def _is_ours_anywhere(view: TableView) -> bool:

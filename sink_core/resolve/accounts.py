@@ -11,7 +11,6 @@ from pyiceberg.table import Table
 from sink_core.commit.properties import Own
 from sink_core.commit.view import TableView
 from sink_core.offsets import TopicPartition
-from sink_core.resolve.loss import held
 from sink_core.tables.catalog import unreachable_as_ours
 
 _COLUMNS = (
@@ -70,7 +69,7 @@ def disagreement(accounts: Accounts, views: Mapping[str, TableView], ledger: str
     """
     taken = _taken_at(views[ledger])
     for name, view in sorted(views.items()):
-        batches, reached = held(view), _reached(view)
+        batches, reached = view.held, _reached(view)
         unknown = sorted(batches - accounts.batches.keys())
         if unknown:
             return f"{name} holds batch {unknown[0]}, which the ledger lacks"

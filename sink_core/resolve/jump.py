@@ -101,7 +101,7 @@ def jump(session: Session, wanted: Jump) -> str:
     def after_fence(found: Positions, state: CommitState) -> Decision:
         decision = wanted.decide(batch_id, found, state)
         if decision.verdict is Verdict.PUBLISH:
-            check_topics(session, plan)
+            check_topics(session, plan.topic_ids)
         return decision
 
     # A range job that was planned before must not find its token as it was.

@@ -14,13 +14,14 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from sink_core.batch import ManifestRef
+from sink_core.commit.own import manifests_of
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
 from sink_core.control.state import CommitState, Logged
 from sink_core.errors import FindingError
 from sink_core.resolve.answer import Answer, no_answer
 from sink_core.resolve.loss import lost_by_recreation
-from sink_core.resolve.tables import Taking, answer_table, manifests_of, not_there, own_of
+from sink_core.resolve.tables import Taking, answer_table, answering, not_there
 from sink_core.session import Session
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.manifests import entries_of, write_manifest
@@ -41,7 +42,7 @@ def rebuild(session: Session, found: FindingError) -> Answer:
         def manifests() -> Sequence[ManifestRef]:
             return [*_rewritten(table, loss.events), *manifests_of(loss.kept)]
 
-        return Taking(manifests, own_of((*loss.events, *loss.kept), loss.stored, (), view, state, now), line)
+        return Taking(manifests, answering((*loss.events, *loss.kept), loss.stored, (), view, state, now), line)
 
     if trouble := trimmed(session.log.state, found.subject):
         raise no_answer(found, "rebuild", trouble)

@@ -46,7 +46,7 @@ def lost_by_roll_back(view: TableView, state: CommitState) -> Loss:
         unknown = "snapshots were expired, and what the table still holds can't be told"
     elif since < state.log_start:
         unknown = f"the control topic was trimmed up to {state.log_start}, the table has what is below {since}"
-    kept, given_up = held(view), view.latest.given_up if view.latest else ()
+    kept, given_up = view.held, view.latest.given_up if view.latest else ()
     events = tuple(
         logged
         for logged in state.pending(view.table, view.uuid, since)
@@ -73,13 +73,3 @@ def _end(logged: Logged[DataWritten], state: CommitState) -> int:
     """The control offset behind the batch of an event."""
     batch = state.batches.get(logged.event.batch_id)
     return (batch.offset if batch else logged.offset) + 1
-
-
-def held(view: TableView) -> set[str]:
-    """The batches under the head; a cherry-picked copy holds those of the snapshot it was made from."""
-    batches: set[str] = set()
-    for snapshot in view.ancestors():
-        for of in (snapshot, view.snapshots.get(snapshot.source_id or 0) if snapshot else None):
-            if of is not None and of.own is not None:
-                batches.update(of.own.batches)
-    return batches

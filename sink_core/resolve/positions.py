@@ -15,12 +15,11 @@ from collections.abc import Iterable
 
 from sink_core.control import checks
 from sink_core.control.decision import Decision, Verdict
-from sink_core.control.log import PARTITION
 from sink_core.control.state import CommitState
 from sink_core.errors import FindingError
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from sink_core.kafka.source import describe_topics, end_offsets, log_starts
-from sink_core.offsets import OffsetRange, Offsets, Position, Positions, TopicPartition
+from sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Positions, TopicPartition
 from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from sink_core.resolve.jump import Jump, jump
 from sink_core.session import Session
@@ -42,8 +41,8 @@ def restore(session: Session, found: FindingError) -> Answer:
     batch_id, mark = state.last_batch_id or "", str(uuid.uuid4())
     positions = {at: Position(offset, batch_id).given_up(mark) for at, offset in wanted.items()}
     # A range job that was planned before must not find its token as it was, also where there was none.
-    token = TopicPartition(session.log.topic, PARTITION)
-    before = session.group.positions([token]).get(token, Position(0, ""))
+    token = session.publisher.token
+    before = session.group.positions([token]).get(token, NO_TOKEN)
     positions[token] = Position(before.offset, f"restored-{mark}")
 
     def decide(read: Positions, after_fence: CommitState) -> Decision:

@@ -10,7 +10,6 @@ points (the whole table is in docs/design.md):
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from pyiceberg.table import Table
 from sink_core.batch import ManifestRef
 from sink_core.commit.append import build_append
 from sink_core.commit.findings import Identity
+from sink_core.commit.own import manifests_of, own_of
 from sink_core.commit.properties import Own, to_summary
 from sink_core.commit.table import ATTEMPTS, Examined, back_off, check_still_there, gave_up
 from sink_core.commit.view import TableView
@@ -27,8 +27,6 @@ from sink_core.control.state import CommitState, Logged
 from sink_core.errors import FindingError
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
-from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import SAMPLE_RECORDS, sample_values
 from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from sink_core.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
 from sink_core.session import Session
@@ -63,7 +61,8 @@ def accept(session: Session, found: FindingError) -> Answer:
             "whose events are known are given up"
         )
         given_up = loss.given_up_with(view)
-        return Taking(lambda: manifests_of(loss.kept), own_of(loss.kept, loss.stored, given_up, view, state, now), line)
+        own = answering(loss.kept, loss.stored, given_up, view, state, now)
+        return Taking(lambda: manifests_of(loss.kept), own, line)
 
     return answer_table(session, found, build)
 
@@ -86,7 +85,7 @@ def recommit(session: Session, found: FindingError) -> Answer:
         )
         given_up = view.latest.given_up if view.latest else ()
         return Taking(
-            lambda: manifests_of(loss.events), own_of(loss.events, loss.stored, given_up, view, state, now), line
+            lambda: manifests_of(loss.events), answering(loss.events, loss.stored, given_up, view, state, now), line
         )
 
     return answer_table(session, found, build)
@@ -140,13 +139,7 @@ def _same(now: Finding | None, found: FindingError) -> bool:
 
 def _there(session: Session, seen: Examined, name: str) -> tuple[Table, TableView]:
     if seen.table is None:
-        topics, settings = session.pipeline.config.source.topics, session.pipeline.kafka.properties
-        ensure_tables(
-            session.catalog,
-            session.pipeline,
-            lambda: sample_values(settings, topics, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S),
-            names=(name,),
-        )
+        ensure_tables(session.catalog, session.pipeline, session.sample_values, names=(name,))
         reach("resolve.after-create")
         seen = session.committer().examine(name)
     if seen.table is None or seen.view is None:
@@ -163,12 +156,7 @@ def _rows(session: Session, found: FindingError) -> int:
     return sum(logged.event.rows for logged in session.log.state.written.get(found.subject, []))
 
 
-def manifests_of(events: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:
-    """The manifests that events name, in their order."""
-    return [manifest for logged in events for manifest in logged.event.manifests]
-
-
-def own_of(
+def answering(
     events: Sequence[Logged[DataWritten]],
     stored: int,
     given_up: tuple[tuple[int, int], ...],
@@ -176,20 +164,9 @@ def own_of(
     state: CommitState,
     now: Identity,
 ) -> Own:
-    counts: dict[str, int] = {}
-    for logged in events:
-        counts[logged.event.batch_id] = counts.get(logged.event.batch_id, 0) + logged.event.rows
-    return Own(
-        stored_offset=stored,
-        commit_id=str(uuid.uuid4()),
-        valid_through_ms=state.valid_through_ms(stored),
-        batches=tuple(counts),
-        counts=counts,
-        last_event_id=_last_event_id(stored, view, state),
-        control_topic_id=now.control_topic_id,
-        cluster_id=now.cluster_id,
-        given_up=given_up,
-    )
+    """What a snapshot says that takes in `events` and stores `stored`, whatever lies below."""
+    last = _last_event_id(stored, view, state)
+    return own_of(events, stored_offset=stored, last_event_id=last, given_up=given_up, state=state, now=now)
 
 
 def _last_event_id(stored: int, view: TableView, state: CommitState) -> str:

@@ -77,6 +77,12 @@ def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
     return [lost or 0 for lost in batch.column(name).to_pylist()]
 
 
+def with_former(rows: Iterable[LedgerRow], topic_ids: Mapping[str, str]) -> Iterator[LedgerRow]:
+    """The rows, those marked whose topic has another id in `topic_ids`."""
+    for row in rows:
+        yield row._replace(former=True) if row.topic_id != topic_ids.get(row.topic, row.topic_id) else row
+
+
 def former_place(at: TopicPartition, topic_id: str) -> TopicPartition:
     """A partition of a topic that was deleted, named so that no topic can be called like it."""
     return TopicPartition(f"{at.topic} of id {topic_id}", at.partition)

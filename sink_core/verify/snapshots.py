@@ -10,7 +10,6 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
 from sink_core.commit.view import SnapshotView, TableView
-from sink_core.range_jobs.resolving import own_or_copied
 from sink_core.verify.report import Evidence
 
 
@@ -33,7 +32,7 @@ def contents(view: TableView) -> Contents:
     rows: dict[str, int] = {}
     oldest_stored = 0
     for snapshot in view.ancestors():
-        own = own_or_copied(view, snapshot) if snapshot is not None else None
+        own = view.own_or_copied(snapshot) if snapshot is not None else None
         if snapshot is None or own is None:
             continue
         oldest_stored = own.stored_offset
@@ -120,7 +119,7 @@ def compare_total(metadata: TableMetadata, view: TableView, evidence: Evidence, 
     if not whole:
         evidence.skipped(view.table, "the total number of rows: snapshots have been expired")
         return
-    foreign = [s for s in view.ancestors() if s is not None and own_or_copied(view, s) is None]
+    foreign = [s for s in view.ancestors() if s is not None and view.own_or_copied(s) is None]
     others = [s for s in foreign if not _rewrites(metadata, s)]
     if others:
         ids = ", ".join(str(s.snapshot_id) for s in others[:3])

@@ -15,7 +15,7 @@ from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
 from sink_core.verify import batches, jobs, snapshots
 from sink_core.verify import deep as offsets
 from sink_core.verify.files import ReadableFiles, check_files, pending_tasks
-from sink_core.verify.ledger import COLUMNS, Ledger, LedgerRow, rows_of
+from sink_core.verify.ledger import COLUMNS, Ledger, LedgerRow, rows_of, with_former
 from sink_core.verify.recount import recount
 from sink_core.verify.report import Evidence, VerifyReport
 from sink_core.verify.world import World, load_table, look
@@ -78,9 +78,7 @@ class _Proof:
 
     def _rows(self) -> Iterator[LedgerRow]:
         """The ledger's rows, those included that are published and not yet committed."""
-        now = self._world.history.topic_ids
-        for row in self._stored_rows():
-            yield row._replace(former=True) if row.topic_id != now.get(row.topic, row.topic_id) else row
+        return with_former(self._stored_rows(), self._world.history.topic_ids)
 
     def _stored_rows(self) -> Iterator[LedgerRow]:
         files = self._files.get(self._internal.ledger)

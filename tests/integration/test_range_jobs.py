@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,17 @@ from sink_core.verify.report import VerifyReport
 from sink_core.verify.verify import verify
 from spark_jobs.range_job import RangeJobs, RangeReport
 from tests import support
+from tests.damage import (
+    Break,
+    drop_the_table,
+    remove_tag,
+    restore_the_catalog,
+    restore_the_catalog_from_before_the_first_commit,
+    roll_back,
+)
 from tests.pipelines import COLUMNS, Died, Flow, InProcess, reached
 from tests.support import TopicFactory
 
-Damage = Callable[[Flow], object]
 BAD = b'{"id": "not a number"}'
 ADDED = {"name": "db.added", "auto_create": {"columns": COLUMNS}}
 
@@ -47,11 +53,6 @@ def refill(flow: Flow, table: str = "") -> RangeReport:
         return RangeJobs(session, InProcess()).refill(table or flow.table)
 
 
-def roll_back(flow: Flow, to: int = 0) -> None:
-    """The head goes back to the snapshot of the batch number `to`."""
-    flow.load_table().manage_snapshots().rollback_to_snapshot(flow.own_snapshots()[to][0]).commit()
-
-
 def proof(flow: Flow) -> VerifyReport:
     with flow.session() as session:
         return verify(session, deep=True)
@@ -63,36 +64,20 @@ def assert_proven(flow: Flow) -> None:
     assert set(report.uncommitted.values()) == {0}
 
 
-def remove_tag(flow: Flow) -> None:
-    flow.load_table().manage_snapshots().remove_tag(flow.pipeline.tag).commit()
-
-
-def restore(flow: Flow, version: int) -> None:
-    old = flow.load_table().metadata.metadata_log[version].metadata_file
-    with flow.iceberg() as catalog:
-        catalog.drop_table(flow.table)
-        catalog.register_table(flow.table, old)
-
-
-def drop(flow: Flow) -> None:
-    with flow.iceberg() as catalog:
-        catalog.drop_table(flow.table)
-
-
 @pytest.mark.parametrize(
     ("damage", "finding", "again"),
     [
         (roll_back, "table-rolled-back", {10, 11, 12, 19, 20, 29}),
-        (lambda flow: restore(flow, -1), "table-restored", {20, 29}),
-        (lambda flow: restore(flow, 0), "table-restored", {0, 9, 10, 19, 20, 29}),
+        (restore_the_catalog, "table-restored", {20, 29}),
+        (restore_the_catalog_from_before_the_first_commit, "table-restored", {0, 9, 10, 19, 20, 29}),
         (remove_tag, "tag-removed", set()),
         (Flow.recreate_table, "table-recreated", {0, 9, 10, 19, 20, 29}),
-        (drop, "table-dropped", {0, 9, 10, 19, 20, 29}),
+        (drop_the_table, "table-dropped", {0, 9, 10, 19, 20, 29}),
     ],
     ids=["rolled back", "restored", "restored to the beginning", "tag removed", "recreated", "dropped"],
 )
 def test_a_refill_reads_exactly_what_was_lost_and_resolves_the_finding(
-    flow: Flow, damage: Damage, finding: str, again: set[int]
+    flow: Flow, damage: Break, finding: str, again: set[int]
 ) -> None:
     damage(flow)
     with pytest.raises(FindingError, match=finding):

@@ -250,12 +250,12 @@ def _resolving_event_committed_like_any_other(patch: pytest.MonkeyPatch, _: Envi
 
 
 def _accepting_moves_nothing_but_the_tag(patch: pytest.MonkeyPatch, _: Environment) -> None:
-    real = sink_core.resolve.tables.own_of
+    real = sink_core.resolve.tables.answering
 
-    def own_of(events: Any, stored: int, given_up: Any, view: Any, state: Any, now: Any) -> Any:
+    def answering(events: Any, stored: int, given_up: Any, view: Any, state: Any, now: Any) -> Any:
         return real(events, view.nearest.own.stored_offset if view.nearest else 0, given_up, view, state, now)
 
-    patch.setattr(sink_core.resolve.tables, "own_of", own_of)
+    patch.setattr(sink_core.resolve.tables, "answering", answering)
 
 
 def _retry_without_assertion(patch: pytest.MonkeyPatch, _: Environment) -> None:

@@ -16,7 +16,7 @@ from sink_core.config.effective import Pipeline
 from sink_core.errors import FindingError, RetriableError
 from sink_core.offsets import OffsetRange
 from sink_core.session import Session
-from sink_core.verify.ledger import LedgerRow
+from sink_core.verify.ledger import LedgerRow, with_former
 from spark_jobs.task import IngestSpec, TaskResult
 from tests.simulation.broker import Cluster
 from tests.simulation.clients import Network
@@ -182,12 +182,14 @@ class World:
         held = [batch_id for _, batch_id, *_ in self.catalog.rows(name)]
         on_their_way = [logged.event.batch_id for logged in session.log.state.written.get(name, [])]
         known = [self.oracle.batches[batch_id] for batch_id in dict.fromkeys([*held, *on_their_way])]
-        return [
+        rows = (
             LedgerRow(b.plan.batch_id, *_ledger_values(c), c.written, b.plan.topic_ids[c.topic])
             for b in known
             if b.plan is not None
             for c in b.counts
-        ]
+        )
+        last = session.log.state.last_publish
+        return list(with_former(rows, last.topic_ids if last else {}))
 
     def _write(self, batch_id: str, name: str, rows: Sequence[Row]) -> list[str]:
         """A batch has several files of a table if several tasks wrote it."""

@@ -1,0 +1,43 @@
+"""What a snapshot of ours holds and says, by the events that it takes in. Pure."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+
+from sink_core.batch import ManifestRef
+from sink_core.commit.findings import Identity
+from sink_core.commit.properties import Own
+from sink_core.control.events import DataWritten
+from sink_core.control.state import CommitState, Logged
+
+
+def manifests_of(events: Iterable[Logged[DataWritten]]) -> list[ManifestRef]:
+    """The manifests that events name, in their order."""
+    return [manifest for logged in events for manifest in logged.event.manifests]
+
+
+def own_of(
+    events: Sequence[Logged[DataWritten]],
+    *,
+    stored_offset: int,
+    last_event_id: str,
+    given_up: tuple[tuple[int, int], ...],
+    state: CommitState,
+    now: Identity,
+) -> Own:
+    """Under a commit id of its own; `given_up` as in `Own`."""
+    counts: dict[str, int] = {}
+    for logged in events:
+        counts[logged.event.batch_id] = counts.get(logged.event.batch_id, 0) + logged.event.rows
+    return Own(
+        stored_offset=stored_offset,
+        commit_id=str(uuid.uuid4()),
+        valid_through_ms=state.valid_through_ms(stored_offset),
+        batches=tuple(counts),
+        counts=counts,
+        last_event_id=last_event_id,
+        control_topic_id=now.control_topic_id,
+        cluster_id=now.cluster_id,
+        given_up=given_up,
+    )
