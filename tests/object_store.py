@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import s3fs
+from botocore.exceptions import BotoCoreError, ClientError
 
 from tests import support
 
@@ -22,7 +23,7 @@ PARTS = ("master", "volume", "filer", "s3")
 
 def _ports() -> dict[str, int]:
     # Each part listens on its port plus 10,000 too.
-    ports = {part: support.steady_port() for part in PARTS}
+    ports = {part: support.steady_port(further=10_000) for part in PARTS}
     return ports if len(set(ports.values())) == len(ports) else _ports()
 
 
@@ -64,7 +65,11 @@ class ObjectStore:
                 stderr=log,
                 cwd=self.directory,
             )
-        self._await_bucket()
+        try:
+            self._await_bucket()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """SIGKILL; nothing if it doesn't run."""
@@ -80,7 +85,7 @@ class ObjectStore:
                 store = s3fs.S3FileSystem(key=KEY, secret=SECRET, endpoint_url=self.endpoint, skip_instance_cache=True)
                 if not store.exists(BUCKET):
                     store.mkdir(BUCKET)
-            except OSError:
+            except (OSError, BotoCoreError, ClientError):
                 assert time.monotonic() < deadline, (self.directory / "weed.log").read_text(errors="replace")[-2000:]
                 time.sleep(0.5)
             else:

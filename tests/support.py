@@ -27,16 +27,21 @@ def unique(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
-def steady_port() -> int:
+def steady_port(*, further: int = 0) -> int:
     """A free port for a server that is started again: below those that the kernel gives to clients.
 
-    A client that keeps trying a closed port among those meets itself in the end, and holds it.
+    A client that keeps trying a closed port among those meets itself in the end, and holds it. `further`: a server that
+    listens that many ports higher as well.
     """
     while True:
-        port = random.randint(20_000, 32_000)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                return port
+        port = random.randint(20_000, 32_000 - further)
+        if _is_free(port) and (not further or _is_free(port + further)):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:

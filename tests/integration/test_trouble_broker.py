@@ -30,6 +30,7 @@ class Patient:
 
     directory: Path
     broker: embedded.Broker
+    _hanging: threading.Timer | None = None
 
     def kill(self) -> None:
         """SIGKILL, and gone when this returns."""
@@ -50,7 +51,14 @@ class Patient:
         """Stopped for so long that its leaderships are up for election when it goes on."""
         process = psutil.Process(self.broker.pid)
         process.suspend()
-        threading.Timer(HANG_S, process.resume).start()
+        self._hanging = threading.Timer(HANG_S, process.resume)
+        self._hanging.start()
+
+    def recover(self) -> None:
+        """Returns when it hangs no more."""
+        if self._hanging is not None:
+            self._hanging.join()
+            self._hanging = None
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +71,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Generator[Patient]:
 
 
 @pytest.fixture
-def flow(tmp_path: Path, patient: Patient) -> Flow:
+def flow(tmp_path: Path, patient: Patient) -> Generator[Flow]:
     """Has taken in ids 0 to 9, and 10 to 19 wait."""
     if embedded.status(patient.directory) is None:
         patient.start()
@@ -72,7 +80,8 @@ def flow(tmp_path: Path, patient: Patient) -> Flow:
     flow.produce(range(10))
     flow.run()
     flow.produce(range(10, 20), partition=1)
-    return flow
+    yield flow
+    patient.recover()
 
 
 def proven(flow: Flow, *, ids: int) -> None:

@@ -47,6 +47,9 @@ _TASKS = {
 PLACES = {kind: [f for f in FAILPOINTS if f.partition(".")[0] in tasks] for kind, tasks in _TASKS.items()}
 """Failpoints that a kind of process can reach."""
 
+WITH_FILES = ("range.after-files", "range.after-manifests", "resolve.after-files")
+"""Where an answer or a range job has written files that no event names yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -83,6 +86,10 @@ def _duels(chance: random.Random, kinds: Sequence[str]) -> list[Action]:
     number = 0
     for _ in range(chance.choice((2, 4, 8))):
         actions.append(_deed(chance, harsh=False))
+        if "resolve" in kinds and chance.random() < 0.4:
+            actions += _asleep_over_an_answer(chance, number, kinds)
+            number += 5
+            continue
         if "resolve" in kinds:
             what = "drop" if chance.random() < 0.4 else chance.choice(sorted(users.HARSH))
             actions += [Action("deed", what=what, number=chance.getrandbits(30)), _spawn(chance, number, "resolve")]
@@ -101,6 +108,16 @@ def _duels(chance: random.Random, kinds: Sequence[str]) -> list[Action]:
         if chance.random() < 0.8:
             actions.append(Action("finish", sleeper))
     return actions
+
+
+def _asleep_over_an_answer(chance: random.Random, sleeper: int, kinds: Sequence[str]) -> list[Action]:
+    """An answer or a range job falls asleep with its files written, and what others then do makes them worthless."""
+    others = chance.choice((["orphans"] * 2, [chance.choice(kinds) for _ in range(3)]))
+    actions = [_deed(chance, harsh=True), _spawn(chance, sleeper, "resolve")]
+    actions.append(Action("reach", sleeper, chance.choice(WITH_FILES)))
+    for number, kind in enumerate(others, sleeper + 1):
+        actions += [_spawn(chance, number, kind), Action("finish", number)]
+    return [*actions, Action("finish", sleeper)]
 
 
 def _crowd(chance: random.Random, kinds: Sequence[str]) -> list[Action]:
