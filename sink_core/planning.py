@@ -39,6 +39,9 @@ from sink_core.offsets import Offsets, Position, Positions, TopicPartition
 from sink_core.plan import Limits, plan_batch
 from sink_core.session import Session
 
+BOOTSTRAP = "bootstrap-"
+"""Begins the id of the publish that puts the start positions in place."""
+
 _SETTLE_TRIES = 5
 _SETTLE_S = 0.2
 _PENDING_S = 5.0
@@ -189,7 +192,7 @@ class Planner:
         the pipeline file is consulted here and never again, and not even here if `starts` are given.
         """
         session = self._session
-        batch_id = f"bootstrap-{uuid.uuid4()}"
+        batch_id = f"{BOOTSTRAP}{uuid.uuid4()}"
         starts = self._start_offsets(source) if starts is None else starts
         event = DataComplete(
             pipeline_id=session.pipeline_id,

@@ -88,6 +88,7 @@ class Coordinator:
                 snapshot_id=commit.snapshot_id,
                 stored_offset=commit.stored_offset,
                 valid_through_ms=commit.valid_through_ms,
+                control_topic_id=state.bound.control_topic_id if state.bound else "",
             )
         )
 

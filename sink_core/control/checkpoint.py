@@ -51,6 +51,7 @@ def checkpoint_of(
         last_events=_last_events(state, delete_below),
         fed=dict(state.fed),
         range_jobs=tuple(state.range_jobs.values()),
+        delete_below=delete_below,
     )
 
 

@@ -26,13 +26,16 @@ def binding(bound: PipelineBound, mine: PipelineBound) -> Finding | None:
 
 
 def truncated(state: CommitState, control_topic: str) -> Finding | None:
-    """Events are missing at the start of the log and no checkpoint stands for them."""
+    """Events are missing at the start of the log and no checkpoint stands for them, or more than a trim took."""
     if state.log_start == 0:
         return None
-    if state.checkpoint is not None and state.checkpoint.event.up_to_offset >= state.log_start:
+    if state.checkpoint is None or state.checkpoint.event.up_to_offset < state.log_start:
+        stored, found = "events from offset 0", f"log start {state.log_start}, no checkpoint"
+    elif state.deletable < state.log_start:
+        stored, found = f"events from offset {state.deletable}", f"log start {state.log_start}"
+    else:
         return None
-    found = f"log start {state.log_start}, no checkpoint"
-    return Finding("control-topic-truncated", control_topic, "events from offset 0", found, ("rebuild",))
+    return Finding("control-topic-truncated", control_topic, stored, found, ("rebuild",))
 
 
 def lost_log(positions: Positions, state: CommitState, control_topic: str) -> Finding | None:

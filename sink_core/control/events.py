@@ -156,7 +156,10 @@ class DataComplete(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitToTable(Event):
-    """What a table has. The highest `stored_offset` (exclusive) per table and UUID counts, not the last."""
+    """What a table has. The highest `stored_offset` (exclusive) per table and UUID counts, not the last.
+
+    It is an offset of the control topic of that id; "" of whichever the event is in, as earlier versions wrote.
+    """
 
     event_type: ClassVar[str] = "COMMIT_TO_TABLE"
     table: str
@@ -164,6 +167,7 @@ class CommitToTable(Event):
     snapshot_id: int
     stored_offset: int
     valid_through_ms: int | None
+    control_topic_id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,8 +187,9 @@ class Checkpoint(Event):
 
     `through_ms` is of every partition ever read, `former_positions` of those that the last publish left out; `begins`
     are the start positions. `batches` counts those published, the bootstrap and range jobs left out. `last_events`
-    holds by table the ids of the last `DATA_WRITTEN` for each of its UUIDs below what the trim deletes. `fed` counts by
-    table the batches that named it; `range_jobs` are all that were ever published.
+    holds by table the ids of the last `DATA_WRITTEN` for each of its UUIDs below what the trim deletes, which ends at
+    `delete_below`: what lies above is still needed. `fed` counts by table the batches that named it; `range_jobs` are
+    all that were ever published.
     """
 
     event_type: ClassVar[str] = "CHECKPOINT"
@@ -213,6 +218,7 @@ class Checkpoint(Event):
     last_events: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     fed: Mapping[str, int] = field(default_factory=dict[str, int])
     range_jobs: tuple[RangeJob, ...] = ()
+    delete_below: int = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

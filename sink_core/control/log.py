@@ -86,6 +86,8 @@ class ControlLog:
         def stable_end() -> int:
             end = self._ask(high_watermarks)
             while (lso := self._ask(end_offsets)) < end:
+                if (now := self._ask(high_watermarks)) < end:
+                    raise self._truncated(now)
                 if time.monotonic() > deadline:
                     raise Unreachable(
                         f"the last stable offset of {self.topic} stays at {lso} below its end {end} for "

@@ -136,6 +136,7 @@ SCHEMAS: dict[str, Schema] = {
             {"name": "snapshot_id", "type": "long"},
             {"name": "stored_offset", "type": "long"},
             {"name": "valid_through_ms", "type": ["null", "long"]},
+            {"name": "control_topic_id", "type": "string", "default": ""},
         ],
     ),
     "COMMIT_COMPLETE": _event(
@@ -171,6 +172,7 @@ SCHEMAS: dict[str, Schema] = {
             {"name": "last_events", "type": {"type": "map", "values": _STRING_LIST}, "default": {}},
             {"name": "fed", "type": {"type": "map", "values": "long"}, "default": {}},
             {"name": "range_jobs", "type": {"type": "array", "items": _RANGE_JOB}, "default": []},
+            {"name": "delete_below", "type": "long", "default": -1},
         ],
     ),
     "PAUSED": _event("PAUSED", _strings("by", "reason")),

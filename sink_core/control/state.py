@@ -70,7 +70,8 @@ class CommitState:
     A log that begins above 0 was trimmed. Its first checkpoint that reaches down to `log_start` then stands for what is
     missing, although it comes after events that were left: `batches`, `started`, `abandoned`, `written` and `resolved`
     hold what is still in the log, all else is as if nothing had been deleted. `last_events` are, by table, ids of
-    `DATA_WRITTEN`s that may be the last a table took in and that the log lacks. `oldest_ms` is the first event's time.
+    `DATA_WRITTEN`s that may be the last a table took in and that the log lacks. Whoever wrote a checkpoint went on to
+    delete below `deletable` at most. `oldest_ms` is the first event's time.
     """
 
     log_start: int = 0
@@ -94,9 +95,11 @@ class CommitState:
     last_events: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     fed: dict[str, int] = field(default_factory=dict[str, int])
     range_jobs: dict[str, RangeJob] = field(default_factory=dict[str, RangeJob])
+    deletable: int = 0
     oldest_ms: int | None = None
     resolved_ms: int = 0
     _incomplete: dict[str, int] = field(default_factory=dict[str, int])
+    _reports: list[CommitToTable] = field(default_factory=list[CommitToTable])
     _through: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _pause_seen: bool = False
 
@@ -117,14 +120,15 @@ class CommitState:
             case PipelineBound():
                 # The first one counts, and the same pipeline bound anew by the answer to a finding.
                 if self.bound is None or self.bound.pipeline_id == event.pipeline_id:
-                    self.bound = event
+                    self._bind(event)
             case DataWritten():
                 self.written.setdefault(event.table, []).append(Logged(offset, event))
                 self._incomplete.setdefault(event.batch_id, offset)
             case DataComplete():
                 self._complete_batch(offset, event)
             case CommitToTable():
-                self._tell(event.table, event.table_uuid, event.stored_offset)
+                self._reports.append(event)
+                self._take_reports()
             case Checkpoint():
                 self._restore(offset, event)
             case Paused():
@@ -296,6 +300,20 @@ class CommitState:
         """
         return min((self.through_ms[at] for at in self.positions() or () if at in self.through_ms), default=UNREAD)
 
+    def _bind(self, bound: PipelineBound) -> None:
+        self.bound = bound
+        self._take_reports()
+
+    def _take_reports(self) -> None:
+        """Of a trimmed log's first reports only its checkpoint tells whether they are of this control topic."""
+        waiting = self._reports.copy()
+        self._reports.clear()
+        for report in waiting:
+            if report.control_topic_id and self.bound is None:
+                self._reports.append(report)
+            elif self.bound is None or report.control_topic_id in ("", self.bound.control_topic_id):
+                self._tell(report.table, report.table_uuid, report.stored_offset)
+
     def _tell(self, table: str, table_uuid: str, stored_offset: int) -> None:
         by_uuid = self.told.setdefault(table, {})
         by_uuid[table_uuid] = max(stored_offset, by_uuid.get(table_uuid, 0))
@@ -311,6 +329,9 @@ class CommitState:
                 self._tell(table, table_uuid, stored)
         for table, ids in event.last_events.items():
             self.last_events.setdefault(table, set()).update(ids)
+        # One without the field was written by an earlier version.
+        deleted = event.delete_below if event.delete_below >= 0 else event.up_to_offset
+        self.deletable = max(self.deletable, deleted)
         published_since = self.complete is not None and self.complete.offset >= event.up_to_offset
         reached = self.checkpoint.event.up_to_offset if self.checkpoint else self.log_start - 1
         if published_since or event.up_to_offset <= reached:
@@ -326,7 +347,7 @@ class CommitState:
         """
         if self.bound is None or self.bound.pipeline_id != event.pipeline_id:
             # One that is still in the log may be the second of two first runs.
-            self.bound = restored.bound(event)
+            self._bind(restored.bound(event))
         if not self._pause_seen:
             self.paused = restored.paused(event)
         self.resumed = self.resumed or restored.resumed(event)

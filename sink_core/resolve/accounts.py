@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,12 +61,19 @@ def fold(rows: Iterable[Mapping[str, Any]], dead_letter_table: str) -> Accounts:
     return accounts
 
 
-def disagreement(accounts: Accounts, views: Mapping[str, TableView], ledger: str) -> str:
+def disagreement(
+    accounts: Accounts, views: Mapping[str, TableView], ledger: str, *, dropped: Collection[str] = ()
+) -> str:
     """What a table lacks of the ledger's batches, or the ledger of a table's; empty if neither. Pure.
+
+    `dropped` are tables of the pipeline that are not there.
 
     A snapshot that is expired does not say any more what it held. The ledger's snapshot tells by which control offset
     it took in a batch; a table that has come at least as far has it too.
     """
+    for batch_id, fed in accounts.batches.items():
+        if gone := sorted(fed.intersection(dropped)):
+            return f"{gone[0]} is not there, and the ledger has batch {batch_id} with rows of it"
     taken = _taken_at(views[ledger])
     for name, view in sorted(views.items()):
         batches, reached = view.held, _reached(view)

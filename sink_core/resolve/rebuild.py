@@ -30,11 +30,16 @@ from sink_core.control.state import CommitState, offsets_to_dense
 from sink_core.errors import FindingError
 from sink_core.failpoints import reach
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from sink_core.kafka.source import log_starts
 from sink_core.offsets import Offsets, Position, Positions, TopicPartition
+from sink_core.planning import BOOTSTRAP
 from sink_core.resolve.accounts import Accounts, accounts_of, disagreement
 from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from sink_core.session import Session
 from sink_core.tables.create import load_if_there
+
+REBUILT = "rebuilt-"
+"""Begins the id that a rebuild leaves at the positions."""
 
 BEFORE = ((-1, 0),)
 """Stands in `Own.given_up` for batches whose events were in a control topic that is gone: no offset of the new one."""
@@ -43,7 +48,7 @@ BEFORE = ((-1, 0),)
 def rebuild(session: Session, found: FindingError) -> Answer:
     """Make the control topic anew. Refused if a table lacks what the ledger has, or has what the ledger lacks."""
     accounts, _views = _compared(session, found)
-    positions = _wanted(session, accounts)
+    positions = _wanted(session, found, accounts)
     now = session.group.positions(positions)
     again = sum(max(0, now[at].offset - offset) for at, offset in positions.items() if at in now)
     would = (
@@ -64,8 +69,8 @@ def _carry_out(session: Session, found: FindingError) -> Lines:
         _stamp(session, name, end)
         reach("resolve.after-stamp")
     accounts, views = _compared(session, found)
-    positions = _wanted(session, accounts)
-    batch_id = f"rebuilt-{uuid.uuid4()}"
+    positions = _wanted(session, found, accounts)
+    batch_id = f"{REBUILT}{uuid.uuid4()}"
     event = _checkpoint(session, accounts, views, positions, batch_id, end)
     placed = {at: Position(offset, batch_id) for at, offset in positions.items()}
     placed[TopicPartition(session.log.topic, PARTITION)] = Position(0, batch_id)
@@ -99,19 +104,38 @@ def _compared(session: Session, found: FindingError) -> tuple[Accounts, Mapping[
         table = session.catalog.load_table(name)
         views[name] = view_of(table.metadata, table=name, tag=pipeline.tag, keys=session.keys)
     accounts = accounts_of(ledger, pipeline.dead_letter_table)
-    if trouble := disagreement(accounts, views, pipeline.ledger_table):
+    dropped = [name for name in pipeline.table_names if name not in views]
+    if trouble := disagreement(accounts, views, pipeline.ledger_table, dropped=dropped):
         raise no_answer(found, "rebuild", trouble)
     return accounts, views
 
 
-def _wanted(session: Session, accounts: Accounts) -> Offsets:
-    """The ledger's ends; of partitions that it has no row of, the group's positions: nothing of them was read."""
+def _wanted(session: Session, found: FindingError, accounts: Accounts) -> Offsets:
+    """The ledger's ends. Of partitions that it has no row of, the group's positions if they were put there before the
+    first batch, or by one that the ledger has: nothing of them was read. Else a batch that is in no table may have read
+    them, and they begin again.
+
+    Raises ConfigError where nothing tells any more where such a partition began.
+    """
     there = session.admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
     topics = [t for t in {*accounts.topic_ids, *session.pipeline.config.source.topics} if t in there]
     partitions = [TopicPartition(topic, p) for topic in topics for p in there[topic].partitions]
-    group = session.group.positions(partitions)
-    known = {at: position.offset for at, position in group.items()}
-    return {at: offset for at, offset in (known | dict(accounts.ends)).items() if at in set(partitions)}
+    unread = {at: p for at, p in session.group.positions(partitions).items() if at not in accounts.ends}
+    again = {at: p for at, p in unread.items() if not _is_of_before(p, accounts)}
+    known = {at: position.offset for at, position in unread.items() if at not in again}
+    known |= {at: offset for at, offset in accounts.ends.items() if at in set(partitions)}
+    if not again:
+        return known
+    if session.pipeline.config.source.start != "earliest":
+        at, position = min(again.items())
+        why = f"batch {position.batch_id} is in no table, and where {at} began before it is written nowhere any more"
+        raise no_answer(found, "rebuild", why)
+    return known | log_starts(session.admin, sorted(again), timeout_s=ADMIN_TIMEOUT_S)
+
+
+def _is_of_before(position: Position, accounts: Accounts) -> bool:
+    """Whether the last publish that wrote the position is in the ledger, or could have nothing there."""
+    return position.batch_id in accounts.batches or position.batch_id.startswith((BOOTSTRAP, REBUILT))
 
 
 def _stamp(session: Session, name: str, end: int) -> None:
@@ -180,4 +204,5 @@ def _checkpoint(
         begins=offsets_to_dense(accounts.begins),
         former_positions=offsets_to_dense({at: offset for at, offset in positions.items() if at.topic not in topics}),
         batches=len(accounts.batches),
+        delete_below=end,
     )

@@ -54,6 +54,39 @@ def test_what_was_published_and_is_in_no_table_is_read_again(flow: Flow, break_i
     assert flow.ids() == list(range(30))
 
 
+def test_what_only_a_lost_batch_had_read_of_a_partition_is_read_again(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
+    flow.produce(range(10))
+    flow.run()
+    flow.produce(range(10, 20), partition=1)
+    flow.publish()
+    damage.recreate_the_control_topic(flow)
+    said = resolved(flow, "control-topic-recreated", "rebuild")
+    assert "10 offsets above, in no table, are read again" in said["does"][1]
+    run_and_prove(flow)
+    assert flow.ids() == list(range(20))
+
+
+def test_a_lost_batch_that_began_nobody_knows_where_is_refused(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1)).but(extra={"source": {"start": "latest"}})
+    flow.produce(range(10))
+    flow.run()
+    flow.produce(range(10, 20))
+    flow.publish()
+    damage.recreate_the_control_topic(flow)
+    refused(flow, "control-topic-recreated", "rebuild", "began before it is written nowhere any more")
+
+
+def test_a_table_that_was_dropped_as_well_is_refused(flow: Flow) -> None:
+    damage.recreate_the_control_topic(flow)
+    damage.drop_the_table(flow)
+    refused(flow, "control-topic-recreated", "rebuild", f"{flow.table} is not there, and the ledger has batch")
+
+
 def test_the_group_may_be_gone_as_well(flow: Flow) -> None:
     lose_topic_and_group(flow)
     # Without positions a run that finds no control topic binds it anew, and stops on the tables.

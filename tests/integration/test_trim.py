@@ -231,6 +231,20 @@ def test_a_log_that_lost_its_checkpoint_is_truncated(flow: Flow) -> None:
         flow.run()
 
 
+def test_a_log_that_lost_more_than_a_trim_took_is_truncated(flow: Flow) -> None:
+    """A checkpoint stands for the events, but not for the files that one of them names and no table has."""
+    run(flow, 2)
+    flow.produce(range(10, 15))
+    flow.publish()
+    assert trimmed(flow).changed
+    with flow.session() as session:
+        session.read_only()
+        lacking = session.log.state.written[flow.table][-1].offset
+    flow.delete_records(flow.pipeline.control_topic, lacking + 1)
+    with pytest.raises(FindingError, match=rf"control-topic-truncated.*log start {lacking + 1}"):
+        flow.commit()
+
+
 def test_a_log_that_lost_its_end_after_a_trim_is_truncated(flow: Flow) -> None:
     """Restored from an older state: the offsets are there again, and hold other events."""
     run(flow, 2)

@@ -230,7 +230,10 @@ class SimAdmin:
 
     def list_topics(self, timeout: float) -> SimpleNamespace:
         del timeout
-        return self._network.ask(lambda: SimpleNamespace(topics=dict.fromkeys(self._cluster.topics)))
+        return self._network.ask(lambda: SimpleNamespace(topics={t: self._topic(t) for t in self._cluster.topics}))
+
+    def _topic(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(partitions=dict.fromkeys(range(len(self._cluster.topics[name].logs))))
 
     def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, Answer]:
         return {

@@ -24,6 +24,7 @@ import sink_core.kafka.clients
 import sink_core.kafka.source
 import sink_core.maintenance.orphans
 import sink_core.resolve.jump
+import sink_core.resolve.rebuild
 import sink_core.resolve.tables
 import sink_core.session
 import spark_jobs.maintenance.expire
@@ -65,6 +66,7 @@ class Environment:
         self._install_storage(patch)
         self._install_chance(patch)
         patch.setattr(spark_jobs.run, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named))
+        patch.setattr(sink_core.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
         patch.setattr(sink_core.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))
         patch.setattr(sink_core.resolve.jump, "output_of", lambda *given: self.world.output_of(*given))
         patch.setattr(spark_jobs.range_job, "output_of", lambda *given: self.world.output_of(*given))

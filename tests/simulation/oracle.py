@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table.metadata import TableMetadata
 
@@ -21,10 +21,10 @@ from sink_core.batch import BatchPlan, ManifestRef, PartitionCounts
 from sink_core.commit.properties import SummaryKeys, from_summary
 from sink_core.config.effective import Pipeline
 from sink_core.control.decision import Verdict
-from sink_core.control.events import DataComplete, DataWritten
+from sink_core.control.events import Checkpoint, DataComplete, DataWritten
 from sink_core.control.state import dense_to_offsets
 from sink_core.errors import CalveError, ConfigError, FindingError, RetriableError, TableUnusable, UnknownOutcome
-from sink_core.offsets import TopicPartition
+from sink_core.offsets import Offsets, TopicPartition
 from spark_jobs.run import RunReport
 from tests.simulation.broker import Cluster, Outcome, Transaction
 from tests.simulation.storage import Manifest, Row, SimCatalog
@@ -43,11 +43,15 @@ CAUSES: dict[str, set[str]] = {
     "positions-missing": {"forget positions", "recreate topic"},
     "positions-changed": {"reset positions", "forget positions", "recreate topic"},
     "positions-beyond-end": {"reset positions", "recreate topic"},
+    "control-topic-recreated": {"recreate control topic", "truncate control topic"},
+    "control-topic-truncated": {"recreate control topic", "truncate control topic"},
 }
 """What a user, a broker or somebody else must have done before a finding is true. One that is not here never is."""
 
 
 Ranges = tuple[tuple[int, int], ...]
+SETTLED = ""
+"""Stands for the control topic of batches that a table has whatever becomes of their events."""
 
 
 class Violation(BaseException):
@@ -67,13 +71,23 @@ class Batch:
     counts: list[PartitionCounts] = field(default_factory=list[PartitionCounts])
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Where a batch's event for one table is. `uncertain`: it is gone, and a rebuild will say what became of it."""
+
+    topic_id: str
+    offset: int
+    batch_id: str
+    uncertain: bool = False
+
+
 @dataclass
 class Oracle:
-    """`published` holds by table the control offsets and ids of batches published for it, `complete` all by id;
-    `through` by topic id and partition how far batches go without a hole; `taken_in` by table the highest stored
-    control offset, `last_snapshots` the last snapshot of ours. `deeds` are what others did, and to what. Somebody has
-    chosen to go on without rows of the tables in `accepted`; which, their snapshots say (`given_up`). `lost` are source
-    offsets by topic id and partition that an answer passed over.
+    """`published` holds by table what was published for it, `complete` all by id; `through` by topic id and partition
+    how far batches go without a hole; `taken_in` by table and control topic id the highest stored control offset,
+    `last_snapshots` the last snapshot of ours. `placed` are the positions of the last publish, and its id. `deeds` are
+    what others did, and to what. Somebody has chosen to go on without rows of the tables in `accepted`; which, their
+    snapshots say (`given_up`). `lost` are source offsets by topic id and partition that an answer passed over.
     """
 
     pipeline: Pipeline
@@ -82,10 +96,11 @@ class Oracle:
     note: Callable[[str], None]
     batches: dict[str, Batch] = field(default_factory=dict[str, Batch])
     complete: dict[str, DataComplete] = field(default_factory=dict[str, DataComplete])
-    published: dict[str, list[tuple[int, str]]] = field(default_factory=dict[str, "list[tuple[int, str]]"])
+    published: dict[str, list[Published]] = field(default_factory=dict[str, list[Published]])
     through: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     begins: dict[int, int] = field(default_factory=dict[int, int])
-    taken_in: dict[str, int] = field(default_factory=dict[str, int])
+    taken_in: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    placed: tuple[Offsets, str] | None = None
     last_snapshots: dict[str, int] = field(default_factory=dict[str, int])
     deeds: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     accepted: set[str] = field(default_factory=set[str])
@@ -97,25 +112,23 @@ class Oracle:
         self.cluster.decided = self._decided
         self.catalog.swapped = self._swapped
 
-    @property
-    def last_complete(self) -> DataComplete | None:
-        """The last publish."""
-        return list(self.complete.values())[-1] if self.complete else None
-
     def _decided(self, transaction: Transaction) -> None:
         """A transaction was decided; a committed one with a `DATA_COMPLETE` is a publish."""
         if transaction.outcome is not Outcome.COMMITTED:
             return
-        for at in transaction.logs:
+        for at in (at for at in transaction.logs if at[0] in self.cluster.topics):
             for offset, record in enumerate(self.cluster.log(at).records):
                 if record.transaction is transaction:
                     if isinstance(record.value, DataWritten):
                         self._files_published(offset, record.value)
                     if isinstance(record.value, DataComplete):
                         self._batch_published(record.value)
+                    if isinstance(record.value, Checkpoint):
+                        self._rebuilt(record.value)
 
     def _files_published(self, offset: int, event: DataWritten) -> None:
-        self.published.setdefault(event.table, []).append((offset, event.batch_id))
+        topic_id = self.cluster.topics[self.pipeline.control_topic].topic_id
+        self.published.setdefault(event.table, []).append(Published(topic_id, offset, event.batch_id))
         for ref in event.manifests:
             if missing := [path for path in (ref.path, *self._files_of(ref)) if path not in self.catalog.store.files]:
                 raise Violation(f"batch {event.batch_id} was published without its file {missing[0]}")
@@ -127,9 +140,11 @@ class Oracle:
     def _batch_published(self, event: DataComplete) -> None:
         self.note(f"PUBLISHED {event.kind} {event.batch_id}")
         self.complete[event.batch_id] = event
+        if event.kind != "range":
+            self.placed = dense_to_offsets(event.positions), event.batch_id
         if event.kind == "bootstrap":
             if self.through:
-                raise Violation("a second bootstrap")
+                self._check_forgotten()
             positions = dense_to_offsets(event.positions)
             self.through = {(event.topic_ids[at.topic], at.partition): offset for at, offset in positions.items()}
             self.begins = {at.partition: offset for at, offset in positions.items()}
@@ -151,6 +166,45 @@ class Oracle:
                 raise Violation(f"{part} was published {what}: published up to {before}")
             self.through[key] = part.end
 
+    def _check_forgotten(self) -> None:
+        """A second bootstrap is right where nothing is left of the first, and no table has taken anything in."""
+        if not any(deed == "recreate control topic" for deed, _ in self.deeds) or self.last_snapshots:
+            raise Violation("a second bootstrap")
+        self.published.clear()
+
+    def log_lost(self, below: int | None) -> None:
+        """Events of the control topic are gone: those below an offset, or all of them, with the topic."""
+        for table, events in self.published.items():
+            self.published[table] = [self._after_loss(table, event, below) for event in events]
+
+    def _after_loss(self, table: str, event: Published, below: int | None) -> Published:
+        if event.offset < self.taken_in.get((table, event.topic_id), 0):
+            return replace(event, topic_id=SETTLED) if below is None else event
+        return replace(event, uncertain=True) if below is None or event.offset < below else event
+
+    def rebuild_begins(self) -> None:
+        """From here on the ledger decides which batches were published."""
+        held = self._in_ledger()
+        for table, events in self.published.items():
+            self.published[table] = [replace(e, uncertain=e.uncertain or e.batch_id not in held) for e in events]
+
+    def _rebuilt(self, event: Checkpoint) -> None:
+        """It has decided, and positions are where it ends."""
+        self.note(f"REBUILT {event.last_complete_batch_id}")
+        held = self._in_ledger()
+        for table, events in self.published.items():
+            self.published[table] = [Published(SETTLED, -1, e.batch_id) for e in events if e.batch_id in held]
+        positions = dense_to_offsets(event.positions)
+        for at, offset in positions.items():
+            self.through[event.topic_ids.get(at.topic, self.cluster.topics[at.topic].topic_id), at.partition] = offset
+        self.placed = positions, event.last_complete_batch_id or ""
+
+    def _in_ledger(self) -> set[str]:
+        ledger = self.pipeline.ledger_table
+        return (
+            {str(batch_id) for _, batch_id, _ in self.catalog.rows(ledger)} if ledger in self.catalog.tables else set()
+        )
+
     def _swapped(self, name: str, before: TableMetadata, after: TableMetadata) -> None:
         """A table has changed. If it was Calve, it has to be right."""
         known = {snapshot.snapshot_id for snapshot in before.snapshots}
@@ -164,7 +218,7 @@ class Oracle:
         if own.given_up and name not in self.accepted:
             raise Violation(f"{name} has given up {own.given_up}, and nobody chose that")
         self.given_up[name] = own.given_up
-        self.check_table(name, own.stored_offset)
+        self.check_table(name, own.control_topic_id, own.stored_offset)
         if (
             own.valid_through_ms is not None
             and not own.given_up
@@ -172,22 +226,26 @@ class Oracle:
         ):
             self._check_valid_through(name, own.valid_through_ms)
         self.last_snapshots[name] = head.snapshot_id
-        self.taken_in[name] = max(own.stored_offset, self.taken_in.get(name, 0))
+        key = (name, own.control_topic_id)
+        self.taken_in[key] = max(own.stored_offset, self.taken_in.get(key, 0))
 
-    def check_table(self, name: str, stored: int) -> None:
+    def check_table(self, name: str, topic_id: str, stored: int) -> None:
         """The head holds every row of what was published for the table below `stored`, and nothing else, once.
 
-        A range job reads rows of batches again. Rows that were given up may be there or not.
+        A range job reads rows of batches again. Rows that were given up may be there or not, and those whose events are
+        gone.
         """
         try:
             have = Counter(self.catalog.rows(name))
         except FileNotFoundError as error:
             raise Violation(f"{name} can't be read: {error} is gone") from error
         want, may = Counter[Row](), Counter[Row]()
-        for offset, batch_id in self.published.get(name, []):
-            if offset < stored and self.complete[batch_id].kind != "range":
-                given_up = any(start <= offset < end for start, end in self.given_up.get(name, ()))
-                (may if given_up else want).update(self.batches[batch_id].rows[name])
+        for event in self.published.get(name, []):
+            reached = event.topic_id == SETTLED or event.uncertain
+            reached = reached or (event.topic_id == topic_id and event.offset < stored)
+            if reached and self.complete[event.batch_id].kind != "range":
+                given_up = any(start <= event.offset < end for start, end in self.given_up.get(name, ()))
+                (may if given_up or event.uncertain else want).update(self.batches[event.batch_id].rows[name])
         twice, missing = have - want - may, want - have
         if twice or missing:
             raise Violation(
@@ -214,8 +272,9 @@ class Oracle:
             through = self.through.get((topic.topic_id, partition))
             if self.through and through != log.end:
                 raise Violation(f"{TOPIC}[{partition}] has {log.end} offsets, published are {through}")
+        control = self.cluster.topics[self.pipeline.control_topic]
         for name in self.catalog.tables:
-            self.check_table(name, self.cluster.log((self.pipeline.control_topic, 0)).end)
+            self.check_table(name, control.topic_id, control.logs[0].end)
 
     def check_report(self, report: RunReport) -> None:
         """Nobody calls a batch stale that is published, unless its events have been trimmed."""
@@ -235,9 +294,11 @@ class Oracle:
             if path in needed:
                 raise Violation(f"{path} was deleted, and {name} needs it")
         for name, events in self.published.items():
-            for offset, batch_id in events:
-                if offset >= self.taken_in.get(name, 0) and path in self.batches[batch_id].files.get(name, ()):
-                    raise Violation(f"{path} of published batch {batch_id} was deleted before its commit")
+            for event in events:
+                pending = event.offset >= self.taken_in.get((name, event.topic_id), 0)
+                settled = event.topic_id == SETTLED or event.uncertain
+                if pending and not settled and path in self.batches[event.batch_id].files.get(name, ()):
+                    raise Violation(f"{path} of published batch {event.batch_id} was deleted before its commit")
 
     def judge(self, process: str, error: Exception) -> None:
         """Whether a process may end with `error`."""
@@ -250,6 +311,6 @@ class Oracle:
             pass
         elif not isinstance(error, RetriableError | UnknownOutcome):
             # A table or topic that goes while a process uses it may be reported in other ways.
-            gone = {deed for deed, _ in self.deeds} & {"recreate", "drop", "recreate topic"}
+            gone = {deed for deed, _ in self.deeds} & {"recreate", "drop", "recreate topic", "recreate control topic"}
             if not (isinstance(error, CalveError) and gone):
                 raise Violation(f"{process} ended with {type(error).__name__}: {error}") from error

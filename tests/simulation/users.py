@@ -11,7 +11,6 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
-from sink_core.control.state import dense_to_offsets
 from sink_core.offsets import Position
 from tests.simulation.oracle import BAD, GAP, GOOD, TOPIC
 from tests.simulation.storage import DataFile, ListedManifest, Manifest, ManifestList
@@ -178,6 +177,31 @@ def recreate_topic(world: World, chance: random.Random) -> None:
     produce(world, chance)
 
 
+def truncate_control_topic(world: World, chance: random.Random) -> None:
+    """Somebody deletes events, or sets a retention."""
+    topic = world.cluster.topics.get(world.pipeline.control_topic)
+    if topic is not None and topic.logs[0].start < topic.logs[0].end:
+        below = chance.randint(topic.logs[0].start + 1, topic.logs[0].end)
+        topic.logs[0].start = below
+        world.oracle.log_lost(below)
+        _did_to_control_topic(world, "truncate control topic")
+
+
+def recreate_control_topic(world: World, _chance: random.Random) -> None:
+    """Deleted; the next run makes a new one."""
+    name = world.pipeline.control_topic
+    if name in world.cluster.topics:
+        world.cluster.delete_topic(name)
+        world.oracle.log_lost(None)
+        _did_to_control_topic(world, "recreate control topic")
+
+
+def _did_to_control_topic(world: World, deed: str) -> None:
+    pipeline = world.pipeline
+    world.did(deed, pipeline.control_topic)
+    world.oracle.deeds |= {(deed, subject) for subject in (pipeline.name, *pipeline.table_names)}
+
+
 MILD: dict[str, Deed] = {
     "produce": produce,
     "append": append_foreign,
@@ -200,6 +224,8 @@ HARSH: dict[str, Deed] = {
     "reset positions": reset_positions,
     "forget positions": forget_positions,
     "recreate topic": recreate_topic,
+    "truncate control topic": truncate_control_topic,
+    "recreate control topic": recreate_control_topic,
 }
 """What makes a pipeline stop, unless it does no harm."""
 
@@ -227,12 +253,12 @@ def mend(world: World, finding: str, subject: str) -> bool:
 
 def _put_positions_back(world: World) -> bool:
     """Those of the last publish, with a mark that makes every plan made before stale."""
-    last, mark = world.oracle.last_complete, world.new_id()
-    if last is None:
+    if world.oracle.placed is None:
         return False
+    (positions, batch_id), mark = world.oracle.placed, world.new_id()
     offsets = world.cluster.groups.setdefault(world.pipeline.group, {})
-    for at, offset in dense_to_offsets(last.positions).items():
-        offsets[at.topic, at.partition] = offset, Position(offset, last.batch_id).given_up(mark).metadata
+    for at, offset in positions.items():
+        offsets[at.topic, at.partition] = offset, Position(offset, batch_id).given_up(mark).metadata
     return True
 
 

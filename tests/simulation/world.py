@@ -15,6 +15,7 @@ from sink_core.batch import BatchPlan, ManifestRef, PartitionCounts, TableOutput
 from sink_core.config.effective import Pipeline
 from sink_core.errors import FindingError, RetriableError
 from sink_core.offsets import OffsetRange
+from sink_core.resolve.accounts import Accounts, fold
 from sink_core.session import Session
 from sink_core.verify.ledger import LedgerRow, with_former
 from spark_jobs.task import IngestSpec, TaskResult
@@ -190,6 +191,29 @@ class World:
         )
         last = session.log.state.last_publish
         return list(with_former(rows, last.topic_ids if last else {}))
+
+    def accounts(self, ledger: Any, dead_letter_table: str) -> Accounts:
+        """What the ledger's head holds."""
+        metadata = ledger.metadata
+        head = metadata.snapshot_by_id(metadata.current_snapshot_id) if metadata.current_snapshot_id else None
+        held = {batch_id for path in self.store.data_files(head) for _, batch_id, _ in self.store.rows(path)}
+        rows = [
+            {
+                "batch_id": plan.batch_id,
+                "planned_at": plan.broker_time_ms,
+                "topic": c.topic,
+                "topic_id": plan.topic_ids[c.topic],
+                "partition": c.partition,
+                "start_offset": c.start,
+                "end_offset": c.end,
+                "dead_lettered": c.dead_lettered,
+                "written": c.written,
+            }
+            for batch_id in held
+            if (plan := (batch := self.oracle.batches[batch_id]).plan) is not None
+            for c in batch.counts
+        ]
+        return fold(rows, dead_letter_table)
 
     def _write(self, batch_id: str, name: str, rows: Sequence[Row]) -> list[str]:
         """A batch has several files of a table if several tasks wrote it."""

@@ -94,7 +94,7 @@ def through(batch_id: str, *values: int) -> DataComplete:
     return complete(batch_id, {TOPIC: (10,) * len(values)}, through_ms={TOPIC: values})
 
 
-def told(stored_offset: int, table: str = TABLE, uuid: str = UUID) -> CommitToTable:
+def told(stored_offset: int, table: str = TABLE, uuid: str = UUID, topic_id: str = "") -> CommitToTable:
     return CommitToTable(
         pipeline_id=PIPELINE_ID,
         table=table,
@@ -102,6 +102,7 @@ def told(stored_offset: int, table: str = TABLE, uuid: str = UUID) -> CommitToTa
         snapshot_id=1,
         stored_offset=stored_offset,
         valid_through_ms=None,
+        control_topic_id=topic_id,
     )
 
 

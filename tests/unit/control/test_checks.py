@@ -56,6 +56,22 @@ def test_a_log_trimmed_up_to_its_checkpoint_is_whole() -> None:
     assert checks.truncated(log(checkpoint(6), start=5), CONTROL) is None
 
 
+def test_a_log_that_begins_above_what_a_trim_deleted_is_truncated() -> None:
+    kept = checkpoint(6, delete_below=3)
+    assert checks.truncated(log(kept, start=3), CONTROL) is None
+    finding = checks.truncated(log(kept, start=4), CONTROL)
+    assert finding is not None
+    assert (finding.name, finding.stored, finding.found) == (
+        "control-topic-truncated",
+        "events from offset 3",
+        "log start 4",
+    )
+
+
+def test_of_two_trims_at_once_either_may_have_deleted() -> None:
+    assert checks.truncated(log(checkpoint(6, delete_below=5), checkpoint(6, delete_below=3), start=5), CONTROL) is None
+
+
 @pytest.mark.parametrize(
     "events", [(), (checkpoint(4),), (complete("b7"),)], ids=["empty", "gap of one", "no checkpoint"]
 )

@@ -53,6 +53,7 @@ CHECKPOINT_S_LATER_FIELDS = (
     "last_events",
     "fed",
     "range_jobs",
+    "delete_below",
 )
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 
@@ -101,7 +102,7 @@ FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "ranges": RANGES,
     },
     CommitToTable: {
-        **dict.fromkeys(("table", "table_uuid"), TEXTS),
+        **dict.fromkeys(("table", "table_uuid", "control_topic_id"), TEXTS),
         **dict.fromkeys(("snapshot_id", "stored_offset"), LONGS),
         "valid_through_ms": OPTIONAL_LONG,
     },
@@ -115,7 +116,7 @@ FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         **dict.fromkeys(("pipeline", "deployment", "catalog_fingerprint", "cluster_id", "control_topic_id"), TEXTS),
         **dict.fromkeys(("paused_by", "last_complete_batch_id"), OPTIONAL_TEXT),
         **dict.fromkeys(("positions", "through_ms"), BY_PARTITION),
-        "up_to_offset": LONGS,
+        **dict.fromkeys(("up_to_offset", "delete_below"), LONGS),
         "topic_ids": STRINGS,
         "told": st.dictionaries(TEXTS, COUNTS, max_size=3),
         "open_findings": NAMES,

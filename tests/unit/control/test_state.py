@@ -7,7 +7,20 @@ import pytest
 from sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resolves, Resumed, StartCommit
 from sink_core.control.state import NOWHERE, UNREAD, CommitState, without_arrays
 from sink_core.errors import ProtocolError
-from tests.unit.control.build import PIPELINE_ID, TABLE, TOPIC, UUID, at, bound, complete, log, through, told, written
+from tests.unit.control.build import (
+    PIPELINE_ID,
+    TABLE,
+    TOPIC,
+    UUID,
+    at,
+    bound,
+    checkpoint,
+    complete,
+    log,
+    through,
+    told,
+    written,
+)
 
 RESOLVES = Resolves(finding="table-rolled-back", tagged_snapshot_id=1, base_snapshot_id=None, covers_offset=3)
 
@@ -43,6 +56,13 @@ def test_the_highest_stored_offset_told_per_table_and_uuid_counts_not_the_last()
     assert state.told_offset(TABLE, "uuid-2") == 500
     assert state.told_offset("air.other", UUID) == 7
     assert state.told_offset("air.other", "uuid-2") == 0
+
+
+def test_a_report_of_a_control_topic_that_was_created_again_since_does_not_count() -> None:
+    late, ours = told(9, topic_id="topic-0"), told(4, topic_id="topic-1")
+    assert log(bound(), ours, late).told_offset(TABLE, UUID) == 4
+    assert log(late, ours, bound()).told_offset(TABLE, UUID) == 4
+    assert log(late, ours, checkpoint(3, control_topic_id="topic-1"), start=3).told_offset(TABLE, UUID) == 4
 
 
 def test_the_highest_commit_complete_counts_not_the_last() -> None:

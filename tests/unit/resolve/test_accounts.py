@@ -88,3 +88,10 @@ def test_offsets_of_another_control_topic_tell_nothing() -> None:
         tag=2,
     )
     assert "lacks batch b1" in disagreement(accounts("b1"), views(table, ledger), LEDGER)
+
+
+def test_a_table_that_is_not_there_and_got_rows_is_named() -> None:
+    ledger = view(snapshot(1, None, own(2, batches=("b1",))), head=1, tag=1)
+    said = disagreement(accounts("b1"), {LEDGER: ledger}, LEDGER, dropped=[TABLE])
+    assert said == f"{TABLE} is not there, and the ledger has batch b1 with rows of it"
+    assert disagreement(Accounts(batches={"b1": set()}), {LEDGER: ledger}, LEDGER, dropped=[TABLE]) == ""
