@@ -20,7 +20,7 @@ from sink_core.commit.append import build_append
 from sink_core.commit.findings import Identity
 from sink_core.commit.own import manifests_of, own_of
 from sink_core.commit.properties import Own, to_summary
-from sink_core.commit.table import ATTEMPTS, Examined, back_off, check_still_there, gave_up
+from sink_core.commit.table import ATTEMPTS, back_off, check_still_there, gave_up
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
 from sink_core.control.state import CommitState, Logged
@@ -118,7 +118,12 @@ def _carry_out(session: Session, found: FindingError, build: Build) -> Lines:
         if not _same(seen.finding, found):
             what = seen.finding.error().message if seen.finding else "the finding is gone"
             raise overtaken(session, f"{name}: {what}")
-        table, view = _there(session, seen, name)
+        if seen.table is None or seen.view is None:
+            ensure_tables(session.catalog, session.pipeline, session.sample_values, names=(name,))
+            reach("resolve.after-create")
+            # From the start: whoever came by meanwhile may have answered it, and gone on.
+            continue
+        table, view = seen.table, seen.view
         taking = build(table, view, state)
         attempt = build_append(
             table, taking.manifests(), tag=session.pipeline.tag, summary=to_summary(session.keys, taking.own)
@@ -135,16 +140,6 @@ def _carry_out(session: Session, found: FindingError, build: Build) -> Lines:
 def _same(now: Finding | None, found: FindingError) -> bool:
     """A table that was created again since it was found dropped is recreated."""
     return now is not None and (now.name == found.finding or (now.name in _GONE and found.finding == _GONE[0]))
-
-
-def _there(session: Session, seen: Examined, name: str) -> tuple[Table, TableView]:
-    if seen.table is None:
-        ensure_tables(session.catalog, session.pipeline, session.sample_values, names=(name,))
-        reach("resolve.after-create")
-        seen = session.committer().examine(name)
-    if seen.table is None or seen.view is None:
-        raise overtaken(session, f"{name} was dropped again")
-    return seen.table, seen.view
 
 
 def _creatable(session: Session, found: FindingError) -> None:

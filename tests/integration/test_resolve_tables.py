@@ -225,6 +225,22 @@ def test_a_ledger_that_is_gone_is_written_again(flow: Flow, break_it: damage.Bre
     assert flow.ids() == list(range(30))
 
 
+def test_a_ledger_that_somebody_else_writes_again_meanwhile_has_each_row_once(flow: Flow) -> None:
+    before = flow.rows(flow.pipeline.ledger_table)
+    drop_the_ledger(flow)
+
+    def answered_by_another() -> None:
+        resolved(flow, "table-recreated", "rebuild")
+        flow.run()
+
+    with reached("resolve.after-create", answered_by_another):
+        done = resolved(flow, "table-dropped", "rebuild")
+    assert done["done"] == [f"{flow.pipeline.ledger_table}: the finding is gone"]
+    rows = [(row["batch_id"], row["partition"]) for row in flow.rows(flow.pipeline.ledger_table)]
+    assert len(rows) == len(set(rows)) == len(before) + 1
+    run_and_prove(flow)
+
+
 def test_a_ledger_whose_files_are_gone_is_not_begun_anew(flow: Flow) -> None:
     tasks = flow.load_table(flow.pipeline.ledger_table).scan().plan_files()
     files = [Path(task.file.file_path.removeprefix("file://")) for task in tasks]

@@ -21,8 +21,8 @@ from orchestration.cli.main import app
 from sink_core import errors
 from sink_core.config.load import load
 from sink_core.control.schemas import SCHEMAS
+from tests.documents import ROOT, section, table_rows, text
 
-ROOT = Path(__file__).parents[2]
 DOCUMENTS = (
     "README.md",
     "CONTRIBUTING.md",
@@ -36,11 +36,6 @@ DOCUMENTS = (
 ERRORS = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CalveError)]
 OTHER_PROGRAMS = {"export"}
 """What shell blocks may use besides `make` and `calve`."""
-
-
-@cache
-def text(document: str) -> str:
-    return (ROOT / document).read_text()
 
 
 def blocks(document: str, language: str) -> list[str]:
@@ -65,19 +60,6 @@ def command(words: list[str]) -> tuple[Any, list[str]]:
         assert words[0] in found.commands, f"calve has no command {words[0]}; it has {sorted(found.commands)}"
         found, words = found.commands[words[0]], words[1:]
     return found, words
-
-
-def section(document: str, title: str) -> str:
-    """From the heading `title` to the next heading of the same or a higher level."""
-    match = re.search(rf"^(#+) {re.escape(title)}$", text(document), re.MULTILINE)
-    assert match, f"{document} has no section {title!r}"
-    rest = text(document)[match.end() :]
-    return re.split(rf"^#{{1,{len(match[1])}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
-
-
-def table_rows(markdown: str) -> list[list[str]]:
-    lines = [line for line in markdown.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
 @cache

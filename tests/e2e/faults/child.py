@@ -1,26 +1,40 @@
 """What a process under test runs: `calve` itself, with what its spinner would show as lines on stdout.
 
-`python -m tests.e2e.faults.child run FILE` is the cold form; `processes.Launcher.warm` forks to the same `main`.
+`python -m tests.e2e.faults.child run FILE` is the cold form; for the others `processes.Launcher` forks to `main`.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from rich.status import Status
+
+if TYPE_CHECKING:
+    from spark_jobs.runner import SparkRunner, Task
 
 MARK = "@"
 """Begins a line of progress, `@phase: message`."""
 
 
-def main(args: list[str]) -> None:
-    """Run the console script's entry point. Ends in SystemExit with its exit code."""
-    from orchestration.cli.main import app
+def main(args: list[str], *, swift: bool = False) -> None:
+    """Run the console script's entry point. Ends in SystemExit with its exit code.
 
+    `swift`: the tasks of a batch run in this process, in place of Spark's; nothing else differs.
+    """
+    from orchestration.cli.main import app
+    from spark_jobs.runner import SparkRunner
+
+    if swift:
+        SparkRunner.run = _in_this_process
     # The spinner is drawn a few times a second and on terminals only; here each of its texts counts.
     Status.update = _tell  # pyright: ignore[reportAttributeAccessIssue] (it takes what callers give)
     sys.argv = ["calve", *args]
     app()
+
+
+def _in_this_process(_runner: SparkRunner, task: Task, n: int) -> list[bytes]:
+    return [task(i) for i in range(n)]
 
 
 def _tell(_status: Status, status: object = None, **_: object) -> None:

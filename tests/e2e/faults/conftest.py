@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,28 @@ import pytest
 from orchestration.broker import Broker, free_port
 from sink_core.jars import spark_jars
 from spark_jobs import daemon
+from tests.e2e.faults.outcomes import Tell, table, telling, told
 from tests.e2e.faults.processes import ROOT, Launcher
 from tests.e2e.faults.world import World
 
 START_S = 120.0
+NO_SPARK = "sc://127.0.0.1:1"
+KILLS = 720
 
 NewWorld = Callable[..., World]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kills", type=int, default=KILLS, help="Swift runs killed in the long series")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What became of every process that was killed or asleep, in one table."""
+    reports = [r for found in terminalreporter.stats.values() for r in found if isinstance(r, pytest.TestReport)]
+    outcomes = [outcome for r in reports if r.when == "call" for outcome in told(r.user_properties)]
+    if outcomes:
+        terminalreporter.section("faults")
+        terminalreporter.write_line(table(outcomes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +61,33 @@ class ConnectServer:
                     process.kill()
 
 
+@dataclass
+class Spark:
+    """The Spark Connect server that all warm runs share, started by the first world that needs it."""
+
+    directory: Path
+    opened: ExitStack
+    _server: ConnectServer | None = None
+
+    def server(self) -> ConnectServer:
+        if self._server is None:
+            self._server = self.opened.enter_context(_connect_server(self.directory))
+        return self._server
+
+    def drop_daemons(self) -> None:
+        if self._server is not None:
+            self._server.drop_daemons()
+
+
 @pytest.fixture(scope="session")
-def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ConnectServer]:
-    """The server that all warm runs share."""
-    directory, port = tmp_path_factory.mktemp("connect"), free_port()
+def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Spark]:
+    with ExitStack() as opened:
+        yield Spark(tmp_path_factory.mktemp("connect"), opened)
+
+
+@contextmanager
+def _connect_server(directory: Path) -> Generator[ConnectServer]:
+    port = free_port()
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     settings = {
         "spark.master": "local[2]",
@@ -92,18 +131,24 @@ def _await_port(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(f"the Spark Connect server did not start:\n{log.read_text()[-4000:]}")
 
 
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Tell:
+    """Note what became of a process; fails if anything is lost or twice."""
+    return telling(record_property)
+
+
 @pytest.fixture(scope="session")
 def launcher(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
     return Launcher(tmp_path_factory.mktemp("stderr"))
 
 
 @pytest.fixture(scope="session")
-def new_world(broker: Broker, connect_server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> NewWorld:
-    """Make a pipeline: `new_world(seed, max_records=150)`; its runs share the warm Spark Connect server."""
+def new_world(broker: Broker, spark_server: Spark, tmp_path_factory: pytest.TempPathFactory) -> NewWorld:
+    """Make a pipeline: `new_world(seed, on_spark=False, max_records=150)`. Without Spark only swift runs work."""
 
-    def make(seed: int, **options: Any) -> World:
-        connect_server.drop_daemons()
-        spark = {"remote": connect_server.address, "tasks": 2}
+    def make(seed: int, *, on_spark: bool = False, **options: Any) -> World:
+        spark_server.drop_daemons()
+        spark = {"remote": spark_server.server().address if on_spark else NO_SPARK, "tasks": 2}
         directory = tmp_path_factory.mktemp("world") / "files"
         return World(broker.bootstrap, directory, spark, random.Random(seed), **options)
 
@@ -111,7 +156,7 @@ def new_world(broker: Broker, connect_server: ConnectServer, tmp_path_factory: p
 
 
 @pytest.fixture(autouse=True)
-def no_daemons_pile_up(connect_server: ConnectServer) -> Generator[None]:
+def no_daemons_pile_up(spark_server: Spark) -> Generator[None]:
     """Between tests nothing runs on the server."""
     yield
-    connect_server.drop_daemons()
+    spark_server.drop_daemons()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.e2e.faults.processes import Launcher, Process
-from tests.e2e.faults.world import Difference, World
+from sink_core.errors import EXIT_DONE
+from tests.e2e.faults.outcomes import Outcome
+from tests.e2e.faults.processes import Launcher, Process, Start
+from tests.e2e.faults.world import World
 
 PHASES = ("start", "plan", "write", "publish", "commit")
 """Phases a kill can fall into, as `spark_jobs.run.Progress` names them."""
@@ -18,16 +20,6 @@ PHASES = ("start", "plan", "write", "publish", "commit")
 AIMS = ("plan", "write", "publish", "commit", "start")
 RUN_S = 180.0
 UNKNOWN_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """A kill. `phase` is where it fell, `recovered_s` the wall time of the next run that was left alone."""
-
-    phase: str
-    cold: bool
-    recovered_s: float
-    difference: Difference
 
 
 @dataclass
@@ -48,17 +40,22 @@ class Durations:
 
 @dataclass
 class Series:
-    """Seeded kills, up to `in_a_row` before a run is left alone; every `cold_every`-th has a Spark of its own."""
+    """Seeded kills of `calve run`, up to `in_a_row` before a run is left alone.
+
+    Unless `swift` the batches run on Spark; then every `cold_every`-th run has a Spark and an interpreter of its own.
+    """
 
     seed: int
     launcher: Launcher
     new_world: Callable[[int], World]
+    swift: bool = False
     per_world: int = 10
     in_a_row: int = 3
     cold_every: int = 10
+    events: tuple[int, int] = (150, 400)
     durations: Durations = field(default_factory=Durations)
 
-    def run(self, kills: int) -> Iterator[Kill]:
+    def run(self, kills: int) -> Iterator[Outcome]:
         """Kills one by one; every world is proven at its end."""
         chance = random.Random(self.seed)
         for first in range(0, kills, self.per_world):
@@ -66,39 +63,42 @@ class Series:
             left = list(range(first, min(first + self.per_world, kills)))
             while left:
                 row, left = left[: (size := chance.randint(1, self.in_a_row))], left[size:]
-                yield from self._round(
-                    world, chance, [number % self.cold_every == self.cold_every - 1 for number in row]
-                )
-            prove(self.launcher, world)
+                yield from self._round(world, chance, [self._is_cold(number) for number in row])
+            prove(self._warm, world)
 
-    def _round(self, world: World, chance: random.Random, row: list[bool]) -> list[Kill]:
+    @property
+    def _warm(self) -> Start:
+        return self.launcher.swift if self.swift else self.launcher.warm
+
+    def _is_cold(self, number: int) -> bool:
+        return not self.swift and number % self.cold_every == self.cold_every - 1
+
+    def _round(self, world: World, chance: random.Random, row: Sequence[bool]) -> Iterator[Outcome]:
         """A kill for each of `row`, which says whether it is cold, then a run to the end."""
         phases = [self._killed_for_sure(world, chance, cold=cold) for cold in row]
         if chance.random() < 0.5:
-            world.produce(chance.randint(1, 300))
-        started = time.monotonic()
-        run_to_end(self.launcher, world)
-        took, difference = time.monotonic() - started, world.difference()
-        return [Kill(phase, cold, took, difference) for phase, cold in zip(phases, row, strict=True)]
+            world.produce(chance.randint(1, self.events[1]))
+        took, difference = run_to_end(self._warm, world), world.difference()
+        for phase, cold in zip(phases, row, strict=True):
+            where = "swift" if self.swift else "cold Spark" if cold else "warm Spark"
+            yield Outcome.of(f"run, {where}: killed in", phase, difference, took)
 
     def _killed_for_sure(self, world: World, chance: random.Random, *, cold: bool) -> str:
         while True:
-            world.produce(chance.randint(150, 400))
+            world.produce(chance.randint(*self.events))
             if phase := self._killed(world, chance, cold=cold):
                 return phase
 
     def _killed(self, world: World, chance: random.Random, *, cold: bool) -> str:
         """Kill a run in a phase drawn at random; the phase it fell into, "" if the run was over first."""
         aim, visit, group = chance.choice(AIMS), chance.randint(1, 2), chance.random() < 0.5
-        start, file = (self.launcher.cold, world.use_cold_spark()) if cold else (self.launcher.warm, world.file)
+        start, file = (self.launcher.cold, world.use_cold_spark()) if cold else (self._warm, world.file)
         process = start(["run", file])
         if _reached(process, aim, visit if aim != "start" else 1):
-            deadline = time.monotonic() + self.durations.draw(chance, aim)
-            for _ in process.read(deadline):
-                pass
+            process.listen(self.durations.draw(chance, aim))
             process.kill(group=group)
         code = process.finish(RUN_S)
-        assert code in (0, -9), f"exit code {code}\n{process.output_text}\n{process.errors}"
+        assert code in (EXIT_DONE, -9), f"exit code {code}\n{process.output_text}\n{process.errors}"
         assert not process.leftovers()
         self.durations.learn(process)
         phases = [line.phase for line in process.lines if line.phase in PHASES]
@@ -114,33 +114,21 @@ def _reached(process: Process, phase: str, visit: int) -> bool:
     return False
 
 
-def run_to_end(launcher: Launcher, world: World) -> Process:
-    """A run that nobody disturbs: exit code 0, nothing on stderr."""
-    process = launcher.warm(["run", world.file])
-    assert process.finish(RUN_S) == 0, f"{process.output_text}\n{process.errors}"
-    assert process.errors == ""
+def done(start: Start, args: Sequence[str]) -> Process:
+    """A command that nobody disturbs and that must end well."""
+    process = start(args)
+    assert process.finish(RUN_S) == EXIT_DONE, f"{process.output_text}\n{process.errors}"
     return process
 
 
-def prove(launcher: Launcher, world: World) -> None:
+def run_to_end(start: Start, world: World) -> float:
+    """A run that nobody disturbs: exit code 0, nothing on stderr. Returns its seconds."""
+    started = time.monotonic()
+    assert done(start, ["run", world.file]).errors == ""
+    return time.monotonic() - started
+
+
+def prove(start: Start, world: World) -> None:
     """`calve verify --deep` holds, and what the tables hold is what was produced."""
-    process = launcher.warm(["verify", world.file, "--deep"])
-    assert process.finish(RUN_S) == 0, f"{process.output_text}\n{process.errors}"
+    done(start, ["verify", world.file, "--deep"])
     assert world.difference().none, world.difference()
-
-
-def table(kills: Iterable[Kill]) -> str:
-    """Phase → kills, events lost, events twice, median and longest seconds of the run after."""
-    lines = [f"{'phase':<10}{'kills':>7}{'cold':>6}{'lost':>6}{'twice':>7}{'recovered in s (median, max)':>32}"]
-    by_phase: dict[str, list[Kill]] = {phase: [] for phase in (*PHASES, "all")}
-    for kill in kills:
-        by_phase[kill.phase].append(kill)
-        by_phase["all"].append(kill)
-    for phase, found in by_phase.items():
-        lost = sum(k.difference.lost + k.difference.dead_letters_lost for k in found)
-        twice = sum(k.difference.twice + k.difference.foreign + k.difference.dead_letters_twice for k in found)
-        took = sorted(k.recovered_s for k in found) or [0.0]
-        seconds = f"{took[len(took) // 2]:.1f}, {took[-1]:.1f}"
-        cold = sum(k.cold for k in found)
-        lines.append(f"{phase:<10}{len(found):>7}{cold:>6}{lost:>6}{twice:>7}{seconds:>32}")
-    return "\n".join(lines)

@@ -2,7 +2,8 @@
 
 `cold` starts an interpreter. `warm` forks from a server that has imported everything and opened nothing
 (`multiprocessing`'s fork server), which saves the seconds of import that hundreds of runs would cost; what runs after
-the fork is the same command with the same arguments in a process of its own.
+the fork is the same command with the same arguments in a process of its own. `swift` is that, with the tasks of a batch
+in the process itself and not on Spark: what the protocol rests on happens in the driver, and a thousand take minutes.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -26,14 +27,14 @@ from sink_core.failpoints import VARIABLE
 from tests.e2e.faults import child
 
 FORK = multiprocessing.get_context("forkserver")
-FORK.set_forkserver_preload(
-    ["orchestration.cli.main", "spark_jobs.run", "spark_jobs.ingest", "pyspark.sql.connect.session"]
-)
+FORK.set_forkserver_preload(["tests.e2e.faults.preload"])
 ROOT = Path(__file__).parents[3]
 GONE_S = 60.0
 """How long what belonged to a killed run may take to notice."""
 
 Exit = Callable[[float], int | None]
+Start = Callable[[Sequence[str]], "Process"]
+"""Starts `calve` with these arguments: a method of `Launcher`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,11 @@ class Process:
                 self.lines.append(line)
                 yield line
 
+    def listen(self, seconds: float) -> None:
+        """Read what comes meanwhile; ends early if the process does."""
+        for _ in self.read(time.monotonic() + seconds):
+            pass
+
     def finish(self, timeout: float = 180.0) -> int:
         """Read to the end and return the exit code; negative for a signal."""
         deadline = time.monotonic() + timeout
@@ -93,8 +99,7 @@ class Process:
         """Wait until the process has stopped itself (SIGSTOP); False if it ended instead."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            for _ in self.read(time.monotonic() + 0.05):
-                pass
+            self.listen(0.05)
             status = psutil.Process(self.pid).status() if psutil.pid_exists(self.pid) else psutil.STATUS_DEAD
             if status == psutil.STATUS_STOPPED:
                 return True
@@ -102,6 +107,17 @@ class Process:
                 return False
             time.sleep(0.02)
         raise AssertionError(f"neither stopped nor ended in {timeout:.0f} s")
+
+    @contextmanager
+    def asleep(self, timeout: float = 120.0) -> Generator[Process]:
+        """Once the process has stopped itself; whatever becomes of the test, it is gone at the end."""
+        try:
+            assert self.await_stop(timeout), f"it ended instead: {self.output_text}\n{self.errors}"
+            yield self
+        finally:
+            if self.exited(0) is None:
+                self.kill(group=True)
+                self.finish()
 
     def wake(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
@@ -129,9 +145,16 @@ class Launcher:
 
     def warm(self, args: Sequence[str], failpoint: str = "") -> Process:
         """Forked from the server."""
+        return self._forked(args, failpoint, swift=False)
+
+    def swift(self, args: Sequence[str], failpoint: str = "") -> Process:
+        """Forked from the server; runs the tasks of batches itself. Maintenance calls Spark's procedures."""
+        return self._forked(args, failpoint, swift=True)
+
+    def _forked(self, args: Sequence[str], failpoint: str, *, swift: bool) -> Process:
         reader, writer = FORK.Pipe(duplex=False)
         stderr_file = self._stderr_file()
-        process = FORK.Process(target=_calve, args=(list(args), failpoint, writer, str(stderr_file)))
+        process = FORK.Process(target=_calve, args=(list(args), failpoint, swift, writer, str(stderr_file)))
         process.start()
         writer.close()
 
@@ -171,7 +194,7 @@ class Launcher:
         return self.directory / f"stderr-{time.monotonic_ns()}"
 
 
-def _calve(args: list[str], failpoint: str, output: Connection, stderr_file: str) -> None:
+def _calve(args: list[str], failpoint: str, swift: bool, output: Connection, stderr_file: str) -> None:
     """What the forked process does: a session and streams of its own, then `calve`."""
     os.setsid()
     os.dup2(output.fileno(), 1)
@@ -181,4 +204,4 @@ def _calve(args: list[str], failpoint: str, output: Connection, stderr_file: str
     sys.stderr = io.TextIOWrapper(os.fdopen(2, "wb", closefd=False), line_buffering=True)
     if failpoint:
         os.environ[VARIABLE] = failpoint
-    child.main(args)
+    child.main(args, swift=swift)

@@ -7,13 +7,13 @@ import pytest
 from sink_core.control.decision import Verdict
 from tests.e2e.faults.conftest import NewWorld
 from tests.e2e.faults.kills import RUN_S, prove, run_to_end
-from tests.e2e.faults.processes import Launcher
+from tests.e2e.faults.processes import Launcher, Start
 from tests.e2e.faults.world import World
 
 
-def three_at_once(launcher: Launcher, world: World) -> list[str]:
+def three_at_once(start: Start, world: World) -> list[str]:
     """Their outputs; all three end with exit code 0 and nothing on stderr."""
-    processes = [launcher.warm(["run", world.file]) for _ in range(3)]
+    processes = [start(["run", world.file]) for _ in range(3)]
     codes = [process.finish(RUN_S) for process in processes]
     said = [f"{process.output_text}\n{process.errors}" for process in processes]
     assert codes == [0, 0, 0], "\n---\n".join(said)
@@ -25,24 +25,24 @@ def published(said: list[str]) -> int:
     return sum(text.count(f": {Verdict.PUBLISH.value}: ") for text in said)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("form", ["swift", "warm"])
 def test_three_first_runs_bind_one_pipeline_and_create_its_tables_once(
-    seed: int, launcher: Launcher, new_world: NewWorld
+    form: str, launcher: Launcher, new_world: NewWorld
 ) -> None:
-    world = new_world(seed)
+    start = launcher.swift if form == "swift" else launcher.warm
+    world = new_world(1, on_spark=form == "warm")
     world.produce(300)
-    said = three_at_once(launcher, world)
-    assert published(said) >= 1
-    run_to_end(launcher, world)
-    prove(launcher, world)
+    assert published(three_at_once(start, world)) >= 1
+    run_to_end(start, world)
+    prove(start, world)
 
 
 def test_each_batch_is_published_by_one_of_three_and_the_others_say_so(launcher: Launcher, new_world: NewWorld) -> None:
     world = new_world(3, max_records=10_000)
     world.produce(100)
-    run_to_end(launcher, world)
+    run_to_end(launcher.swift, world)
     world.produce(500)
-    said = three_at_once(launcher, world)
+    said = three_at_once(launcher.swift, world)
     assert published(said) == 1
     assert sum("stale batch" in text or "caught up" in text for text in said) == len(said)
-    prove(launcher, world)
+    prove(launcher.swift, world)

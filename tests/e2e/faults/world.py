@@ -20,10 +20,14 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from sink_core.control.log import REQUIRED_CONFIG
 from sink_core.kafka import clients
+from spark_jobs.maintenance.orphans import LOOKED_AT
 from tests import support
 
 PARTITIONS = 4
 EMPTY_PARTITION = 3
+DAYS = 3
+"""A table has a partition for each, so each task writes up to so many files."""
+
 COLUMNS = {"id": "long", "amount": "double", "note": "string", "at": "timestamptz"}
 BROKEN = (b"", b"not json", b'{"id": "seven"}', b'{"id": 1}{"id": 2}', b'{"id": 3, "amount": tr', b"\xff\xfe", b"[1]")
 TIMEOUT_S = 60.0
@@ -129,11 +133,22 @@ class World:
             done.result(TIMEOUT_S)
         support.create_topic(self.bootstrap, topic, 1, REQUIRED_CONFIG)
 
-    def drop_the_table(self) -> None:
+    def drop_table(self) -> None:
+        """Somebody drops the table by mistake."""
+        self._drop(self.table)
+
+    def give_the_table_up(self) -> None:
         """Somebody drops the table; what it held is not expected any more."""
-        with closing(support.open_catalog(self.directory / "lake")) as catalog:
-            catalog.drop_table(self.table)
+        self._drop(self.table)
         self.events.clear()
+
+    def drop_the_ledger(self) -> None:
+        """Somebody drops the ledger by mistake."""
+        self._drop(f"calve.{self.name}_ledger")
+
+    def _drop(self, table: str) -> None:
+        with closing(support.open_catalog(self.directory / "lake")) as catalog:
+            catalog.drop_table(table)
 
     def difference(self) -> Difference:
         """Compare the tables, read with pyiceberg, with what was produced."""
@@ -148,10 +163,11 @@ class World:
             dead_letters_twice=sum(n - 1 for n in dead.values()),
         )
 
-    def drop_table(self) -> None:
-        """What somebody does by mistake."""
+    def orphans_were_listed(self) -> bool:
+        """Whether orphan removal has had its first look at every table, which only lists."""
         with closing(support.open_catalog(self.directory / "lake")) as catalog:
-            catalog.drop_table(self.table)
+            names = [".".join(table) for space in catalog.list_namespaces() for table in catalog.list_tables(space)]
+            return all(LOOKED_AT in catalog.load_table(name).properties for name in names)
 
     def age_files(self) -> Path:
         """Make every file of the warehouse ten days old; the path of one among them that is nobody's."""
@@ -181,7 +197,7 @@ class World:
             "id": self._next,
             "amount": round(self.random.uniform(0, 1000), 2),
             "note": "x" * self.random.randint(0, 200),
-            "at": f"2026-01-{self.random.randint(1, 28):02}T12:00:00Z",
+            "at": f"2026-01-{self.random.randint(1, DAYS):02}T12:00:00Z",
         }
         return self._next, json.dumps(event).encode()
 
