@@ -5,6 +5,7 @@
     │   ├── ConfigError          a file, a flag or a setting is wrong                     exit 2
     │   ├── FindingError         a stored state contradicts the world                     exit 1
     │   ├── ProtocolError        something that must never be; stops and names both values exit 1
+    │   │   └── ForeignEvent     a message on the control topic that Calve has not written     exit 1
     │   ├── TableUnusable        a table cannot take the batch as it is                   exit 1
     │   └── BadRecord            a record cannot be stored and `on_bad_record: stop` is set exit 1
     ├── RetriableError           the same call may go through later
@@ -91,6 +92,10 @@ class FindingError(TerminalError):
 
 class ProtocolError(TerminalError):
     """A state the protocol excludes."""
+
+
+class ForeignEvent(ProtocolError):
+    """A message on the control topic that Calve has not written."""
 
 
 class TableUnusable(TerminalError):

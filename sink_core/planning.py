@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from sink_core.batch import BatchPlan
+from sink_core.commit.others import Reading
 from sink_core.config.pipeline import StartAtTimestamp
 from sink_core.control import checks
 from sink_core.control.decision import Decision, Verdict
@@ -225,6 +226,11 @@ class Planner:
             )
         session.log.refresh_to_end()
         return decision
+
+    def first_reading(self) -> Reading:
+        """What the bootstrap would put in place now."""
+        source = self.look()
+        return Reading(source.topic_ids, self._start_offsets(source))
 
     def _settled_positions(
         self, topics: Mapping[str, Topic], partitions: list[TopicPartition]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -11,6 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from sink_core.commit.coordinator import Coordinator
 from sink_core.commit.findings import Identity
+from sink_core.commit.others import Others, Reading
 from sink_core.commit.properties import SummaryKeys
 from sink_core.commit.table import TableCommitter
 from sink_core.config.effective import Pipeline
@@ -39,6 +41,7 @@ class Session:
     catalog: Catalog
     cluster_id: str
     publisher: Publisher
+    others: Others
     bound: PipelineBound | None = None
 
     @classmethod
@@ -47,10 +50,11 @@ class Session:
         settings = pipeline.kafka.properties
         admin = clients.admin(settings)
         cluster = cluster_id(admin, timeout_s=ADMIN_TIMEOUT_S)
-        log = ControlLog(settings, pipeline.control_topic, admin=admin)
+        log = ControlLog(settings, pipeline.control_topic, admin=admin, pipeline_file=str(pipeline.path))
         group = SourceGroup(settings, pipeline.group)
         publisher = Publisher(settings, transactional_id=pipeline.transactional_id, group=group, log=log)
-        return cls(pipeline, admin, log, group, open_catalog(pipeline.catalog), cluster, publisher)
+        catalog = open_catalog(pipeline.catalog)
+        return cls(pipeline, admin, log, group, catalog, cluster, publisher, Others(catalog, pipeline.group, cluster))
 
     @property
     def keys(self) -> SummaryKeys:
@@ -62,11 +66,13 @@ class Session:
 
     @property
     def pipeline_id(self) -> str:
+        """As the log has it: one that was made anew while this process ran may have another."""
         if self.bound is None:
             raise ConfigError(f"pipeline {self.pipeline.config.name} has not run yet", hint="calve run FILE")
-        return self.bound.pipeline_id
+        return (self.log.state.bound or self.bound).pipeline_id
 
-    def committer(self) -> TableCommitter:
+    def committer(self, first_reading: Callable[[], Reading] | None = None) -> TableCommitter:
+        """`first_reading` as in `TableCommitter`."""
         return TableCommitter(
             self.catalog,
             self.pipeline.tag,
@@ -75,6 +81,8 @@ class Session:
             self.log,
             str(self.pipeline.path),
             self.pipeline.ledger_table,
+            self.others,
+            first_reading,
         )
 
     def coordinator(self) -> Coordinator:

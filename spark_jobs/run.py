@@ -110,7 +110,7 @@ class Ingest:
         """Create missing tables and put the start positions in place. Harmless when done before."""
         self._progress(Progress("start", "looking at the tables"))
         check_stated(self._session.pipeline.tables, self._session.log.state)
-        committer = self._session.committer()
+        committer = self._session.committer(self._planner.first_reading)
         for name in self._session.pipeline.table_names:
             # Before anything is created: a table that was dropped must not come back as if it were new.
             committer.load_checked(name)

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestration.broker import Broker
 from sink_core.control.decision import Decision, Verdict
-from sink_core.control.events import DataComplete
+from sink_core.control.events import DataComplete, DataWritten, encode
 from sink_core.control.log import REQUIRED_CONFIG
 from sink_core.offsets import Position, TopicPartition
 from tests import support
@@ -110,6 +110,18 @@ def recreate_the_control_topic(flow: Flow) -> None:
 
 def truncate_the_control_topic(flow: Flow) -> None:
     flow.delete_records(flow.pipeline.control_topic, 3)
+
+
+def write_to_the_control_topic(flow: Flow) -> None:
+    """Another program takes the topic for its own."""
+    support.produce(flow.bootstrap, flow.pipeline.control_topic, [b"not an event"])
+
+
+def write_another_pipeline_s_events(flow: Flow) -> None:
+    """As if two pipelines were configured to have one control topic: files of its own, and a batch of that name."""
+    written, complete = flow.events(DataWritten)[-1], flow.events(DataComplete)[-1]
+    theirs = [replace(event, pipeline_id="another", event_id="x", batch_id="x") for event in (written, complete)]
+    support.produce(flow.bootstrap, flow.pipeline.control_topic, map(encode, theirs))
 
 
 def configure_another_catalog(flow: Flow) -> Flow:

@@ -69,6 +69,8 @@ class Flow:
     kafka: Mapping[str, Any] = field(default_factory=dict[str, Any])
     lake_properties: Mapping[str, Any] = field(default_factory=dict[str, Any])
     spark: Mapping[str, Any] = field(default_factory=lambda: {"master": "local[2]"})
+    catalog_name: str = ""
+    deployment: str = "test"
 
     @classmethod
     def create(cls, directory: Path, bootstrap: str, *topics: str, **options: Any) -> Flow:
@@ -90,14 +92,15 @@ class Flow:
 
     @property
     def catalog(self) -> str:
-        return f"lake_{self.name}"
+        """Its own, unless it shares another pipeline's."""
+        return self.catalog_name or f"lake_{self.name}"
 
     @cached_property
     def pipeline(self) -> Pipeline:
         """Written to `files` and loaded as a user's would be."""
         self.files.mkdir(parents=True, exist_ok=True)
         connections = {
-            "deployment": "test",
+            "deployment": self.deployment,
             "kafka": {"main": {"bootstrap.servers": self.bootstrap, **self.kafka}},
             "catalog": {self.catalog: {"type": "sql", **support.catalog_properties(self.lake), **self.lake_properties}},
             "spark": {"here": dict(self.spark)},

@@ -91,12 +91,15 @@ class Proxy:
     """Between a client and a REST catalog. `commits` are the answers to attempts to commit to a table, oldest first.
 
     `trouble` holds what is done to the next of them: (whether the catalog gets to see it, the status sent back; 0 for
-    a connection that is cut without an answer). Without trouble requests and answers pass as they are.
+    a connection that is cut without an answer). Without trouble requests and answers pass as they are; every answer, or
+    those to commits, later by so many seconds.
     """
 
     upstream: int
     trouble: list[tuple[bool, int]] = field(default_factory=list[tuple[bool, int]])
     lasting: tuple[bool, int] | None = None
+    delay_s: float = 0.0
+    commit_delay_s: float = 0.0
     commits: list[int] = field(default_factory=list[int])
     port: int = 0
 
@@ -140,6 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
         status, headers, answer = self._ask(body) if trouble is None or trouble[0] else (0, [], b"")
         if trouble is not None:
             status, headers, answer = trouble[1], [], b'{"error": {"message": "made up", "type": "T", "code": 500}}'
+        time.sleep(self.of.delay_s + (self.of.commit_delay_s if is_commit else 0.0))
         if is_commit:
             self.of.commits.append(status)
         if not status:

@@ -11,6 +11,7 @@ from orchestration.cli import (
     broker,
     check,
     config,
+    drill,
     init,
     inspect,
     maintain,
@@ -47,7 +48,7 @@ def calve(
     """Kafka in, Iceberg out, every record exactly once."""
 
 
-for module in (init, check, config, run, inspect, pause, resolve, replay, maintain):
+for module in (init, check, config, run, inspect, pause, resolve, replay, maintain, drill):
     module.register(app)
 app.add_typer(broker.app, name="broker")
 app.add_typer(positions.app, name="positions")

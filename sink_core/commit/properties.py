@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +13,8 @@ from sink_core.errors import ProtocolError
 COMMIT_ID = "kafka.connect.commit-id"
 VALID_THROUGH = "kafka.connect.valid-through-ts"
 
+# The control topic of a group has its name, so the key has it twice.
+_OFFSETS_OF_CALVE = re.compile(r"kafka\.connect\.offsets\.(calve\.[a-z0-9_.-]+)\.control\.\1")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
@@ -39,6 +42,11 @@ class SummaryKeys:
     @property
     def given_up(self) -> str:
         return f"calve.{self.pipeline}.given-up"
+
+    @property
+    def adopted(self) -> str:
+        """A property of the table, not of a snapshot: groups of pipelines that may feed it with the same records."""
+        return f"calve.{self.pipeline}.adopted"
 
     @property
     def last_event_id(self) -> str:
@@ -106,6 +114,18 @@ def from_summary(keys: SummaryKeys, summary: Mapping[str, str]) -> Own | None:
             f"not what this pipeline writes ({error})",
             hint="somebody has edited the snapshot's properties; see docs/operations.md",
         ) from error
+
+
+def others_in(keys: SummaryKeys, summaries: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """The groups of other pipelines of Calve by what snapshots say, each with the id of its cluster."""
+    others: dict[str, str] = {}
+    for summary in summaries:
+        found = filter(None, map(_OFFSETS_OF_CALVE.fullmatch, summary))
+        for group in (match[1] for match in found if match[0] != keys.offsets):
+            name = group.rpartition(".")[2]
+            if f"calve.{name}.batches" in summary:
+                others[group] = summary.get(f"calve.{name}.cluster-id", "")
+    return others
 
 
 def _own(keys: SummaryKeys, summary: Mapping[str, str], offsets: str, batches: str) -> Own:

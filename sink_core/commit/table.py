@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -20,6 +20,7 @@ from pyiceberg.table import Table
 
 from sink_core.commit.append import Attempt, build_append
 from sink_core.commit.findings import AncestryCut, Identity, compare, dropped
+from sink_core.commit.others import Others, Reading, reading_of
 from sink_core.commit.own import manifests_of, own_of
 from sink_core.commit.properties import Own, SummaryKeys, to_summary
 from sink_core.commit.view import TableView, view_of
@@ -74,7 +75,7 @@ class Examined:
 @dataclass(frozen=True, slots=True)
 class TableCommitter:
     """Commits to the tables of one pipeline. `pipeline_file` only serves the commands in messages, `ledger` is the name
-    of the pipeline's ledger."""
+    of the pipeline's ledger. `first_reading` says what it will read, as long as it has not published anything."""
 
     catalog: Catalog
     tag: str
@@ -83,6 +84,8 @@ class TableCommitter:
     log: ControlLog
     pipeline_file: str
     ledger: str
+    others: Others
+    first_reading: Callable[[], Reading] | None = None
 
     def commit(self, name: str) -> TableCommit | None:
         """Take in what `name` lacks; None for a table that neither exists nor was ever written to.
@@ -135,8 +138,10 @@ class TableCommitter:
         """The table as it is now, and what contradicts the log.
 
         The log is read before the table, so that the table is never behind what the log told. Where another coordinator
-        has taken in more than was read here, the log is read on and the table loaded again.
+        has taken in more than was read here, the log is read on and the table loaded again. Raises FindingError if it
+        holds events of others.
         """
+        self.log.stop_on_foreign()
         state = self.log.state
         while True:
             table = self._load(name)
@@ -152,7 +157,13 @@ class TableCommitter:
         if isinstance(finding, AncestryCut):
             with unreachable_as_ours(f"reading the manifests of {name}"):
                 finding = None if holds_tagged_files(table, view) else finding.finding
-        return Examined(table, view, self._offered(name, finding))
+        return Examined(table, view, self._offered(name, finding or self._fed_twice(view, state)))
+
+    def _fed_twice(self, view: TableView, state: CommitState) -> Finding | None:
+        if view.others.keys() <= view.adopted:
+            return None
+        reading = reading_of(state) or (self.first_reading() if self.first_reading else None)
+        return self.others.finding(view, reading) if reading else None
 
     def _to_take_in(
         self, view: TableView, state: CommitState, finding: Finding | None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from sink_core.commit.properties import Own, SummaryKeys, from_summary
+from sink_core.commit.properties import Own, SummaryKeys, from_summary, others_in
 
 _CHERRY_PICKED_FROM = "source-snapshot-id"
 
@@ -26,13 +26,19 @@ class SnapshotView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """One loaded version of a table's metadata."""
+    """One loaded version of a table's metadata.
+
+    `others` are the groups of other pipelines that write to it, each with its cluster's id; `adopted` are those that
+    somebody has said may feed it with the same records.
+    """
 
     table: str
     uuid: str
     head: int | None
     tag: int | None
     snapshots: Mapping[int, SnapshotView]
+    others: Mapping[str, str] = field(default_factory=dict[str, str])
+    adopted: frozenset[str] = frozenset()
 
     def ancestors(self) -> Iterator[SnapshotView | None]:
         """From the head to the root; a final None where the parent of the last one has been expired."""
@@ -104,8 +110,9 @@ def view_of(
 ) -> TableView:
     head, ours = metadata.refs.get(branch), metadata.refs.get(tag)
     snapshots: dict[int, SnapshotView] = {}
+    summaries = {s.snapshot_id: s.summary.additional_properties if s.summary else {} for s in metadata.snapshots}
     for snapshot in metadata.snapshots:
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        summary = summaries[snapshot.snapshot_id]
         source = summary.get(_CHERRY_PICKED_FROM)
         snapshots[snapshot.snapshot_id] = SnapshotView(
             snapshot_id=snapshot.snapshot_id,
@@ -120,4 +127,6 @@ def view_of(
         head=head.snapshot_id if head else None,
         tag=ours.snapshot_id if ours else None,
         snapshots=snapshots,
+        others=others_in(keys, summaries.values()),
+        adopted=frozenset(filter(None, metadata.properties.get(keys.adopted, "").split(","))),
     )

@@ -9,6 +9,8 @@ from sink_core.control.state import CommitState
 from sink_core.finding import Finding
 from sink_core.offsets import Offsets, Positions
 
+FOREIGN_EVENTS = "foreign-events"
+
 
 def binding(bound: PipelineBound, mine: PipelineBound) -> Finding | None:
     """Whether this host's catalog, cluster and control topic are those the pipeline was bound to at first use."""
@@ -36,6 +38,21 @@ def truncated(state: CommitState, control_topic: str) -> Finding | None:
     else:
         return None
     return Finding("control-topic-truncated", control_topic, stored, found, ("rebuild",))
+
+
+def foreign_events(state: CommitState, control_topic: str) -> Finding | None:
+    """Another pipeline has written to the control topic."""
+    if state.foreign is None or state.bound is None:
+        return None
+    event = state.foreign.event
+    stored = f"events of pipeline {state.bound.pipeline_id}"
+    found = f"{event.event_type} of pipeline {event.pipeline_id or 'unknown'} at control offset {state.foreign.offset}"
+    return Finding(FOREIGN_EVENTS, control_topic, stored, found, ("rebuild",))
+
+
+def foreign_message(offset: int, why: str, control_topic: str) -> Finding:
+    """Somebody has written to the control topic what is no event; `why` it can't be read."""
+    return Finding(FOREIGN_EVENTS, control_topic, "events of Calve", f"at control offset {offset}: {why}", ("rebuild",))
 
 
 def lost_log(positions: Positions, state: CommitState, control_topic: str) -> Finding | None:

@@ -19,7 +19,7 @@ import fastavro
 
 from sink_core.batch import ManifestRef, PartitionSummary
 from sink_core.control.schemas import MIN_READER, MIN_READER_KEY, READER_VERSION, SCHEMAS
-from sink_core.errors import ProtocolError
+from sink_core.errors import ForeignEvent, ProtocolError
 from sink_core.offsets import TopicPartition
 
 CALVE_VERSION = version("calve")
@@ -303,7 +303,8 @@ def encode(event: Event) -> bytes:
 def decode(value: bytes) -> Event:
     """The event in a message value.
 
-    Raises ProtocolError for an event that this version does not know or may not read: the reader must stop.
+    Raises ForeignEvent for what no Calve has written, ProtocolError for an event that this version does not know or may
+    not read: the reader must stop.
     """
     try:
         reader = fastavro.reader(io.BytesIO(value))
@@ -322,10 +323,10 @@ def decode(value: bytes) -> Event:
         raise _foreign(error) from error
 
 
-def _foreign(error: Exception) -> ProtocolError:
-    return ProtocolError(
+def _foreign(error: Exception) -> ForeignEvent:
+    return ForeignEvent(
         f"the control topic holds a message that is not an event of Calve ({type(error).__name__}: {error})",
-        hint="nothing else may write to the control topic; see docs/operations.md, 'foreign events'",
+        hint="nothing else may write to the control topic; see docs/operations.md, 'foreign-events'",
     )
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from sink_core.control import checks
 from sink_core.control.events import Event, decode, encode
 from sink_core.control.state import CommitState
-from sink_core.errors import ConfigError, FindingError, RetriableError, Unreachable
+from sink_core.errors import ConfigError, FindingError, ForeignEvent, ProtocolError, RetriableError, Unreachable
 from sink_core.kafka import clients
 from sink_core.kafka.failures import classify, reported
 from sink_core.kafka.source import describe_topics, end_offsets, high_watermarks, log_starts, offsets_at
-from sink_core.offsets import TopicPartition
+from sink_core.offsets import TopicPartition, after
 
 PARTITION = 0
 READ_TIMEOUT_S = 60.0
@@ -44,17 +46,23 @@ class Appended:
 class ControlLog:
     """One pipeline's control topic. `state` is the fold of everything read so far; `refresh` reads on.
 
+    What another pipeline or another program has written stops every reader with a FindingError, again and again.
     Where a trim has deleted what a reader would read next, it begins again at the log start, and `state` with it.
     """
 
-    def __init__(self, settings: clients.Settings, topic: str, *, admin: AdminClient) -> None:
+    def __init__(
+        self, settings: clients.Settings, topic: str, *, admin: AdminClient, pipeline_file: str = "FILE"
+    ) -> None:
+        """`pipeline_file` only serves the commands in messages."""
         self._settings = settings
+        self._pipeline_file = pipeline_file
         self.topic = topic
         self._admin = admin
         self._consumer: Consumer | None = None
         self._producer: Producer | None = None
         self.topic_id = ""
         self.state = CommitState()
+        self._passing_foreign = False
 
     def open(self, *, create: bool) -> bool:
         """Look the topic up, create it if asked to; False if it doesn't exist.
@@ -138,6 +146,21 @@ class ControlLog:
             futures = self._admin.delete_records([at], request_timeout=clients.ADMIN_TIMEOUT_S)
             futures[at].result()
 
+    @contextmanager
+    def passing_foreign(self) -> Generator[None]:
+        """Read over what others have written: for whoever is about to delete it."""
+        self._passing_foreign = True
+        try:
+            yield
+        finally:
+            self._passing_foreign = False
+
+    def stop_on_foreign(self) -> None:
+        """Raise FindingError if an event of another pipeline was read."""
+        finding = checks.foreign_events(self.state, self.topic)
+        if finding is not None and not self._passing_foreign:
+            raise finding.error(self._pipeline_file)
+
     def close(self) -> None:
         """What was read stays in `state`; the next read begins again at the log start."""
         if self._consumer is not None:
@@ -200,6 +223,7 @@ class ControlLog:
             except Trimmed:
                 self.close()
             else:
+                self.stop_on_foreign()
                 return self.state
 
     def _begin(self) -> Consumer:
@@ -228,7 +252,7 @@ class ControlLog:
         error = message.error()
         offset = message.offset() or 0
         if error is None:
-            self.state.apply(offset, decode(message.value() or b""))
+            self._apply(offset, message.value() or b"")
         elif error.code() == KafkaError._PARTITION_EOF:
             self.state.reached(offset)
         elif is_out_of_range(error):
@@ -238,13 +262,29 @@ class ControlLog:
         elif not error.retriable():
             raise classify(error, f"reading {self.topic}")
 
+    def _apply(self, offset: int, value: bytes) -> None:
+        try:
+            event = decode(value)
+        except ForeignEvent as error:
+            if self._passing_foreign:
+                self.state.reached(after(offset))
+                return
+            self.close()
+            raise checks.foreign_message(offset, error.message, self.topic).error(self._pipeline_file) from None
+        except ProtocolError as error:
+            # Whoever asks again must meet it again: the consumer is past it, and the fold is not.
+            self.close()
+            raise ProtocolError(f"control offset {offset} of {self.topic}: {error.message}", hint=error.hint) from None
+        self.state.apply(offset, event)
+
     def _truncated(self, end: int) -> FindingError:
         return FindingError(
             "control-topic-truncated",
             self.topic,
             stored=f"events up to offset {self.state.next_offset} had been read",
             found=f"end offset {end}",
-            hint="recreated while this process ran: calve resolve FILE control-topic-truncated --choose rebuild",
+            hint="recreated while this process ran: "
+            f"calve resolve {self._pipeline_file} control-topic-truncated --choose rebuild",
             choices=("rebuild",),
         )
 

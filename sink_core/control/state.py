@@ -100,6 +100,7 @@ class CommitState:
     resolved_ms: int = 0
     _incomplete: dict[str, int] = field(default_factory=dict[str, int])
     _reports: list[CommitToTable] = field(default_factory=list[CommitToTable])
+    _first_of: dict[str, Logged[Event]] = field(default_factory=dict[str, Logged[Event]])
     _through: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _pause_seen: bool = False
 
@@ -116,6 +117,7 @@ class CommitState:
         self.next_offset = offset + 1
         if self.oldest_ms is None:
             self.oldest_ms = event.written_at_ms
+        self._first_of.setdefault(event.pipeline_id, Logged(offset, event))
         match event:
             case PipelineBound():
                 # The first one counts, and the same pipeline bound anew by the answer to a finding.
@@ -167,6 +169,24 @@ class CommitState:
         fresh = CommitState(log_start=log_start, next_offset=log_start)
         for each in fields(self):
             setattr(self, each.name, getattr(fresh, each.name))
+
+    @property
+    def foreign(self) -> Logged[Event] | None:
+        """The first event of another pipeline. None as long as nothing says which pipeline the log is of.
+
+        The loser of two first runs has written nothing but its binding, which is for the same pipeline.
+        """
+        if self.bound is None or (self.log_start > 0 and self.checkpoint is None):
+            return None
+        others = (logged for pipeline_id, logged in self._first_of.items() if pipeline_id != self.bound.pipeline_id)
+        return min((o for o in others if not self._is_second_binding(o.event)), key=lambda o: o.offset, default=None)
+
+    def _is_second_binding(self, event: Event) -> bool:
+        return (
+            isinstance(event, PipelineBound)
+            and self.bound is not None
+            and (event.pipeline, event.deployment) == (self.bound.pipeline, self.bound.deployment)
+        )
 
     @property
     def limit(self) -> int:

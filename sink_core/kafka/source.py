@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_INVALID,
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
@@ -214,11 +215,20 @@ def _list_offsets(
             futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
         answers = {TopicPartition(p.topic, p.partition): future for p, future in futures.items()}
         try:
-            return {at: _answer(future, f"{doing} of {at}", timeout_s).offset for at, future in answers.items()}
+            return {at: _offset(future, f"{doing} of {at}", timeout_s) for at, future in answers.items()}
         except RetriableError as error:
             if turn + 1 == _ELECTION_TRIES or not _said_by_a_broker(error):
                 raise
     raise AssertionError("the last try returns or raises")
+
+
+def _offset(future: Future[Any], doing: str, timeout_s: float) -> int:
+    offset: int = _answer(future, doing, timeout_s).offset
+    if offset == OFFSET_INVALID:
+        # A leader that dies under the request leaves an answer with neither an offset nor an error.
+        error = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+        raise classify(error, doing) from error
+    return offset
 
 
 def _said_by_a_broker(error: RetriableError) -> bool:

@@ -34,7 +34,7 @@ TASK = "trim"
 TRIES = 5
 """Checkpoints that a publish or a change of a table may overtake before the trim is left to the next time."""
 
-_OF_THE_LOG = {"control-topic-recreated", "control-topic-truncated", "other-cluster"}
+_OF_THE_LOG = {"control-topic-recreated", "control-topic-truncated", "foreign-events", "other-cluster"}
 
 Taken = Mapping[str, int | None]
 """By table the control offset (exclusive) up to which it has taken events in; None for one that is gone."""

@@ -1,4 +1,5 @@
-"""The answer to a control topic that was created again or lost events: it is made anew from the ledger and the tables.
+"""The answer to a control topic that was created again, lost events or holds those of others: it is made anew from the
+ledger and the tables.
 
 What is in a table is told by its snapshots, how far the source was read by the ledger. A batch whose events are gone,
 and that no table has taken in, is read again. In this order, so that a finding stands until the end:
@@ -60,10 +61,11 @@ def rebuild(session: Session, found: FindingError) -> Answer:
 
 def _carry_out(session: Session, found: FindingError) -> Lines:
     _compared(session, found)
-    session.publisher.fence_and_read([])
-    session.log.append(session.new_binding())
-    end = session.log.refresh_to_end().next_offset
-    session.log.delete_below(end)
+    with session.log.passing_foreign():
+        session.publisher.fence_and_read([])
+        session.log.append(session.new_binding())
+        end = session.log.refresh_to_end().next_offset
+        session.log.delete_below(end)
     reach("resolve.after-delete")
     for name in _tables(session):
         _stamp(session, name, end)

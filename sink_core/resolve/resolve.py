@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sink_core.control.events import Resolved
 from sink_core.errors import ConfigError, FindingError
 from sink_core.failpoints import reach
-from sink_core.resolve import control, ledger, positions, rebuild, tables
+from sink_core.resolve import adopt, control, ledger, positions, rebuild, tables
 from sink_core.resolve.answer import Answer, Lines, Resolver
 from sink_core.resolve.standing import standing
 from sink_core.session import Session
@@ -27,6 +27,8 @@ RESOLVERS: Mapping[tuple[str, str], Resolver] = {
     ("renamed-pipeline", "takes_over"): control.takes_over,
     ("control-topic-recreated", "rebuild"): rebuild.rebuild,
     ("control-topic-truncated", "rebuild"): rebuild.rebuild,
+    ("foreign-events", "rebuild"): rebuild.rebuild,
+    ("table-fed-twice", "adopt"): adopt.adopt,
     ("table-recreated", "rebuild"): ledger.rebuild,
     ("table-dropped", "rebuild"): ledger.rebuild,
     **{(finding, "accept"): tables.accept for finding in (*_OF_TABLES, "table-recreated", "table-dropped")},

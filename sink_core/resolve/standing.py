@@ -17,8 +17,9 @@ def standing(session: Session) -> list[FindingError]:
     found = list(_raised(session.bind))
     if found:
         return found
-    found += _raised(lambda: Planner(session, max_tasks=1).look())
-    committer = session.committer()
+    planner = Planner(session, max_tasks=1)
+    found += _raised(planner.look)
+    committer = session.committer(planner.first_reading)
     for name in dict.fromkeys([*session.pipeline.table_names, *session.log.state.tables]):
         found += _raised(lambda name=name: committer.load_checked(name))
     return found

@@ -168,6 +168,7 @@ class _Proof:
 
         restarted = self._ledger.restarted
         rows = (row for row in self._rows() if row.at not in restarted)
-        offsets.compare(name, held, rows, committed, self._ledger.under_one_name(), self._evidence)
+        others = self._world.views[name].others
+        offsets.compare(name, held, rows, committed, self._ledger.under_one_name(), self._evidence, others)
         for at in sorted(restarted):
             offsets.compare_restarted(name, held, at, self._rows(), committed, self._evidence)

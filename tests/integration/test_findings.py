@@ -33,6 +33,8 @@ from tests.damage import (
     roll_back,
     truncate_the_control_topic,
     world,
+    write_another_pipeline_s_events,
+    write_to_the_control_topic,
 )
 from tests.integration.conftest import StartBroker
 from tests.pipelines import Flow, reached
@@ -62,6 +64,13 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
         (recreate_the_source_topic, "topic-recreated", r"topic id \S+", r"topic id \S+"),
         (recreate_the_control_topic, "control-topic-recreated", r"positions of batch \S+", "no DATA_COMPLETE"),
         (truncate_the_control_topic, "control-topic-truncated", "events from offset 0", "log start 3"),
+        (write_to_the_control_topic, "foreign-events", "events of Calve", r"control offset \d+: .* not an event"),
+        (
+            write_another_pipeline_s_events,
+            "foreign-events",
+            r"events of pipeline [0-9a-f-]{36}",
+            r"DATA_WRITTEN of pipeline another at control offset \d+",
+        ),
         (configure_another_catalog, "other-catalog", r"catalog\.db", r"other/catalog\.db"),
     ],
     ids=damage.name,
@@ -81,19 +90,25 @@ def test_a_finding_stops_the_pipeline_before_it_does_anything(
     assert world(flow) == before
 
 
-@pytest.mark.parametrize("min_reader", [None, 99], ids=["foreign bytes", "a newer reader version"])
-def test_an_event_that_can_t_be_read_stops_the_pipeline(
-    flow: Flow, monkeypatch: pytest.MonkeyPatch, min_reader: int | None
-) -> None:
-    message = b"not an event"
-    if min_reader is not None:
-        monkeypatch.setitem(schemas.MIN_READER, "RESUMED", min_reader)
-        message = encode(Resumed(pipeline_id="", by="a newer Calve"))
-    support.produce(flow.bootstrap, flow.pipeline.control_topic, [message])
+def test_an_event_of_a_newer_calve_stops_the_pipeline(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(schemas.MIN_READER, "RESUMED", 99)
+    support.produce(flow.bootstrap, flow.pipeline.control_topic, [encode(Resumed(pipeline_id="", by="a newer Calve"))])
     before = world(flow)
-    with pytest.raises(ProtocolError, match="upgrade this host" if min_reader else "nothing else may write to the"):
+    with pytest.raises(ProtocolError, match=r"control offset \d+ of .*version 99[^$]*upgrade this host"):
         flow.run()
     assert world(flow) == before
+
+
+@pytest.mark.parametrize("theirs", [write_to_the_control_topic, write_another_pipeline_s_events], ids=damage.name)
+@pytest.mark.parametrize("place", ["write.after-manifests", "publish.after-fence", "publish.after-commit"])
+def test_what_others_write_to_the_control_topic_during_a_run_is_never_committed(
+    flow: Flow, place: str, theirs: Break
+) -> None:
+    published, rows = flow.positions(), flow.ids()
+    with reached(place, lambda: theirs(flow)), pytest.raises(FindingError, match="foreign-events"):
+        flow.run()
+    assert flow.ids() == rows
+    assert (flow.positions() == published) == (place != "publish.after-commit")
 
 
 def test_the_same_pipeline_on_another_cluster_is_a_finding(flow: Flow, start_broker: StartBroker) -> None:

@@ -29,6 +29,8 @@ def lose_topic_and_group(flow: Flow) -> None:
 DAMAGES = [
     (damage.recreate_the_control_topic, "control-topic-recreated"),
     (damage.truncate_the_control_topic, "control-topic-truncated"),
+    (damage.write_to_the_control_topic, "foreign-events"),
+    (damage.write_another_pipeline_s_events, "foreign-events"),
 ]
 
 

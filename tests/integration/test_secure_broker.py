@@ -88,6 +88,10 @@ def test_the_acls_that_are_printed_are_enough_and_each_is_needed(guarded: Guarde
     assert refused.returncode == EXIT_BAD_INPUT
     assert "AUTHORIZATION_FAILED" in refused.stderr
     assert "calve check" in refused.stderr
+    refused = guarded.calve("drill", file)
+    assert refused.returncode == EXIT_BAD_INPUT
+    assert "creating topic calve_drill_" in refused.stderr
+    assert "for names that begin with calve_drill_ or calve.test.calve_drill_" in refused.stderr
     for line in lines:
         grant(guarded, line)
 

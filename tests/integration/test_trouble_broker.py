@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,11 +14,17 @@ import pytest
 
 from orchestration import broker as embedded
 from sink_core.control import publisher
+from sink_core.control.decision import Verdict
+from sink_core.control.events import DataComplete, decode
+from sink_core.control.log import PARTITION
 from sink_core.errors import EXIT_UNREACHABLE, RetriableError, UnknownOutcome, Unreachable
 from sink_core.kafka import clients
+from sink_core.kafka.source import end_offsets, high_watermarks
+from sink_core.offsets import TopicPartition
 from sink_core.verify.verify import verify
 from tests import support
-from tests.pipelines import Flow, reached
+from tests.integration.conftest import StartBroker
+from tests.pipelines import TIMEOUT_S, Flow, reached
 
 HEAP_MB = 512
 STOP_S = 30.0
@@ -90,6 +97,13 @@ def proven(flow: Flow, *, ids: int) -> None:
         assert verify(session, deep=True).violations == ()
 
 
+def until(there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 4 * TIMEOUT_S
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
 HURTS: dict[str, Callable[[Patient], None]] = {"killed": Patient.restart, "hanging": Patient.hang}
 
 
@@ -111,6 +125,39 @@ def test_a_broker_that_comes_back_costs_no_record(how: str, place: str, flow: Fl
     flow.produce(range(20, 25))
     flow.run()
     proven(flow, ids=25)
+
+
+@pytest.mark.parametrize("place", ["publish.after-events", "publish.after-offsets"])
+def test_a_publisher_that_sleeps_past_its_transaction_s_time_out_is_refused_and_publishes_afresh(
+    place: str, tmp_path: Path, start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bootstrap = start_broker(
+        properties={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+    ).bootstrap
+    flow = Flow.create(tmp_path, bootstrap, support.create_topic(bootstrap, support.unique("t")))
+    flow.produce(range(10))
+    flow.run()
+    flow.produce(range(10, 20))
+    monkeypatch.setattr(clients, "TRANSACTION_TIMEOUT_MS", 5_000)
+    at = [TopicPartition(flow.pipeline.control_topic, PARTITION)]
+
+    def undecided() -> bool:
+        ends, high = (ask(flow.admin, at, timeout_s=TIMEOUT_S) for ask in (end_offsets, high_watermarks))
+        return ends != high
+
+    def sleep() -> None:
+        assert undecided()
+        until(lambda: not undecided())
+
+    with reached(place, sleep):
+        report = flow.run()
+    assert [batch.verdict for batch in report.batches] == [Verdict.PUBLISH]
+    flow.run()
+    proven(flow, ids=20)
+    last = flow.events(DataComplete)[-1].event_id
+    everything = support.consume(bootstrap, flow.pipeline.control_topic, isolation="read_uncommitted")
+    events = [decode(value) for value in everything if value is not None]
+    assert [event.event_id for event in events].count(last) == 2, "once in the transaction that timed out"
 
 
 def test_a_broker_that_stays_away_ends_the_run_in_time(

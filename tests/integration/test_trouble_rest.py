@@ -82,6 +82,30 @@ def test_a_catalog_that_refuses_every_commit_is_named_and_caught_up_with_later(r
     restful.proven(*range(25))
 
 
+def test_a_catalog_whose_every_answer_comes_late_is_waited_for(restful: Restful) -> None:
+    restful.flow.produce(range(10, 20))
+    restful.proxy.delay_s = 1.5
+    report = restful.flow.run()
+    restful.proxy.delay_s = 0.0
+    assert report.ended == "caught up"
+    assert [commit.conflicts for done in report.commits for commit in done.landed] == [0, 0]
+    restful.proven(*range(20))
+
+
+def test_a_commit_answered_later_than_anybody_waits_lands_once(
+    restful: Restful, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restful.flow.produce(range(10, 20))
+    monkeypatch.setattr(rest, "ANSWER_S", 2.0)
+    restful.proxy.commit_delay_s = 5.0
+    report = restful.flow.run()
+    restful.proxy.commit_delay_s = 0.0
+    assert report.ended == "caught up"
+    batches = [batch for _, own in restful.flow.own_snapshots() for batch in own.batches]
+    assert len(batches) == len(set(batches)) == 2
+    restful.proven(*range(20))
+
+
 STOPS: dict[str, Callable[[RestCatalog], None]] = {"stopped": RestCatalog.stop, "hung": RestCatalog.hang}
 
 

@@ -236,9 +236,9 @@ def test_status_says_what_waits_where(flow: Flow) -> None:
     flow.publish()
     flow.produce(range(24, 27), partition=1)
     with flow.session() as session:
-        session.bind()
+        ours = session.bind().pipeline_id
         last = flow.positions().popitem()[1].batch_id
-        started = StartCommit(pipeline_id="p", batch_id="b", predecessor=last, file_prefix="", config_fingerprint="")
+        started = StartCommit(pipeline_id=ours, batch_id="b", predecessor=last, file_prefix="", config_fingerprint="")
         session.log.append(started)
         now = status(session)
     assert (now.bootstrapped, now.lag) == (True, 3)

@@ -74,6 +74,8 @@ def _source(**changes: object) -> dict[str, object]:
     [
         ({"batch": {"max_recrods": 5}}, "batch.max_recrods: unknown; did you mean max_records?"),
         ({"zzz": 5}, "zzz: unknown; known here: batch, catalog, commit,"),
+        ({"branch": "audit"}, "branch: unknown; "),
+        ({"tables": [{"name": "air.flights", "branch": "audit"}]}, "tables.0.branch: unknown; "),
         ({"name": "Flights"}, "name: 'Flights' doesn't match ^[a-z][a-z0-9_]{0,40}$"),
         ({"kind": "mirror"}, "kind: not available yet: 'mirror' comes with a later version"),
         ({"kind": "sync"}, "kind: input should be 'sink'; given 'sync'"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resolves, Resumed, StartCommit
-from sink_core.control.state import NOWHERE, UNREAD, CommitState, without_arrays
+from sink_core.control.state import NOWHERE, UNREAD, CommitState, Logged, without_arrays
 from sink_core.errors import ProtocolError
 from tests.unit.control.build import (
     PIPELINE_ID,
@@ -33,6 +35,25 @@ def lacking(state: CommitState, stored_offset: int, table: str = TABLE, uuid: st
 def test_the_first_binding_in_the_log_wins() -> None:
     first = bound(pipeline_id="first")
     assert log(first, bound(pipeline_id="second")).bound == first
+
+
+def test_an_event_of_another_pipeline_is_found_and_the_binding_of_a_second_first_run_is_not() -> None:
+    ours = [bound(), bound(pipeline_id="second"), written("b1"), complete("b1")]
+    assert log(*ours).foreign is None
+    theirs = replace(complete("b2"), pipeline_id="another")
+    state = log(*ours, theirs, bound(pipeline_id="third", pipeline="another"))
+    assert state.foreign == Logged(4, theirs)
+    assert log(*ours, bound(pipeline_id="third", pipeline="another")).foreign is not None
+
+
+def test_an_unbound_log_is_nobody_s_and_a_trimmed_one_that_of_its_checkpoint() -> None:
+    theirs = replace(complete("b2"), pipeline_id="another")
+    assert log(theirs).foreign is None
+    second = bound(pipeline_id="second")
+    assert log(second, complete("b1"), start=7).foreign is None
+    trimmed = [second, complete("b1"), checkpoint(9, last_complete_batch_id="b1")]
+    assert log(*trimmed, start=7).foreign is None
+    assert log(*trimmed, theirs, start=7).foreign == Logged(10, theirs)
 
 
 def test_an_event_taken_in_twice_is_refused_before_it_can_be_committed_twice() -> None:

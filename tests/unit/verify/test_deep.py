@@ -70,6 +70,14 @@ def test_an_offset_outside_of_the_ledger_is_named() -> None:
     assert (violation.kind, violation.ranges) == ("offset-outside", ("flights[3] [500, 501)",))
 
 
+def test_what_another_pipeline_has_read_is_not_ours_to_prove_and_what_both_read_is_there_twice() -> None:
+    evidence, others = Evidence(), {"calve.dev.departures": "cluster-1"}
+    what = held(*range(240), 500, 100)
+    compare(DATA, what, ROWS, lambda r: r.written[DATA], COVERED, evidence, others)
+    assert [(v.kind, v.ranges) for v in evidence.violations] == [("offset-twice", ("flights[3] [100, 101)",))]
+    assert evidence.not_checked[-1].why == "1 offsets in no range of the ledger: calve.dev.departures feed it too"
+
+
 def test_rows_of_other_writers_bound_the_claim_and_are_no_violation() -> None:
     column = pa.array([None, {"topic": "flights", "partition": 3, "offset": 0}], STRUCT)
     what = held_by([pa.RecordBatch.from_arrays([column], ["_kafka"])], struct="_kafka")

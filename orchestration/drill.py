@@ -1,0 +1,293 @@
+"""A drill: real runs killed at each crash point, on the user's own Kafka, catalog and Spark, with a scratch pipeline.
+
+Everything of it has a generated name: topic, control topic, group, transactional id and tables. `Drill.clean` removes
+all of it; what a killed run left behind, files that nobody names included.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewTopic
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+
+from sink_core.checks.checklist import Outcome, Status, answers
+from sink_core.checks.kafka import KafkaChecks
+from sink_core.checks.tables import TableChecks
+from sink_core.config.effective import Pipeline
+from sink_core.config.load import CONNECTIONS_FILE, load
+from sink_core.errors import EXIT_BAD_INPUT, EXIT_UNREACHABLE, CalveError, ConfigError, Unreachable
+from sink_core.failpoints import VARIABLE
+from sink_core.kafka import clients
+from sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from sink_core.kafka.failures import reported
+from sink_core.maintenance.orphans import list_files
+from sink_core.session import Session
+from sink_core.tables.catalog import open_catalog, unreachable_as_ours
+from sink_core.tables.create import load_if_there
+from sink_core.verify.verify import verify
+
+CRASH_POINTS = (
+    "bind.after-append",
+    "plan.after-start-commit",
+    "write.after-files",
+    "write.after-manifests",
+    "publish.after-fence",
+    "publish.after-begin",
+    "publish.after-events",
+    "publish.after-offsets",
+    "publish.after-commit",
+    "commit.after-check",
+    "commit.after-list",
+    "commit.after-swap",
+    "commit.before-report",
+    "commit.before-complete",
+)
+"""Those that a run passes, in its order; only the first run of a pipeline passes the first."""
+
+PREFIX = "calve_drill_"
+NAMESPACE = "calve"
+PARTITIONS = 4
+READY_S = 60.0
+_CALVE = "from orchestration.cli.main import app; app()"
+_GONE = {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART}
+_SHOWN_CHARACTERS = 500
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One kill and the run after it. `lost` and `twice` count records; `trouble` says what else went wrong."""
+
+    crash_point: str
+    killed: bool
+    recovered_s: float
+    lost: int
+    twice: int
+    trouble: str = ""
+
+    @property
+    def well(self) -> bool:
+        return self.killed and not (self.lost or self.twice or self.trouble)
+
+
+class Drill:
+    """One drill with the connections of `pipeline`. Nothing is there before `prepare`; `clean` may always be called."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self.name = f"{PREFIX}{uuid.uuid4().hex[:8]}"
+        self.table = f"{NAMESPACE}.{self.name}"
+        self.pipeline = self._written(pipeline)
+        self._admin = clients.admin(self.pipeline.kafka.properties)
+        self._produced = 0
+        self._had_namespace = True
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Where to find what a drill makes."""
+        topics = (f"topic {self.name}", f"topic {self.pipeline.control_topic}", f"group {self.pipeline.group}")
+        tables = (f"table {name}" for name in self.pipeline.table_names)
+        return (*topics, *tables, f"files {self.directory}")
+
+    def prepare(self) -> None:
+        """Create the topic, and ask of each part what `calve check` asks.
+
+        Raises ConfigError if something is not permitted or set wrongly, Unreachable if a part does not answer.
+        """
+        try:
+            with reported(f"creating topic {self.name}"):
+                self._admin.create_topics([NewTopic(self.name, PARTITIONS)])[self.name].result(ADMIN_TIMEOUT_S)
+        except ConfigError as error:
+            raise ConfigError(error.message, hint=self._permissions()) from None
+        deadline = time.monotonic() + READY_S
+        # A cluster that has never had a group or a transaction makes the topics for them when asked.
+        while (bad := self._first_bad()) and bad.status is Status.UNREACHABLE and time.monotonic() < deadline:
+            time.sleep(1.0)
+        if bad is not None:
+            why = f"the drill can't begin: {bad.check}: {bad.message}"
+            if bad.status is Status.UNREACHABLE:
+                raise Unreachable(why, hint=bad.hint)
+            raise ConfigError(why, hint=self._permissions() if bad.unauthorized else bad.hint)
+        with closing(open_catalog(self.pipeline.catalog)) as catalog, unreachable_as_ours("looking for a namespace"):
+            self._had_namespace = catalog.namespace_exists(NAMESPACE)
+
+    def rounds(self, crash_points: Sequence[str], records: int, tell: Tell) -> Iterator[Round]:
+        """Kill a run at each of `crash_points`, `records` in all being on their way, and have another make it good.
+
+        Ends early where the runs are refused or don't reach a part: the next one would fare the same.
+        """
+        for number, crash_point in enumerate(crash_points):
+            self._produce(records * (number + 1) // len(crash_points))
+            tell(f"{crash_point}: a run that is killed there")
+            killed = self._run(crash_point)
+            tell(f"{crash_point}: the run after it")
+            started = time.monotonic()
+            after = self._run()
+            recovered_s = time.monotonic() - started
+            tell(f"{crash_point}: the proof")
+            yield self._judged(crash_point, killed, after, recovered_s)
+            if after.returncode in (EXIT_BAD_INPUT, EXIT_UNREACHABLE):
+                return
+
+    def clean(self) -> list[str]:
+        """Remove everything; returns what could not be removed, each with the reason."""
+        steps: list[tuple[str, Callable[[], None]]] = [
+            ("tables", self._drop_tables),
+            (f"topic {self.name}", lambda: self._delete_topic(self.name)),
+            (f"topic {self.pipeline.control_topic}", lambda: self._delete_topic(self.pipeline.control_topic)),
+            (f"group {self.pipeline.group}", self._delete_group),
+        ]
+        left: list[str] = []
+        for what, remove in steps:
+            try:
+                remove()
+            except CalveError as error:
+                left.append(f"{what}: {error.message}")
+        shutil.rmtree(self.directory, ignore_errors=True)
+        return left
+
+    def _written(self, pipeline: Pipeline) -> Pipeline:
+        """A pipeline file with the connections written inline, references unresolved, for nobody else to read."""
+        catalog = {"name": pipeline.catalog.name, **pipeline.catalog.properties, "spark": dict(pipeline.catalog.spark)}
+        document: dict[str, Any] = {
+            "name": self.name,
+            "source": {"kafka": dict(pipeline.kafka.properties), "topics": [self.name]},
+            "catalog": catalog,
+            "tables": [{"name": self.table, "auto_create": {"columns": {"id": "long"}}}],
+            "spark": pipeline.spark.model_dump(mode="json", by_alias=True, exclude_none=True),
+        }
+        for name, content in (("pipeline.yaml", document), (CONNECTIONS_FILE, {"deployment": pipeline.deployment})):
+            (self.directory / name).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        return load(self.directory / "pipeline.yaml")
+
+    def _first_bad(self) -> Outcome | None:
+        """The first of the checks that did not hold."""
+        kafka = KafkaChecks(self.pipeline)
+        with TableChecks(self.pipeline, list) as tables:
+            outcomes = answers([*kafka.checks(), *tables.checks()])
+            return next((o for o in outcomes if o.status in (Status.UNREACHABLE, Status.FAILED)), None)
+
+    def _permissions(self) -> str:
+        names = f"{PREFIX} or {self.pipeline.group.removesuffix(self.name)}{PREFIX}"
+        return (
+            f"a drill needs what `calve check` names, and Create, Write and Delete on topics and Delete on groups, all "
+            f"for names that begin with {names}: grant it, or take connections of somebody who may"
+        )
+
+    def _produce(self, up_to: int) -> None:
+        """Append records with the ids from where the last call ended to `up_to`."""
+        producer = clients.producer(self.pipeline.kafka.properties)
+        failed: list[KafkaError] = []
+        with reported(f"writing to topic {self.name}"):
+            for number in range(self._produced, up_to):
+                producer.produce(
+                    self.name,
+                    json.dumps({"id": number}).encode(),
+                    partition=number % PARTITIONS,
+                    on_delivery=lambda error, _message: failed.append(error) if error else None,
+                )
+                producer.poll(0)
+            if producer.flush(ADMIN_TIMEOUT_S) or failed:
+                raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
+        self._produced = max(up_to, self._produced)
+
+    def _run(self, crash_point: str = "") -> subprocess.CompletedProcess[str]:
+        """`calve run` in a process of its own, which kills itself at `crash_point`."""
+        environment = {
+            **os.environ,
+            VARIABLE: f"{crash_point}=kill" if crash_point else "",
+            # What a killed process leaves behind goes with the drill.
+            "TMPDIR": str(self.directory),
+        }
+        command = [sys.executable, "-c", _CALVE, "run", str(self.pipeline.path)]
+        return subprocess.run(  # noqa: S603 - own arguments
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+
+    def _judged(
+        self,
+        crash_point: str,
+        killed: subprocess.CompletedProcess[str],
+        after: subprocess.CompletedProcess[str],
+        recovered_s: float,
+    ) -> Round:
+        was_killed = killed.returncode == -signal.SIGKILL
+        trouble = [f"the run was not killed: {_said(killed)}"] if not was_killed else []
+        trouble += [f"the run after it ended with {_said(after)}"] if after.returncode else []
+        with Session.open(self.pipeline) as session:
+            table = load_if_there(session.catalog, self.table)
+            violations = verify(session, deep=True).violations
+        trouble += [f"{violation.kind}: {violation.subject}: {violation.message}" for violation in violations[:3]]
+        seen = Counter(_ids(table))
+        lost = len(set(range(self._produced)) - seen.keys())
+        twice = sum(number - 1 for number in seen.values())
+        return Round(crash_point, was_killed, round(recovered_s, 1), lost, twice, "; ".join(trouble))
+
+    def _drop_tables(self) -> None:
+        with closing(open_catalog(self.pipeline.catalog)) as catalog:
+            for name in self.pipeline.table_names:
+                if (table := load_if_there(catalog, name)) is not None:
+                    with unreachable_as_ours(f"dropping table {name}"):
+                        catalog.drop_table(name)
+                        _delete_files(table)
+            with unreachable_as_ours(f"dropping namespace {NAMESPACE}"):
+                is_ours = not self._had_namespace and catalog.namespace_exists(NAMESPACE)
+                if is_ours and not catalog.list_tables(NAMESPACE):
+                    catalog.drop_namespace(NAMESPACE)
+
+    def _delete_topic(self, name: str) -> None:
+        with reported(f"deleting topic {name}"):
+            _unless_gone(lambda: self._admin.delete_topics([name])[name].result(ADMIN_TIMEOUT_S))
+
+    def _delete_group(self) -> None:
+        group = self.pipeline.group
+        with reported(f"deleting group {group}"):
+            _unless_gone(lambda: self._admin.delete_consumer_groups([group])[group].result(ADMIN_TIMEOUT_S))
+
+
+def _unless_gone(delete: Callable[[], object]) -> None:
+    try:
+        delete()
+    except KafkaException as error:
+        if error.args[0].code() not in _GONE:
+            raise
+
+
+def _delete_files(table: Table) -> None:
+    """All below a dropped table's location, which nobody else has."""
+    for file in list_files(table):
+        table.io.delete(file.path)
+    scheme, _, path = PyArrowFileIO.parse_location(table.metadata.location)
+    if scheme == "file":
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _ids(table: Table | None) -> list[int]:
+    if table is None:
+        return []
+    with unreachable_as_ours(f"reading {'.'.join(table.name())}"):
+        return table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> str:
+    last = (done.stderr.strip() or done.stdout.strip())[-_SHOWN_CHARACTERS:]
+    return f"exit code {done.returncode}: {last}"

@@ -1,0 +1,107 @@
+"""Three brokers, of which one is killed at the worst moment: the others go on, and nothing is lost or twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message
+
+from sink_core.errors import RetriableError, UnknownOutcome
+from sink_core.kafka import clients
+from sink_core.verify.verify import verify
+from spark_jobs import reader
+from tests import support
+from tests.cluster import ThreeBrokers
+from tests.pipelines import Flow, reached
+
+Victim = Callable[[ThreeBrokers, Flow], int]
+
+
+def leader_of_the_control_topic(cluster: ThreeBrokers, flow: Flow) -> int:
+    return cluster.leader(flow.pipeline.control_topic)
+
+
+def transaction_coordinator(cluster: ThreeBrokers, flow: Flow) -> int:
+    return cluster.coordinator(flow.pipeline.transactional_id)
+
+
+def leader_of_the_source(cluster: ThreeBrokers, flow: Flow) -> int:
+    return cluster.leader(flow.topic)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[ThreeBrokers]:
+    cluster = ThreeBrokers(tmp_path_factory.mktemp("cluster"))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def flow(tmp_path: Path, cluster: ThreeBrokers) -> Flow:
+    """Has taken in ids 0 to 9, and 10 to 19 wait."""
+    cluster.start_missing()
+    flow = Flow.create(tmp_path, cluster.bootstrap, cluster.create_topic(support.unique("t"), 2))
+    flow.produce(range(10))
+    flow.run()
+    for topic in (flow.topic, flow.pipeline.control_topic):
+        cluster.await_in_sync(topic)
+    flow.produce(range(10, 20))
+    return flow
+
+
+def made_good(flow: Flow) -> None:
+    """By one more run, while a broker is still away."""
+    flow.produce(range(20, 25), partition=1)
+    flow.run()
+    assert flow.ids() == list(range(25))
+    with flow.session() as session:
+        assert verify(session, deep=True).violations == ()
+
+
+@pytest.mark.parametrize(
+    ("place", "victim"),
+    [
+        ("publish.after-fence", transaction_coordinator),
+        ("publish.after-begin", leader_of_the_control_topic),
+        ("publish.after-events", leader_of_the_control_topic),
+        ("publish.after-events", transaction_coordinator),
+        ("publish.after-offsets", transaction_coordinator),
+        ("publish.after-commit", leader_of_the_control_topic),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_leader_killed_in_a_publish_costs_no_record(
+    place: str, victim: Victim, flow: Flow, cluster: ThreeBrokers
+) -> None:
+    # Whether this run goes on is up to how soon there is another leader; if not, it says that another run will.
+    with suppress(RetriableError, UnknownOutcome), reached(place, lambda: cluster.kill(victim(cluster, flow))):
+        flow.run()
+    made_good(flow)
+
+
+def test_a_leader_killed_while_a_partition_is_read_costs_no_record(
+    flow: Flow, cluster: ThreeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: list[int] = []
+
+    def receive(*arguments: object) -> list[Message]:
+        messages = clients_receive(*arguments)  # pyright: ignore[reportArgumentType] (passed on)
+        received.append(len(messages))
+        if len(received) == 1:
+            cluster.kill(leader_of_the_source(cluster, flow))
+        return messages
+
+    clients_receive = clients.receive
+    monkeypatch.setattr(clients, "receive", receive)
+    monkeypatch.setattr(reader, "BATCH_RECORDS", 3)
+    with suppress(RetriableError, UnknownOutcome):
+        flow.run()
+    assert len(received) > 1
+    monkeypatch.undo()
+    made_good(flow)
