@@ -21,7 +21,7 @@ from sink_core.jars import spark_jars
 from spark_jobs import daemon
 from tests.e2e.faults.processes import ROOT
 
-START_S = 120.0
+START_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
