@@ -11,7 +11,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java python browser lint test demo dev bench faults side-by-side screenshots clean
+.PHONY: help setup java python browser lint test demo dev bench faults soak side-by-side screenshots clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -69,7 +69,10 @@ bench: setup ## Measure throughput per CPU-second
 	$(VENV)/bin/python -m bench.run $(ARGS)
 
 faults: setup ## The long series of injected faults
-	$(VENV)/bin/python -m pytest tests/e2e -m faults $(ARGS)
+	$(VENV)/bin/python -m pytest tests/e2e tests/soak -m faults $(ARGS)
+
+soak: setup ## Half an hour of load, kills and maintenance (ARGS="--minutes 3 --rate 1000" for a smoke test)
+	$(VENV)/bin/python -m tests.soak $(ARGS)
 
 side-by-side: setup ## The same faults on iceberg-kafka-connect and on Calve
 	$(VENV)/bin/python -m tests.peers $(ARGS)
