@@ -20,6 +20,7 @@ from orchestration.broker import HOST
 from orchestration.broker_files import write_logging, write_properties
 from orchestration.java import find_java
 from sink_core.jars import JarSet, kafka_jars, resolve
+from spark_jobs.session import JAVA_OPTIONS
 from tests import support
 
 CONNECT = JarSet(
@@ -42,6 +43,8 @@ WORKER = {
     "value.converter.schemas.enable": "false",
     **{f"consumer.{key}": value for key, value in MEMBERS.items()},
     "offset.flush.interval.ms": "1000",
+    # Plugins by their manifests, which all have: looking through every class takes most of a start.
+    "plugin.discovery": "service_load",
 }
 START_S = 600.0
 STOP_S = 60.0
@@ -72,7 +75,7 @@ class Connect:
         """Start the worker and wait until the connector's tasks are there; nothing if it runs."""
         if self.running:
             return
-        command = [str(find_java()), "-Xmx768m", f"-Dlog4j2.configurationFile={self._logging()}"]
+        command = [str(find_java()), "-Xmx768m", *JAVA_OPTIONS.split(), f"-Dlog4j2.configurationFile={self._logging()}"]
         command += ["-cp", os.pathsep.join(map(str, [*resolve(CONNECT), *kafka_jars()]))]
         # The connector finds the worker's file by the second word of the command.
         command += ["org.apache.kafka.connect.cli.ConnectStandalone", str(self._worker()), str(self._connector())]

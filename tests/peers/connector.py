@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from sink_core.control.group import SourceGroup
 from sink_core.kafka import clients
 from sink_core.kafka.source import high_watermarks
 from sink_core.offsets import TopicPartition
@@ -144,7 +144,6 @@ class Connector(Peer):
 
     def _consumed(self) -> int:
         """The sum of the source group's offsets."""
-        with suppress(KafkaException):
-            found = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.source_group)])
-            return sum(at.offset for at in found[self.source_group].result(TIMEOUT_S).topic_partitions)
-        return 0
+        partitions = [TopicPartition(self.topic, p) for p in range(PARTITIONS)]
+        with closing(SourceGroup({"bootstrap.servers": self.bootstrap}, self.source_group)) as group:
+            return sum(position.offset for position in group.positions(partitions).values())
