@@ -11,10 +11,10 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java python browser lint test demo dev bench faults screenshots clean
+.PHONY: help setup java python browser lint test demo dev bench faults soak side-by-side screenshots clean
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: java $(READY) ## Virtual environment with pinned dependencies, jars, Java 17 if it can be installed
 
@@ -70,6 +70,12 @@ bench: setup ## Measure throughput per CPU-second
 
 faults: setup ## A thousand kills of real processes, and a table of what became of them (ARGS="--kills 200" for fewer)
 	$(VENV)/bin/python -m pytest tests/e2e/faults -m '' -n 2 $(ARGS)
+
+soak: setup ## Half an hour of load, kills and maintenance (ARGS="--minutes 3 --rate 1000" for a smoke test)
+	$(VENV)/bin/python -m tests.soak $(ARGS)
+
+side-by-side: setup ## The same faults on iceberg-kafka-connect and on Calve
+	$(VENV)/bin/python -m tests.peers $(ARGS)
 
 screenshots: setup browser ## Take the screenshots of the Dagster UI for the documents
 	$(VENV)/bin/python -m tests.e2e.dagster.screenshots

@@ -7,19 +7,25 @@ import time
 
 from confluent_kafka import Producer
 
-from bench.workload import events
+from bench.workload import events, numbered
+from sink_core.kafka import clients
 
 TICK_S = 0.02
+FULL_S = 0.1
 
 
 class Producing(threading.Thread):
-    """Sends `per_second` events in small steps until stopped; the timestamp is the producer's."""
+    """Sends `per_second` events in small steps until stopped; the timestamp is the producer's.
 
-    def __init__(self, bootstrap: str, topic: str, per_second: int) -> None:
+    With `ids` each has its own: 0, 1, 2, … in the order of sending. What the broker can't take at the moment is sent
+    later, each once.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, per_second: int, *, ids: bool = False) -> None:
         super().__init__(daemon=True)
-        settings = {"bootstrap.servers": bootstrap, "compression.type": "lz4", "linger.ms": 5, "acks": "all"}
-        self._producer = Producer(settings)
-        self._topic, self._per_second = topic, per_second
+        settings = {"bootstrap.servers": bootstrap, "compression.type": "lz4", "linger.ms": 5}
+        self._producer = Producer({**settings, "enable.idempotence": True}, logger=clients.LOGGER)
+        self._topic, self._per_second, self._ids = topic, per_second, ids
         self._values = events(10_000)
         self._ended, self.sent, self._last_s = threading.Event(), 0, 0.0
 
@@ -27,10 +33,8 @@ class Producing(threading.Thread):
         began = time.monotonic()
         while not self._ended.is_set():
             due = int((time.monotonic() - began) * self._per_second)
-            for number in range(self.sent, due):
-                self._producer.produce(self._topic, self._values[number % len(self._values)])
-                self._last_s = time.time()
-            self.sent = max(self.sent, due)
+            while self.sent < due and not self._ended.is_set():
+                self._send(self.sent)
             self._producer.poll(0)
             time.sleep(TICK_S)
         self._producer.flush()
@@ -40,3 +44,13 @@ class Producing(threading.Thread):
         self._ended.set()
         self.join()
         return self._last_s
+
+    def _send(self, number: int) -> None:
+        """Queue an event, unless the queue is full for now."""
+        value = self._values[number % len(self._values)]
+        try:
+            self._producer.produce(self._topic, numbered(value, number) if self._ids else value)
+        except BufferError:
+            self._producer.poll(FULL_S)
+            return
+        self.sent, self._last_s = number + 1, time.time()

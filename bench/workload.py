@@ -63,6 +63,11 @@ def events(number: int) -> list[bytes]:
     return list(islice(cycle(distinct), number))
 
 
+def numbered(event: bytes, number: int) -> bytes:
+    """The event with another id, which is its first field."""
+    return b'{"id":%d%b' % (number, event[event.index(b",") :])
+
+
 def write_pipeline(directory: Path, bootstrap: str, topic: str) -> Path:
     """The file of a pipeline that has never run, which reads `topic` into a new table of a catalog in `directory`."""
     directory.mkdir(parents=True)

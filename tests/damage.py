@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
 from sink_core.control.decision import Decision, Verdict
@@ -26,6 +29,15 @@ def with_two_batches(directory: Path, broker: Broker, topic: str) -> Flow:
         flow.run()
     flow.produce(range(20, 30))
     return flow
+
+
+def compact_and_expire(spark: SparkSession, table: str) -> None:
+    """Somebody's maintenance: the files of `table` (`catalog.namespace.name`) become one, and one snapshot is kept."""
+    catalog, _, name = table.partition(".")
+    call, now = f"CALL {catalog}.system", datetime.now(UTC).isoformat()
+    spark.sql(f"{call}.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))").collect()
+    expired = f"table => '{name}', older_than => timestamp'{now}', retain_last => 1"
+    spark.sql(f"{call}.expire_snapshots({expired})").collect()
 
 
 def name(value: object) -> str:

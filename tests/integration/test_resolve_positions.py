@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
 from orchestration.pipelines.watch import Watch
@@ -45,6 +46,14 @@ def test_restore_puts_the_positions_of_the_last_publish_back(flow: Flow, break_i
     assert (event.finding, event.subject, event.choice) == (finding, flow.topic, "restore")
     assert run_and_prove(flow)["records"] == 30
     assert flow.ids() == list(range(30))
+
+
+def test_restore_commits_no_file_again_that_somebody_compacted_and_expired(flow: Flow, spark: SparkSession) -> None:
+    damage.compact_and_expire(spark, f"{flow.attached(spark)}.{flow.table}")
+    damage.delete_the_group(flow)
+    resolved(flow, "positions-missing", "restore")
+    run_and_prove(flow)
+    assert flow.ids() == flow.spark_ids(spark) == list(range(30))
 
 
 def test_a_batch_that_was_under_way_during_a_restore_is_planned_again(flow: Flow) -> None:

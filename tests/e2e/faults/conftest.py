@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-import pyspark
 import pytest
 
-from orchestration.broker import Broker, free_port
-from sink_core.jars import spark_jars
-from spark_jobs import daemon
+from orchestration.broker import Broker
 from tests.e2e.faults.outcomes import Tell, table, telling, told
-from tests.e2e.faults.processes import ROOT, Launcher
+from tests.e2e.faults.processes import Launcher
+from tests.e2e.faults.spark_server import ConnectServer, serving
 from tests.e2e.faults.world import World
 
-START_S = 120.0
 NO_SPARK = "sc://127.0.0.1:1"
 KILLS = 720
 
@@ -46,21 +36,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(table(outcomes))
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectServer:
-    """A Spark Connect server that outlives the runs that are killed."""
-
-    address: str
-    pid: int
-
-    def drop_daemons(self) -> None:
-        """End the Python daemons of former sessions: Spark keeps one for each, and a series has hundreds."""
-        for process in psutil.Process(self.pid).children(recursive=True):
-            with suppress(psutil.NoSuchProcess):
-                if daemon.__name__ in process.cmdline():
-                    process.kill()
-
-
 @dataclass
 class Spark:
     """The Spark Connect server that all warm runs share, started by the first world that needs it."""
@@ -71,7 +46,7 @@ class Spark:
 
     def server(self) -> ConnectServer:
         if self._server is None:
-            self._server = self.opened.enter_context(_connect_server(self.directory))
+            self._server = self.opened.enter_context(serving(self.directory))
         return self._server
 
     def drop_daemons(self) -> None:
@@ -83,52 +58,6 @@ class Spark:
 def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Spark]:
     with ExitStack() as opened:
         yield Spark(tmp_path_factory.mktemp("connect"), opened)
-
-
-@contextmanager
-def _connect_server(directory: Path) -> Generator[ConnectServer]:
-    port = free_port()
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    settings = {
-        "spark.master": "local[2]",
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.ui.enabled": "false",
-        "spark.local.dir": str(directory / "local"),
-        "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        "spark.jars": ",".join(map(str, spark_jars())),
-        "spark.python.daemon.module": daemon.__name__,
-    }
-    command = [str(submit), *(part for key, value in settings.items() for part in ("--conf", f"{key}={value}"))]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-    with (directory / "server.log").open("wb") as log:
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-        server = subprocess.Popen(
-            command, stdout=log, stderr=log, cwd=directory, env=environment, start_new_session=True
-        )
-    try:
-        _await_port(port, server, directory / "server.log")
-        yield ConnectServer(f"sc://127.0.0.1:{port}", server.pid)
-    finally:
-        family = psutil.Process(server.pid).children(recursive=True)
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
-        for process in family:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-
-
-def _await_port(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while server.poll() is None and time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    raise AssertionError(f"the Spark Connect server did not start:\n{log.read_text()[-4000:]}")
 
 
 @pytest.fixture
