@@ -19,6 +19,15 @@ FIRST_RUN = [name for name in FAILPOINTS if name.startswith(("bind.", "publish."
 REFILL = [name for name in FAILPOINTS if name.startswith(("range.", "publish."))]
 """Places that a refill of a dropped table passes; a commit is that of any run."""
 
+REPLAY = [
+    *(name for name in FAILPOINTS if name.startswith(("replay.", "publish."))),
+    *(name for name in FAILPOINTS if name.startswith("range.") and name != "range.after-create"),
+    "commit.after-list",
+    "commit.after-swap",
+]
+"""Places that a replay passes, its own commit included."""
+
+WAKING_REPLAY = ("replay.after-files", "publish.after-events", "commit.after-list")
 WAKING_REFILL = ("range.after-manifests", "publish.after-fence", "publish.after-events")
 WAKING = ("publish.after-fence", "publish.after-events", "write.after-manifests", "commit.after-list")
 
@@ -33,6 +42,12 @@ def seasoned(new_world: NewWorld, launcher: Launcher) -> World:
 def refilled(new_world: NewWorld, launcher: Launcher) -> World:
     """Another one. A refill of a dropped table also brings back what an answer had given up before."""
     return _run_before(new_world(8, max_records=400), launcher)
+
+
+@pytest.fixture(scope="module")
+def replayed(new_world: NewWorld, launcher: Launcher) -> World:
+    """One whose rows are replaced again and again."""
+    return _run_before(new_world(9, max_records=400), launcher)
 
 
 def _run_before(world: World, launcher: Launcher) -> World:
@@ -109,7 +124,7 @@ def test_a_first_run_killed_there_is_made_good_by_the_next(
     prove(launcher, world)
 
 
-@pytest.mark.parametrize("failpoint", [name for name in FAILPOINTS if not name.startswith(("bind.", "range."))])
+@pytest.mark.parametrize("failpoint", [name for name in FAILPOINTS if not name.startswith(("bind.", "range.", "replay."))])
 def test_a_run_killed_there_is_made_good_by_the_next(failpoint: str, launcher: Launcher, seasoned: World) -> None:
     seasoned.produce(100)
     killed_at(failpoint, launcher, seasoned)
@@ -167,3 +182,30 @@ def test_after_all_of_them_the_proof_holds(launcher: Launcher, seasoned: World, 
     for world in (seasoned, refilled):
         run_to_end(launcher, world)
         prove(launcher, world)
+
+
+def _replay(world: World) -> list[str]:
+    return ["replay", world.file, "--table", world.table, "--from", "2020-01-01T00:00:00Z"]
+
+
+@pytest.mark.parametrize("failpoint", REPLAY)
+def test_a_replay_killed_there_is_made_good_by_the_next(failpoint: str, launcher: Launcher, replayed: World) -> None:
+    process = launcher.warm(_replay(replayed), failpoint=f"{failpoint}=kill")
+    assert process.finish(RUN_S) == -signal.SIGKILL, f"{failpoint} was not reached: {process.output_text}"
+    assert replayed.difference().none
+    process = launcher.warm(_replay(replayed))
+    assert process.finish(RUN_S) == EXIT_DONE, f"{process.output_text}\n{process.errors}"
+    prove(launcher, replayed)
+
+
+@pytest.mark.parametrize("failpoint", WAKING_REPLAY)
+def test_a_replay_that_wakes_up_late_changes_nothing(failpoint: str, launcher: Launcher, replayed: World) -> None:
+    sleeper = launcher.warm(_replay(replayed), failpoint=f"{failpoint}=stop@1")
+    try:
+        sleeper.await_stop(RUN_S)
+        process = launcher.warm(_replay(replayed))
+        assert process.finish(RUN_S) == EXIT_DONE, f"{process.output_text}\n{process.errors}"
+    finally:
+        sleeper.resume()
+    assert sleeper.finish(RUN_S) in (EXIT_DONE, EXIT_UNREACHABLE), f"{sleeper.output_text}\n{sleeper.errors}"
+    prove(launcher, replayed)

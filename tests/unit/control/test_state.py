@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resolves, Resumed, StartCommit
+from sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resumed, StartCommit
+from sink_core.control.range_parts import Resolves
 from sink_core.control.state import NOWHERE, UNREAD, CommitState, without_arrays
 from sink_core.errors import ProtocolError
 from tests.unit.control.build import PIPELINE_ID, TABLE, TOPIC, UUID, at, bound, complete, log, through, told, written
