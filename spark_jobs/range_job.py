@@ -2,6 +2,7 @@
 
     refill    what a table with a finding lost; the commit of it is the resolution
     history   what was published before the table was added to the pipeline
+    replay    what the table has already: its rows of the ranges are replaced
 
 They go the way of a batch: files, one transaction with the events, a commit. No position moves; what the transaction
 compares and moves instead is the token, so that of two jobs planned on the same state one becomes stale.
@@ -11,6 +12,7 @@ Crash points, and what the next one finds (docs/design.md has the whole table; t
     range.after-create          a table that was dropped is there again, empty: the finding is `table-recreated`
     range.after-start-commit    a START_COMMIT without files
     range.after-files           files that nobody names: orphans; the next job reads the same ranges
+    replay.after-files          as above, with files in place of those of the table that hold rows of the ranges
     range.after-manifests       as above
 """
 
@@ -27,28 +29,59 @@ from sink_core.commit.table import TableCommit
 from sink_core.commit.view import TableView
 from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import StartCommit
+from sink_core.control.range_parts import Replaces
 from sink_core.control.state import CommitState
-from sink_core.errors import TableUnusable
+from sink_core.errors import CommitConflict, TableUnusable
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
 from sink_core.offsets import NO_TOKEN, Position, Positions
 from sink_core.planning import check_topics
 from sink_core.range_jobs.decision import decide
-from sink_core.range_jobs.job import RangePlan, events, ranges_of, tasks_of
+from sink_core.range_jobs.job import RangePlan, events, ranges_of, read_again, tasks_of
 from sink_core.range_jobs.look import check_readable, dead_letters_in, ledger_rows, token_and_log
 from sink_core.range_jobs.lost import losses, lost_offsets
 from sink_core.range_jobs.missing import missing
+from sink_core.range_jobs.replacing import (
+    Replacing,
+    check_not_compacted,
+    check_replaceable,
+    ranges_to_replace,
+    replaces_of,
+    replacing,
+)
 from sink_core.range_jobs.resolving import REFILLED, resolution, resolves
+from sink_core.range_jobs.selected import Wanted, check_same
 from sink_core.session import Session
 from sink_core.tables.create import ensure_tables
+from sink_core.tables.kafka_rows import runs_of
 from sink_core.tables.outputs import output_of
 from sink_core.tables.usable import check_usable
 from sink_core.verify.ledger import LedgerRow
 from spark_jobs.ingest import run_tasks, task_spec
+from spark_jobs.rewrite import RewriteSpec, rewrite_files
 from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
 
-Planned = tuple[RangePlan, Table]
+REPLAYS = 3
+"""How often a replay is started again whose files somebody else rewrote before its commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job, the table as it was loaded for it, and what it takes the place of, if it does."""
+
+    plan: RangePlan
+    table: Table
+    replacing: Replacing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a job has written, and what became of the offsets of each slice that was read."""
+
+    output: TableOutput
+    counts: list[PartitionCounts]
+    replaces: Replaces | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +89,7 @@ class RangeReport:
     """What became of a range job. `batch_id` is empty, and `ended` says why, if there was nothing to do.
 
     `ranges` are (topic, partition, start, end); `commit` is what the table took in, also of what was published before.
+    `replaced` rows were in the table, in place of which `rows` are now.
     """
 
     table: str
@@ -65,6 +99,7 @@ class RangeReport:
     rows: int = 0
     verdict: Verdict | None = None
     commit: TableCommit | None = None
+    replaced: int = 0
 
 
 class RangeJobs:
@@ -112,6 +147,32 @@ class RangeJobs:
             if report.verdict in (None, Verdict.STALE):
                 return
 
+    def replay(self, table: str, wanted: Wanted) -> RangeReport:
+        """Read again what the table has of the ranges, and put it in place of the rows that are there, in one commit.
+
+        Started again if somebody else rewrote the files that it replaces meanwhile. Raises TableUnusable for what
+        can't be replaced, CommitConflict if others were faster `REPLAYS` times, FindingError as any commit does.
+        """
+        self._require_data_table(table)
+        report = RangeReport(table, "")
+        for _ in range(REPLAYS):
+            if paused := self._session.log.refresh_to_end().paused:
+                return RangeReport(table, str(paused))
+            # Only what the table has can be replaced.
+            self._commit(table)
+            report = self._job(table, lambda token, state: self._plan_replay(table, token, state, wanted))
+            if report.verdict in (None, Verdict.STALE) or self._holds(table, report.batch_id):
+                return report
+        raise CommitConflict(
+            f"{table}: range job {report.batch_id} was dropped, as {REPLAYS - 1} before it: others rewrote the files "
+            "that it was to replace, before its commit",
+            hint="nothing was changed; start the replay again when compaction and other rewrites are over",
+        )
+
+    def _holds(self, table: str, batch_id: str) -> bool:
+        found = self._session.committer().load_checked(table)
+        return found is not None and batch_id in found[1].held
+
     def _require_data_table(self, table: str) -> None:
         pipeline = self._session.pipeline
         pipeline.require_tables([table])
@@ -130,20 +191,21 @@ class RangeJobs:
         made = make(token, state)
         if isinstance(made, str):
             return RangeReport(table, made, commit=self._commit(table))
-        plan, loaded = made
+        plan = made.plan
         self._announce(plan)
         self._progress(Progress("write", f"{plan.offsets:,} offsets again for {table}", plan.batch_id, plan.offsets))
-        output, counts = self._write(plan, loaded)
-        self._progress(Progress("publish", f"{output.rows:,} rows for {table}", plan.batch_id))
-        decision = self._publish(plan, output, counts)
+        written = self._write(made)
+        self._progress(Progress("publish", f"{written.output.rows:,} rows for {table}", plan.batch_id))
+        decision = self._publish(plan, written)
         return RangeReport(
             table,
             decision.why,
             plan.batch_id,
             tuple((r.topic, r.partition, r.start, r.end) for r in plan.ranges),
-            output.rows,
+            written.output.rows,
             decision.verdict,
             None if decision.verdict is Verdict.STALE else self._commit(table),
+            written.replaces.rows if written.replaces else 0,
         )
 
     def _plan_refill(self, table: str, token: Position, state: CommitState) -> Planned | str:
@@ -159,7 +221,7 @@ class RangeJobs:
         rows = ledger_rows(self._session)
         offsets = lost_offsets(found, rows, state)
         plan = RangePlan(str(uuid.uuid4()), table, token, ranges_of(offsets), 0, {}, names)
-        return self._with_topics(plan, rows), loaded
+        return Planned(self._with_topics(plan, rows), loaded)
 
     def _with_finding(self, table: str) -> tuple[Table, TableView, Finding | None]:
         """The table, created again if it was dropped."""
@@ -186,7 +248,23 @@ class RangeJobs:
             return nothing
         ranges = ranges_of(lacking.offsets)
         plan = RangePlan(str(uuid.uuid4()), table, token, ranges, lacking.batches, {})
-        return self._with_topics(plan, rows), found[0]
+        return Planned(self._with_topics(plan, rows), found[0])
+
+    def _plan_replay(self, table: str, token: Position, state: CommitState, wanted: Wanted) -> Planned | str:
+        session = self._session
+        rows = ledger_rows(session)
+        session.log.refresh_to_end()
+        found = session.committer().load_checked(table)
+        if found is None:
+            raise TableUnusable(f"{table}: dropped while this run was at work", hint="run again")
+        loaded, view = found
+        check_replaceable(session, loaded, table)
+        ranges = ranges_to_replace(view, state, rows, wanted)
+        if not ranges:
+            return f"nothing to do: the table {table} has nothing of that"
+        check_not_compacted(session, ranges)
+        plan = self._with_topics(RangePlan(str(uuid.uuid4()), table, token, ranges, 0, {}), rows)
+        return Planned(plan, loaded, replacing(loaded, table, ranges, rows))
 
     def _with_topics(self, plan: RangePlan, rows: list[LedgerRow]) -> RangePlan:
         """The plan with its topics' UUIDs; they and what Kafka still holds are checked."""
@@ -208,12 +286,12 @@ class RangeJobs:
         )
         reach("range.after-start-commit")
 
-    def _write(self, plan: RangePlan, loaded: Table) -> tuple[TableOutput, list[PartitionCounts]]:
+    def _write(self, made: Planned) -> Written:
         """The files of the one table. What is a dead letter already is left there.
 
         Raises BadRecord for a record that the table can't take and that was not set aside when it was published.
         """
-        session, pipeline = self._session, self._session.pipeline
+        session, pipeline, plan, loaded = self._session, self._session.pipeline, made.plan, made.table
         check_usable(loaded.metadata, table=plan.table)
         dead = session.committer().load_checked(pipeline.dead_letter_table)
         if dead is None:
@@ -222,12 +300,21 @@ class RangeJobs:
         spec = replace(spec, stop_on_bad_record=True, skip=dead_letters_in(session, plan.ranges))
         results = run_tasks(spec, tasks_of(plan.ranges, self._runner.parallelism()), self._runner)
         reach("range.after-files")
+        counts = [counts for result in results for counts in result.counts]
+        replaces = None
+        if made.replacing is not None:
+            check_same(plan.table, read_again(plan, counts), made.replacing.expected)
+            self._progress(Progress("write", f"{len(made.replacing.files)} files of {plan.table}", plan.batch_id))
+            rewrite = RewriteSpec(plan.batch_id, pipeline.catalog, spec.tables[0], runs_of(plan.ranges))
+            rewritten = rewrite_files(rewrite, made.replacing.files, self._runner)
+            reach("replay.after-files")
+            replaces = replaces_of(plan.batch_id, plan.table, loaded, made.replacing, rewritten)
         files = [file for result in results for file in result.files[plan.table]]
         output = output_of(plan.batch_id, plan.table, loaded, files)
         reach("range.after-manifests")
-        return output, [counts for result in results for counts in result.counts]
+        return Written(output, counts, replaces)
 
-    def _publish(self, plan: RangePlan, output: TableOutput, counts: list[PartitionCounts]) -> Decision:
+    def _publish(self, plan: RangePlan, written: Written) -> Decision:
         session, token = self._session, self._session.publisher.token
 
         def after_fence(found: Positions, state: CommitState) -> Decision:
@@ -237,7 +324,8 @@ class RangeJobs:
             return decision
 
         moved = {token: Position(plan.token.offset + 1, plan.batch_id)}
-        return session.publisher.publish(after_fence, events(plan, output, counts, session.pipeline_id), moved)
+        made = events(plan, written.output, written.counts, session.pipeline_id, written.replaces)
+        return session.publisher.publish(after_fence, made, moved)
 
     def _commit(self, table: str) -> TableCommit | None:
         """Take what is published into the table; raises what stands against that."""

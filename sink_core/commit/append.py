@@ -1,4 +1,5 @@
-"""One attempt at a table: the snapshot that adds published manifests, as updates and requirements.
+"""One attempt at a table: the snapshot that adds published manifests, and may take data files out, as updates and
+requirements.
 
 pyiceberg's own transaction is not used: on a conflict it retries without its assertion, and it deletes the files of a
 snapshot whose reply was lost. Here nothing is retried and nothing written for an attempt is ever deleted.
@@ -10,7 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyiceberg.manifest import write_manifest_list
+from pyiceberg.manifest import ManifestContent, ManifestFile, write_manifest_list
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
@@ -24,7 +25,9 @@ from pyiceberg.table.update import (
 )
 
 from sink_core.batch import ManifestRef
-from sink_core.tables.manifests import manifest_file
+from sink_core.commit.replace import paths_of
+from sink_core.failpoints import reach
+from sink_core.tables.manifests import manifest_file, write_without
 
 FOREVER_MS = 2**63 - 1
 """The tag's `max-ref-age-ms`: without it a table's `history.expire.max-ref-age-ms` could expire tag and snapshot."""
@@ -32,33 +35,43 @@ FOREVER_MS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one `catalog.commit_table` call is given."""
+    """What one `catalog.commit_table` call is given; `summary` is that of the snapshot."""
 
     snapshot_id: int
+    summary: Mapping[str, str]
     updates: tuple[TableUpdate, ...]
     requirements: tuple[TableRequirement, ...]
 
 
 def build_append(
-    table: Table, manifests: Sequence[ManifestRef], *, tag: str, summary: Mapping[str, str], branch: str = MAIN_BRANCH
+    table: Table,
+    manifests: Sequence[ManifestRef],
+    *,
+    tag: str,
+    summary: Mapping[str, str],
+    gone: Sequence[ManifestRef] = (),
+    branch: str = MAIN_BRANCH,
 ) -> Attempt:
     """A snapshot on top of `branch` as loaded that adds `manifests`, and moves the tag to it.
 
+    The data files that the manifests `gone` name leave the table; all of them must be in the head.
+
     The requirements assert the table's UUID, the branch head and the tag's snapshot (or its absence): all that the
-    check before this looked at. Writes the manifest list.
+    check before this looked at. Writes the manifest list, and again each manifest that names a file of `gone`.
     """
     metadata = table.metadata
     head, tagged = metadata.refs.get(branch), metadata.refs.get(tag)
     parent = metadata.snapshot_by_id(head.snapshot_id) if head else None
     snapshot_id = metadata.new_snapshot_id()
     parent_id = parent.snapshot_id if parent else None
+    said = _summary(manifests, gone, parent, summary)
     snapshot = Snapshot.model_validate(
         {
             "snapshot-id": snapshot_id,
             "parent-snapshot-id": parent_id,
             "sequence-number": metadata.next_sequence_number(),
-            "manifest-list": _write_manifest_list(table, snapshot_id, parent, manifests),
-            "summary": _summary(manifests, parent, summary),
+            "manifest-list": _write_manifest_list(table, snapshot_id, parent, manifests, gone),
+            "summary": said,
             "schema-id": metadata.current_schema_id,
         }
     )
@@ -72,7 +85,7 @@ def build_append(
         _set(branch, SnapshotRefType.BRANCH, snapshot_id),
         _set(tag, SnapshotRefType.TAG, snapshot_id, **{"max-ref-age-ms": FOREVER_MS}),
     )
-    return Attempt(snapshot_id, updates, requirements)
+    return Attempt(snapshot_id, said.additional_properties, updates, requirements)
 
 
 def _at(ref: str, snapshot_id: int | None) -> AssertRefSnapshotId:
@@ -84,9 +97,17 @@ def _set(ref: str, kind: SnapshotRefType, snapshot_id: int, **more: int) -> SetS
 
 
 def _write_manifest_list(
-    table: Table, snapshot_id: int, parent: Snapshot | None, manifests: Sequence[ManifestRef]
+    table: Table,
+    snapshot_id: int,
+    parent: Snapshot | None,
+    manifests: Sequence[ManifestRef],
+    gone: Sequence[ManifestRef],
 ) -> str:
     metadata = table.metadata
+    there = parent.manifests(table.io) if parent is not None else []
+    if gone:
+        there = _without(table, snapshot_id, there, gone)
+        reach("replay.after-manifests")
     path = table.location_provider().new_metadata_location(f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro")
     with write_manifest_list(
         format_version=metadata.format_version,
@@ -97,18 +118,51 @@ def _write_manifest_list(
         avro_compression="deflate",
     ) as writer:
         listed = [manifest_file(ref, snapshot_id) for ref in manifests]
-        listed += parent.manifests(table.io) if parent is not None else []
+        listed += there
         if listed:
             # Readers take an empty block of an Avro file for its end.
             writer.add_manifests(listed)
     return path
 
 
-def _summary(manifests: Sequence[ManifestRef], parent: Snapshot | None, ours: Mapping[str, str]) -> Summary:
+def _without(
+    table: Table, snapshot_id: int, there: Sequence[ManifestFile], gone: Sequence[ManifestRef]
+) -> list[ManifestFile]:
+    """The manifests, those written again that name a file of `gone`. Their names say until when they are needed."""
+    paths, specs, left = paths_of(table.io, gone), {ref.spec_id for ref in gone}, list[ManifestFile]()
+    for manifest in there:
+        mine = manifest.content is ManifestContent.DATA and manifest.partition_spec_id in specs
+        if mine and not paths.isdisjoint(e.data_file.file_path for e in manifest.fetch_manifest_entry(table.io)):
+            name = rewritten_name(table.metadata.next_sequence_number())
+            path = table.location_provider().new_metadata_location(name)
+            manifest = write_without(table.io, table.metadata, manifest, paths, snapshot_id, path)
+        left.append(manifest)
+    return left
+
+
+def rewritten_name(sequence_number: int) -> str:
+    """The name of a manifest that is written again for the snapshot with `sequence_number`."""
+    return f"calve-{sequence_number}-without-{uuid.uuid4()}.avro"
+
+
+def _summary(
+    manifests: Sequence[ManifestRef],
+    gone: Sequence[ManifestRef],
+    parent: Snapshot | None,
+    ours: Mapping[str, str],
+) -> Summary:
     counts = {
         "added-data-files": str(sum(m.files for m in manifests)),
         "added-records": str(sum(m.rows for m in manifests)),
         "added-files-size": str(sum(m.data_bytes for m in manifests)),
     }
+    if gone:
+        counts |= {
+            "deleted-data-files": str(sum(m.files for m in gone)),
+            "deleted-records": str(sum(m.rows for m in gone)),
+            "removed-files-size": str(sum(m.data_bytes for m in gone)),
+        }
     previous = parent.summary.additional_properties if parent and parent.summary else None
-    return update_snapshot_summaries(Summary(operation=Operation.APPEND, **counts, **ours), previous)
+    return update_snapshot_summaries(
+        Summary(operation=Operation.OVERWRITE if gone else Operation.APPEND, **counts, **ours), previous
+    )

@@ -13,8 +13,13 @@ from sink_core.control.state import CommitState, Logged
 
 
 def manifests_of(events: Iterable[Logged[DataWritten]]) -> list[ManifestRef]:
-    """The manifests that events name, in their order."""
-    return [manifest for logged in events for manifest in logged.event.manifests]
+    """The manifests that a commit of the events adds, in their order."""
+    return [manifest for logged in events for manifest in logged.event.added]
+
+
+def gone_of(events: Iterable[Logged[DataWritten]]) -> list[ManifestRef]:
+    """Manifests that name the data files which a commit of the events takes out."""
+    return [manifest for logged in events if logged.event.replaces for manifest in logged.event.replaces.gone]
 
 
 def own_of(
@@ -40,4 +45,5 @@ def own_of(
         control_topic_id=now.control_topic_id,
         cluster_id=now.cluster_id,
         given_up=given_up,
+        replaced={e.event.batch_id: e.event.replaces.rows for e in events if e.event.replaces},
     )

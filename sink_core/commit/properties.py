@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from sink_core.errors import ProtocolError
@@ -40,6 +40,10 @@ class SummaryKeys:
         return f"calve.{self.pipeline}.counts"
 
     @property
+    def replaced(self) -> str:
+        return f"calve.{self.pipeline}.replaced"
+
+    @property
     def given_up(self) -> str:
         return f"calve.{self.pipeline}.given-up"
 
@@ -63,7 +67,8 @@ class SummaryKeys:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What a snapshot of ours says. `stored_offset` is exclusive; `counts` are rows per batch.
+    """What a snapshot of ours says. `stored_offset` is exclusive; `counts` are rows per batch, `replaced` the rows that
+    range jobs among them took the place of.
 
     `given_up` are ranges `[from, to)` of control offsets: batches published there that the table does not hold are
     missing because somebody answered a finding so. Each later snapshot repeats it. [-1, 0) are batches of a control
@@ -79,6 +84,7 @@ class Own:
     control_topic_id: str
     cluster_id: str
     given_up: tuple[tuple[int, int], ...] = ()
+    replaced: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def to_summary(keys: SummaryKeys, own: Own) -> dict[str, str]:
@@ -91,6 +97,8 @@ def to_summary(keys: SummaryKeys, own: Own) -> dict[str, str]:
         keys.control_topic_id: own.control_topic_id,
         keys.cluster_id: own.cluster_id,
     }
+    if own.replaced:
+        summary[keys.replaced] = json.dumps(dict(own.replaced))
     if own.given_up:
         summary[keys.given_up] = json.dumps(own.given_up)
     if own.valid_through_ms is not None:
@@ -140,6 +148,7 @@ def _own(keys: SummaryKeys, summary: Mapping[str, str], offsets: str, batches: s
         control_topic_id=summary.get(keys.control_topic_id, ""),
         cluster_id=summary.get(keys.cluster_id, ""),
         given_up=tuple((int(start), int(end)) for start, end in json.loads(summary.get(keys.given_up, "[]"))),
+        replaced=json.loads(summary.get(keys.replaced, "{}")),
     )
 
 

@@ -3,7 +3,8 @@
 Crash points of a commit, and what the next one finds (docs/design.md has the whole table):
 
     commit.after-check       nothing written
-    commit.after-list        a manifest list that nobody names: an orphan
+    replay.after-manifests   manifests written again that nobody names: orphans
+    commit.after-list        and a manifest list that nobody names: an orphan
     commit.after-swap        the table has the batches and says so itself; the next coordinator only reports it
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -21,8 +22,9 @@ from pyiceberg.table import Table
 from sink_core.commit.append import Attempt, build_append
 from sink_core.commit.findings import AncestryCut, Identity, compare, dropped
 from sink_core.commit.others import Others, Reading, reading_of
-from sink_core.commit.own import manifests_of, own_of
+from sink_core.commit.own import gone_of, manifests_of, own_of
 from sink_core.commit.properties import Own, SummaryKeys, to_summary
+from sink_core.commit.replace import Taken, fitting
 from sink_core.commit.view import TableView, view_of
 from sink_core.control.events import DataWritten
 from sink_core.control.log import ControlLog
@@ -45,7 +47,8 @@ class TableCommit:
     """What a commit found or did at one table. `snapshot_id` is None for a table that has never had a commit of ours.
 
     `landed` is False when there was nothing new. `conflicts` counts lost races before success. `rows` and `files` were
-    added; the totals, in rows, files and bytes, are the table's with them.
+    added; the totals, in rows, files and bytes, are the table's with them. `dropped` are range jobs that were to
+    replace rows and did not fit the table any more.
     """
 
     table: str
@@ -61,6 +64,7 @@ class TableCommit:
     total_files: int = 0
     total_bytes: int = 0
     conflicts: int = 0
+    dropped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +106,26 @@ class TableCommitter:
                 return None
             table, view = seen.table, seen.view
             pending, stored_offset = self._to_take_in(view, state, seen.finding)
+            taken = self._fitting(table, view, pending)
             reach("commit.after-check")
             if not pending:
                 return _nothing_new(table, view, conflicts)
             own = own_of(
-                pending,
+                taken.events,
                 stored_offset=stored_offset,
                 last_event_id=pending[-1].event.event_id,
                 given_up=view.latest.given_up if view.latest else (),
                 state=state,
                 now=self.now,
             )
-            check_still_there(table, pending)
-            attempt = self._build(table, pending, own)
+            check_still_there(table, taken.events)
+            attempt = self._build(table, taken.events, own)
             reach("commit.after-list")
             if attempt is not None:
                 lost_to = self.swap(table, attempt)
                 if lost_to is None:
                     reach("commit.after-swap")
-                    return _landed(table, view, attempt, pending, own, conflicts)
+                    return _landed(view, attempt, taken, own, conflicts)
             back_off(conflicts)
         raise gave_up(name, lost_to)
 
@@ -180,6 +185,12 @@ class TableCommitter:
             raise finding.error(self.pipeline_file)
         return found.events, found.stored_offset
 
+    def _fitting(self, table: Table, view: TableView, pending: Sequence[Logged[DataWritten]]) -> Taken:
+        if all(logged.event.replaces is None for logged in pending):
+            return Taken(pending)
+        with unreachable_as_ours(f"reading the manifests of {view.table}"):
+            return fitting(table, view, pending)
+
     def _offered(self, name: str, finding: Finding | None) -> Finding | None:
         """What the ledger lacks must come back: its rows are what everything is proven from, and not in Kafka."""
         if finding is None or name != self.ledger:
@@ -194,12 +205,13 @@ class TableCommitter:
         except NoSuchTableError:
             return None
 
-    def _build(self, table: Table, pending: Sequence[Logged[DataWritten]], own: Own) -> Attempt | None:
+    def _build(self, table: Table, events: Sequence[Logged[DataWritten]], own: Own) -> Attempt | None:
         """The attempt; None if the head that it would be built on has been replaced and expired meanwhile."""
         name = ".".join(table.name())
         try:
             with unreachable_as_ours(f"writing the manifest list of {name}"):
-                return build_append(table, manifests_of(pending), tag=self.tag, summary=to_summary(self.keys, own))
+                summary = to_summary(self.keys, own)
+                return build_append(table, manifests_of(events), tag=self.tag, summary=summary, gone=gone_of(events))
         except TableUnusable:
             now = self._load(name)
             if now is not None and now.metadata.refs == table.metadata.refs:
@@ -281,6 +293,7 @@ def holds_tagged_files(table: Table, view: TableView) -> bool:
         for manifest in tagged.manifests(table.io)
         if manifest.added_snapshot_id == tagged.snapshot_id
         for entry in manifest.fetch_manifest_entry(table.io)
+        if entry.snapshot_id == tagged.snapshot_id
     }
     held = {
         entry.data_file.file_path
@@ -301,7 +314,7 @@ def check_still_there(table: Table, pending: Sequence[Logged[DataWritten]]) -> N
     specs, schemas = table.specs(), table.schemas()
     for logged in pending:
         event = logged.event
-        for manifest in event.manifests:
+        for manifest in event.added:
             if manifest.spec_id not in specs or event.schema_id not in schemas:
                 raise TableUnusable(
                     f"{event.table}: batch {event.batch_id} was written with spec {manifest.spec_id} and schema "
@@ -313,32 +326,27 @@ def check_still_there(table: Table, pending: Sequence[Logged[DataWritten]]) -> N
 
 
 def _nothing_new(table: Table, view: TableView, conflicts: int) -> TableCommit:
-    own = view.tagged.own if view.tagged else None
-    return TableCommit(
+    own, head = view.tagged.own if view.tagged else None, table.current_snapshot()
+    commit = TableCommit(
         table=view.table,
         table_uuid=view.uuid,
         snapshot_id=view.tag,
         stored_offset=view.stored_offset,
         valid_through_ms=own.valid_through_ms if own else None,
         landed=False,
-        total_rows=_total(table, "total-records"),
-        total_files=_total(table, "total-data-files"),
-        total_bytes=_total(table, "total-files-size"),
         conflicts=conflicts,
     )
+    return _with_totals(commit, head.summary.additional_properties if head and head.summary else {})
 
 
 def _landed(
-    table: Table,
     view: TableView,
     attempt: Attempt,
-    pending: Sequence[Logged[DataWritten]],
+    taken: Taken,
     own: Own,
     conflicts: int,
 ) -> TableCommit:
-    manifests = manifests_of(pending)
-    rows, files = sum(m.rows for m in manifests), sum(m.files for m in manifests)
-    return TableCommit(
+    commit = TableCommit(
         table=view.table,
         table_uuid=view.uuid,
         snapshot_id=attempt.snapshot_id,
@@ -346,17 +354,16 @@ def _landed(
         valid_through_ms=own.valid_through_ms,
         landed=True,
         batches=own.batches,
-        rows=rows,
-        files=files,
-        total_rows=_total(table, "total-records", rows),
-        total_files=_total(table, "total-data-files", files),
-        total_bytes=_total(table, "total-files-size", sum(m.data_bytes for m in manifests)),
+        rows=sum(logged.event.rows for logged in taken.events),
+        files=sum(manifest.files for manifest in manifests_of(taken.events)),
         conflicts=conflicts,
+        dropped=taken.dropped,
     )
+    return _with_totals(commit, attempt.summary)
 
 
-def _total(table: Table, key: str, added: int = 0) -> int:
-    """A total of the head's summary, and what is added on top of it."""
-    head = table.current_snapshot()
-    summary = head.summary.additional_properties if head and head.summary else {}
-    return int(summary.get(key, "0")) + added
+def _with_totals(commit: TableCommit, summary: Mapping[str, str]) -> TableCommit:
+    """With rows, files and bytes of the table by a snapshot's summary."""
+    keys = ("total-records", "total-data-files", "total-files-size")
+    rows, files, size = (int(summary.get(key, "0")) for key in keys)
+    return replace(commit, total_rows=rows, total_files=files, total_bytes=size)

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, cast
 import fastavro
 
 from sink_core.batch import ManifestRef, PartitionSummary
-from sink_core.control.schemas import MIN_READER, MIN_READER_KEY, READER_VERSION, SCHEMAS
+from sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
+from sink_core.control.schemas import MIN_READER, MIN_READER_KEY, READER_VERSION, REPLACING_READER, SCHEMAS
 from sink_core.errors import ForeignEvent, ProtocolError
-from sink_core.offsets import TopicPartition
 
 CALVE_VERSION = version("calve")
 ByPartition = Mapping[str, tuple[int, ...]]
@@ -44,6 +44,11 @@ class Event:
     event_id: str = field(default_factory=_new_id)
     written_at_ms: int = field(default_factory=_now_ms)
     calve_version: str = CALVE_VERSION
+
+    @property
+    def min_reader(self) -> int:
+        """The lowest reader version that understands the event."""
+        return MIN_READER[self.event_type]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,18 +75,8 @@ class StartCommit(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Resolves:
-    """The finding that a range job resolves by being committed."""
-
-    finding: str
-    tagged_snapshot_id: int | None
-    base_snapshot_id: int | None
-    covers_offset: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class DataWritten(Event):
-    """Files of one batch for one table."""
+    """Files of one batch for one table: `manifests` name those with its own rows."""
 
     event_type: ClassVar[str] = "DATA_WRITTEN"
     batch_id: str
@@ -90,39 +85,21 @@ class DataWritten(Event):
     schema_id: int
     manifests: tuple[ManifestRef, ...]
     resolves: Resolves | None = None
+    replaces: Replaces | None = None
 
     @property
     def rows(self) -> int:
+        """Those of the batch itself."""
         return sum(m.rows for m in self.manifests)
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class RangeRead:
-    """Offsets `[start, end)` that a range job has read again, and the rows it wrote of them."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-    rows: int
+    @property
+    def added(self) -> tuple[ManifestRef, ...]:
+        """Every manifest that a commit adds."""
+        return (*self.manifests, *self.replaces.kept) if self.replaces else self.manifests
 
     @property
-    def at(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-
-@dataclass(frozen=True, slots=True)
-class RangeJob:
-    """What stays known of a published range job. `batches` counts those it has read again, all of each.
-
-    `resolves`: it answers a finding, and counts only if it was committed.
-    """
-
-    batch_id: str
-    table: str
-    resolves: bool
-    batches: int
-    ranges: tuple[RangeRead, ...]
+    def min_reader(self) -> int:
+        return REPLACING_READER if self.replaces else MIN_READER[self.event_type]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -220,6 +197,10 @@ class Checkpoint(Event):
     range_jobs: tuple[RangeJob, ...] = ()
     delete_below: int = -1
 
+    @property
+    def min_reader(self) -> int:
+        return REPLACING_READER if any(job.replaces for job in self.range_jobs) else MIN_READER[self.event_type]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Paused(Event):
@@ -295,7 +276,7 @@ def encode(event: Event) -> bytes:
     """The message value of an event."""
     name = event.event_type
     out = io.BytesIO()
-    metadata = {MIN_READER_KEY: str(MIN_READER[name])}
+    metadata = {MIN_READER_KEY: str(event.min_reader)}
     fastavro.writer(out, _PARSED[name], [asdict(event)], codec="deflate", metadata=metadata)
     return out.getvalue()
 
@@ -353,6 +334,7 @@ def _build(cls: type[Event], record: dict[str, Any]) -> Event:
     if cls is DataWritten:
         record["manifests"] = tuple(_manifest(m) for m in record["manifests"])
         record["resolves"] = Resolves(**record["resolves"]) if record["resolves"] else None
+        record["replaces"] = _replaces(record["replaces"]) if record["replaces"] else None
     if cls is DataComplete:
         record["ranges"] = _ranges(record["ranges"])
     if cls is Checkpoint:
@@ -367,6 +349,11 @@ def _ranges(records: list[dict[str, Any]]) -> tuple[RangeRead, ...]:
 def _range_job(record: dict[str, Any]) -> RangeJob:
     fields: dict[str, Any] = {**record, "ranges": _ranges(record["ranges"])}
     return RangeJob(**fields)
+
+
+def _replaces(record: dict[str, Any]) -> Replaces:
+    gone, kept = (tuple(_manifest(m) for m in record[key]) for key in ("gone", "kept"))
+    return Replaces(base_snapshot_id=record["base_snapshot_id"], gone=gone, kept=kept)
 
 
 def _manifest(record: dict[str, Any]) -> ManifestRef:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-READER_VERSION = 1
+READER_VERSION = 2
 """The highest `min_reader` this code understands."""
 
 MIN_READER_KEY = "calve.min-reader"
@@ -61,6 +61,16 @@ _RESOLVES: Schema = {
     ],
 }
 
+_REPLACES: Schema = {
+    "type": "record",
+    "name": "Replaces",
+    "fields": [
+        {"name": "base_snapshot_id", "type": ["null", "long"]},
+        {"name": "gone", "type": {"type": "array", "items": "ManifestRef"}},
+        {"name": "kept", "type": {"type": "array", "items": "ManifestRef"}},
+    ],
+}
+
 _RANGE_READ: Schema = {
     "type": "record",
     "name": "RangeRead",
@@ -84,6 +94,7 @@ _RANGE_JOB: Schema = {
         {"name": "resolves", "type": "boolean"},
         {"name": "batches", "type": "long"},
         {"name": "ranges", "type": _RANGES},
+        {"name": "replaces", "type": "boolean", "default": False},
     ],
 }
 
@@ -111,6 +122,7 @@ SCHEMAS: dict[str, Schema] = {
             {"name": "schema_id", "type": "int"},
             {"name": "manifests", "type": {"type": "array", "items": _MANIFEST}},
             {"name": "resolves", "type": ["null", _RESOLVES], "default": None},
+            {"name": "replaces", "type": ["null", _REPLACES], "default": None},
         ],
     ),
     "DATA_COMPLETE": _event(
@@ -182,3 +194,6 @@ SCHEMAS: dict[str, Schema] = {
 }
 
 MIN_READER: dict[str, int] = dict.fromkeys(SCHEMAS, 1)
+
+REPLACING_READER = 2
+"""Readers below this would append the rows of a range job that replaces others."""

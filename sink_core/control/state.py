@@ -18,11 +18,11 @@ from sink_core.control.events import (
     Event,
     Paused,
     PipelineBound,
-    RangeJob,
     Resolved,
     Resumed,
     StartCommit,
 )
+from sink_core.control.range_parts import RangeJob
 from sink_core.errors import ProtocolError
 from sink_core.offsets import Offsets, TopicPartition, batch_id_of
 
@@ -250,7 +250,7 @@ class CommitState:
 
     def unfed_batches(self, table: str) -> int:
         """How many batches were published that neither named the table nor were read again for it since."""
-        jobs = (job for job in self.range_jobs.values() if job.table == table and not job.resolves)
+        jobs = (job for job in self.range_jobs.values() if job.table == table and not job.conditional)
         return self.published - self.fed.get(table, 0) - sum(job.batches for job in jobs)
 
     @property
@@ -305,10 +305,12 @@ class CommitState:
 
     def _note_range_job(self, event: DataComplete) -> None:
         for table in event.tables:
-            written = self.written.get(table, [])
-            resolves = bool(written) and written[-1].event.batch_id == event.batch_id and written[-1].event.resolves
+            last = self.written.get(table, [])[-1:]
+            resolves = any(e.event.batch_id == event.batch_id and e.event.resolves for e in last)
+            replaces = any(e.event.batch_id == event.batch_id and e.event.replaces for e in last)
             batches = event.totals.get("batches", 0)
-            self.range_jobs[event.batch_id] = RangeJob(event.batch_id, table, bool(resolves), batches, event.ranges)
+            job = RangeJob(event.batch_id, table, resolves, batches, event.ranges, replaces)
+            self.range_jobs[event.batch_id] = job
 
     def _read_through(self, through_ms: ByPartition) -> None:
         for at, through in dense_to_offsets(through_ms).items():

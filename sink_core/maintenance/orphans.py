@@ -28,6 +28,7 @@ from sink_core.tables.manifests import entries_of
 
 _METADATA_VERSION = re.compile(r"(?:v|0*)(\d+)(?:-[0-9a-f-]+)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _MANIFEST_LIST = re.compile(r"snap-.*\.avro")
+_WRITTEN_AGAIN = re.compile(r"calve-(\d+)-without-.*\.avro")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +58,15 @@ def list_files(table: Table) -> Iterator[Listed]:
 
 
 def named_by_events(state: CommitState, table: str, io: FileIO) -> set[str]:
-    """Manifests that events still in the log name for the table, and the files in them; for any of its UUIDs.
+    """Manifests that events still in the log name for the table, and the files in them; for any of its UUIDs. Also of
+    what a range job takes out: the job's commit looks at it.
 
     A manifest that does not exist any more names nothing.
     """
     named: set[str] = set()
     for logged in state.written.get(table, []):
-        for ref in logged.event.manifests:
+        gone = logged.event.replaces.gone if logged.event.replaces else ()
+        for ref in (*logged.event.added, *gone):
             named.add(ref.path)
             if io.new_input(ref.path).exists():
                 named |= {entry.data_file.file_path for entry in entries_of(io, ref)}
@@ -74,7 +77,8 @@ def may_still_land(file: Listed, table: Table) -> bool:
     """Whether the file may be part of a commit whose process has not made its swap yet.
 
     `table` must have been loaded after the file was listed. A metadata file can become the table's only as the
-    successor of the current one; a manifest list only with the next sequence number.
+    successor of the current one; a manifest list only with the next sequence number, and so a manifest that was written
+    again for it, whose name says that number.
     """
     if file.name.endswith((".metadata.json", ".metadata.json.gz")):
         ours, current = _version(file.name), _version(table.metadata_location)
@@ -82,6 +86,8 @@ def may_still_land(file: Listed, table: Table) -> bool:
     if _MANIFEST_LIST.fullmatch(file.name):
         sequence_number = _sequence_number(table.io, file.path)
         return sequence_number is None or sequence_number >= table.metadata.next_sequence_number()
+    if again := _WRITTEN_AGAIN.fullmatch(file.name):
+        return int(again[1]) >= table.metadata.next_sequence_number()
     return False
 
 

@@ -9,7 +9,8 @@ from pyroaring import BitMap64
 
 from sink_core.batch import PartitionCounts, TableOutput
 from sink_core.control.complete import COUNTED
-from sink_core.control.events import DataComplete, DataWritten, RangeRead, Resolves
+from sink_core.control.events import DataComplete, DataWritten
+from sink_core.control.range_parts import RangeRead, Replaces, Resolves
 from sink_core.offsets import OffsetRange, Offsets, Position, TopicPartition
 from sink_core.plan import cut
 from sink_core.verify.offset_sets import runs
@@ -67,9 +68,13 @@ def deleted(ranges: Iterable[OffsetRange], log_starts: Offsets) -> tuple[OffsetR
 
 
 def events(
-    plan: RangePlan, output: TableOutput, counts: Sequence[PartitionCounts], pipeline_id: str
+    plan: RangePlan,
+    output: TableOutput,
+    counts: Sequence[PartitionCounts],
+    pipeline_id: str,
+    replaces: Replaces | None = None,
 ) -> list[DataWritten | DataComplete]:
-    """What publishes the job. A job that resolves a finding has its `DATA_WRITTEN` also without a row."""
+    """What publishes the job. One that resolves or replaces something has its `DATA_WRITTEN` also without a row."""
     written = DataWritten(
         pipeline_id=pipeline_id,
         batch_id=plan.batch_id,
@@ -78,6 +83,7 @@ def events(
         schema_id=output.schema_id,
         manifests=output.manifests,
         resolves=plan.resolves,
+        replaces=replaces,
     )
     sums = {name: sum(int(getattr(c, name)) for c in counts) for name in COUNTED}
     complete = DataComplete(
@@ -93,9 +99,14 @@ def events(
         through_is_estimate=True,
         value_bytes_by_topic={},
         records_by_topic={},
-        ranges=tuple(_read(part, plan.table, counts) for part in plan.ranges),
+        ranges=read_again(plan, counts),
     )
-    return [written, complete] if output.manifests or plan.resolves else [complete]
+    return [written, complete] if output.manifests or plan.resolves or replaces else [complete]
+
+
+def read_again(plan: RangePlan, counts: Sequence[PartitionCounts]) -> tuple[RangeRead, ...]:
+    """The plan's ranges with the rows that were written of each."""
+    return tuple(_read(part, plan.table, counts) for part in plan.ranges)
 
 
 def _read(part: OffsetRange, table: str, counts: Iterable[PartitionCounts]) -> RangeRead:

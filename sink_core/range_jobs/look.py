@@ -76,7 +76,7 @@ def check_readable(session: Session, ranges: Sequence[OffsetRange], topic_ids: d
             f"{', '.join(map(str, gone[:_SHOWN]))}{more}: retention has deleted these records from Kafka, they can't "
             "be read again",
             hint="nothing was written; for a table that was added set `history: none`, for a finding choose `accept`, "
-            "or `recommit` if the files are still there",
+            "or `recommit` if the files are still there; of a replay leave these ranges out",
         )
 
 

@@ -68,7 +68,8 @@ def losses(view: TableView, state: CommitState) -> Losses:
     below = {
         logged.event.batch_id
         for logged in written
-        if logged.offset < base.stored_offset and logged.event.table_uuid == view.uuid
+        # One that was to replace rows may have been dropped.
+        if logged.offset < base.stored_offset and logged.event.table_uuid == view.uuid and not logged.event.replaces
     }
     return Losses(
         table=view.table,
@@ -102,9 +103,9 @@ def lost_offsets(found: Losses, rows: Iterable[LedgerRow], state: CommitState) -
         for part in job.ranges:
             if part.topic in former:
                 raise _created_again(found.table, f"{part.at} [{part.start}, {part.end})")
-            if found.has_kept(job.batch_id, fed=not job.resolves):
+            if found.has_kept(job.batch_id, fed=not job.conditional):
                 _add(kept, part.at, part.start, part.end)
-            elif found.has_lost(job.batch_id, fed=not job.resolves):
+            elif found.has_lost(job.batch_id, fed=not job.conditional):
                 _add(lost, part.at, part.start, part.end)
     unknown = sorted(found.lost - seen)
     if unknown:

@@ -43,7 +43,7 @@ def missing(table: str, rows: Iterable[LedgerRow], state: CommitState, *, max_of
     """
     done: dict[TopicPartition, BitMap64] = {}
     for job in state.range_jobs.values():
-        for part in job.ranges if job.table == table and not job.resolves else ():
+        for part in job.ranges if job.table == table and not job.conditional else ():
             done.setdefault(part.at, BitMap64()).update(of_range(part.start, part.end))
     batches: dict[str, list[OffsetRange]] = {}
     for row in rows:

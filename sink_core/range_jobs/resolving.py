@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sink_core.commit.view import TableView
-from sink_core.control.events import DataWritten, Resolves
+from sink_core.control.events import DataWritten
+from sink_core.control.range_parts import Resolves
 from sink_core.control.state import CommitState, Logged
 from sink_core.offsets import after
 
@@ -89,7 +90,8 @@ def resolution(view: TableView, state: CommitState, finding: str) -> Resolution 
     between = [logged for logged in published if covers <= logged.offset < job.offset]
     if any(logged.event.table_uuid != view.uuid for logged in between):
         return None
-    pending = [logged for logged in between if logged.event.resolves is None]
+    # One that replaces rows was written for the table as it was before the finding.
+    pending = [logged for logged in between if logged.event.resolves is None and logged.event.replaces is None]
     return Resolution([*pending, job], after(job.offset))
 
 

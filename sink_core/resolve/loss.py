@@ -66,7 +66,9 @@ def lost_by_recreation(view: TableView, state: CommitState) -> Loss:
         e for e in state.written.get(view.table, []) if e.event.table_uuid != view.uuid and e.offset < stored
     )
     own = state.pending(view.table, view.uuid, view.stored_offset)
-    return Loss(0, stored, events, kept=tuple(e for e in own if e.offset < stored))
+    # One that replaces rows is dropped: what it was written for is looked at by commits only.
+    kept = tuple(e for e in own if e.offset < stored and e.event.replaces is None)
+    return Loss(0, stored, events, kept=kept)
 
 
 def _end(logged: Logged[DataWritten], state: CommitState) -> int:

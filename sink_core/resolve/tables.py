@@ -75,6 +75,10 @@ def recommit(session: Session, found: FindingError) -> Answer:
         loss = _loss(found, view, state)
         if loss.unknown:
             raise no_answer(found, "recommit", loss.unknown)
+        if again := [logged.event.batch_id for logged in loss.events if logged.event.replaces]:
+            raise no_answer(
+                found, "recommit", f"range job {again[0]} replaced rows of a table that is not there any more"
+            )
         check_still_there(table, loss.events)
         if trouble := not_there(table, loss.events) or _held_already(table, loss.events):
             raise no_answer(found, "recommit", trouble)

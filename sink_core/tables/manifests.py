@@ -7,11 +7,12 @@ Their entries carry neither a snapshot id nor a sequence number: readers take bo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     UNASSIGNED_SEQ,
+    DataFile,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
@@ -33,10 +34,7 @@ from sink_core.tables.files import WrittenFile, data_file
 _NO_SNAPSHOT = -1
 
 
-class _UncommittedManifestWriter(ManifestWriterV2):
-    def add_uncommitted(self, entry: ManifestEntry) -> None:
-        self.add_entry(entry)
-
+class _ManifestWriter(ManifestWriterV2):
     def _with_partition(self, format_version: TableVersion) -> Schema:
         # Partition values are optional in every manifest Iceberg writes: `void` makes nulls of a required column.
         fields = self._spec.partition_type(self._schema).fields
@@ -50,14 +48,17 @@ def write_manifest(
 ) -> ManifestRef:
     """Write a data manifest of at least one file at `path`. All files must have been written under `spec_id`."""
     spec, schema = metadata.specs()[spec_id], metadata.schema()
-    codec = metadata.properties.get(
-        TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
-    )
-    writer = _UncommittedManifestWriter(spec, schema, io.new_output(path), _NO_SNAPSHOT, codec)  # pyright: ignore[reportArgumentType]
+    return write_manifest_of(io, metadata, spec_id, [data_file(file, spec, schema) for file in files], path)
+
+
+def write_manifest_of(
+    io: FileIO, metadata: TableMetadata, spec_id: int, files: Sequence[DataFile], path: str
+) -> ManifestRef:
+    """As `write_manifest`, of files as manifests have them."""
+    writer = _writer(io, metadata, spec_id, _NO_SNAPSHOT, path)
     with writer:
         for file in files:
-            entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, data_file=data_file(file, spec, schema))
-            writer.add_uncommitted(entry)
+            writer.add_entry(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, data_file=file))
     written = writer.to_manifest_file()
     with io.new_input(path).open() as stream:
         content = stream.read()
@@ -68,10 +69,40 @@ def write_manifest(
         content=int(ManifestContent.DATA),
         spec_id=spec_id,
         files=len(files),
-        rows=sum(file.rows for file in files),
-        data_bytes=sum(file.size for file in files),
+        rows=sum(file.record_count for file in files),
+        data_bytes=sum(file.file_size_in_bytes for file in files),
         partitions=tuple(_summary(summary) for summary in written.partitions or ()),
     )
+
+
+def write_without(
+    io: FileIO, metadata: TableMetadata, manifest: ManifestFile, gone: Collection[str], snapshot_id: int, path: str
+) -> ManifestFile:
+    """Write the manifest again, as part of the snapshot `snapshot_id`, with the files at the paths `gone` deleted.
+
+    All others stay what they are: sequence numbers decide which deletes apply to a file.
+    """
+    writer = _writer(io, metadata, manifest.partition_spec_id, snapshot_id, path)
+    with writer:
+        for entry in manifest.fetch_manifest_entry(io):
+            deleted = entry.data_file.file_path in gone
+            again = ManifestEntry.from_args(
+                status=ManifestEntryStatus.DELETED if deleted else ManifestEntryStatus.EXISTING,
+                snapshot_id=snapshot_id if deleted else entry.snapshot_id,
+                sequence_number=entry.sequence_number,
+                file_sequence_number=entry.file_sequence_number,
+                data_file=entry.data_file,
+            )
+            writer.add_entry(again)
+    return writer.to_manifest_file()
+
+
+def _writer(io: FileIO, metadata: TableMetadata, spec_id: int, snapshot_id: int, path: str) -> _ManifestWriter:
+    codec = metadata.properties.get(
+        TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
+    )
+    spec = metadata.specs()[spec_id]
+    return _ManifestWriter(spec, metadata.schema(), io.new_output(path), snapshot_id, codec)  # pyright: ignore[reportArgumentType]
 
 
 def manifest_file(ref: ManifestRef, snapshot_id: int) -> ManifestFile:

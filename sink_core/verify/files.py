@@ -130,7 +130,7 @@ def pending_tasks(
     """The files of batches that are published and that the table has not taken in yet."""
     tasks: list[FileScanTask] = []
     for logged in pending:
-        for ref in logged.event.manifests:
+        for ref in logged.event.added:
             tasks += _tasks_of(table, ref, logged.event.batch_id, name, evidence)
     return tasks
 
@@ -167,7 +167,7 @@ def _batches_of(
     head = table.current_snapshot()
     if head is None or not paths:
         return {}
-    by_manifest = {m.path: logged.event.batch_id for logged in written for m in logged.event.manifests}
+    by_manifest = {m.path: logged.event.batch_id for logged in written for m in logged.event.added}
     owners: dict[str, tuple[str, ...]] = {}
     for manifest in head.manifests(table.io):
         for entry in manifest.fetch_manifest_entry(table.io):

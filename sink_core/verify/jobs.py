@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from pyroaring import BitMap64
 
-from sink_core.control.events import RangeJob, RangeRead
+from sink_core.control.range_parts import RangeJob, RangeRead
 from sink_core.offsets import TopicPartition
 from sink_core.verify.deep import NONE, Held, OffsetSets
 from sink_core.verify.ledger import LedgerRow
@@ -23,21 +23,24 @@ def expected_rows(jobs: Iterable[RangeJob], held: Collection[str]) -> dict[str, 
 def excused(jobs: Collection[RangeJob], held: Collection[str], rows: Iterable[LedgerRow]) -> set[str]:
     """Batches and jobs that need no snapshot of their own.
 
-    Those all of whose ranges were read again by a job that the table holds; and jobs for a finding that was gone, or
-    had become another, when they were to be committed.
+    Those all of whose ranges were read again by a job that the table holds; and jobs that were dropped: for a finding
+    that was gone, or had become another, when they were to be committed, or in place of rows that were gone by then.
     """
     covered = ranges_by_partition(part for job in jobs if job.batch_id in held for part in job.ranges)
     replaced: dict[str, bool] = {}
     for row in rows:
         replaced[row.batch_id] = replaced.get(row.batch_id, True) and _inside(covered, row.at, row.start, row.end)
     for job in jobs:
-        replaced[job.batch_id] = job.resolves or all(_inside(covered, p.at, p.start, p.end) for p in job.ranges)
+        replaced[job.batch_id] = job.conditional or all(_inside(covered, p.at, p.start, p.end) for p in job.ranges)
     return {batch_id for batch_id, whole in replaced.items() if whole and batch_id not in held}
 
 
-def history_ranges(jobs: Iterable[RangeJob], pending: Collection[str]) -> list[RangeRead]:
-    """What was read for the table of batches that did not feed it, as far as it is committed."""
-    return [part for job in jobs if not job.resolves and job.batch_id not in pending for part in job.ranges]
+def ranges_read(jobs: Iterable[RangeJob], pending: Collection[str], held: Collection[str]) -> list[RangeRead]:
+    """What was read for the table of batches that did not feed it, as far as it is committed, and in place of rows that
+    it had, if the table `held` the job.
+    """
+    counting = (job for job in jobs if not job.resolves and job.batch_id not in pending)
+    return [part for job in counting if not job.replaces or job.batch_id in held for part in job.ranges]
 
 
 def ranges_by_partition(parts: Iterable[RangeRead]) -> dict[TopicPartition, BitMap64]:

@@ -16,13 +16,15 @@ from sink_core.verify.report import Evidence
 
 _DIGEST_MASK = 2**64 - 1
 _NUMBERS = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", LOST)
-COLUMNS = ("batch_id", "topic", "partition", "start_offset", "end_offset", *_NUMBERS, "written", "topic_id")
+_PLANNED = "planned_at"
+COLUMNS = ("batch_id", "topic", "partition", "start_offset", "end_offset", *_NUMBERS, "written", "topic_id", _PLANNED)
 
 
 class LedgerRow(NamedTuple):
     """What became of the offsets `[start, end)` of one partition in one batch; `written` is rows per data table.
 
-    `former`: of a topic that was deleted and created again since. Its offsets are not those of the topic of today.
+    `planned_ms` is the broker's time just before the batch was written. `former`: of a topic that was deleted and
+    created again since. Its offsets are not those of the topic of today.
     """
 
     batch_id: str
@@ -39,6 +41,7 @@ class LedgerRow(NamedTuple):
     lost: int
     written: Mapping[str, int]
     topic_id: str = ""
+    planned_ms: int = 0
     former: bool = False
 
     @property
@@ -70,6 +73,8 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[LedgerRow]:
 
 
 def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
+    if name == _PLANNED:
+        return batch.column(name).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist()
     if name != LOST:
         return batch.column(name).to_pylist()
     if name not in batch.schema.names:

@@ -17,29 +17,31 @@ from sink_core.verify.report import Evidence
 class Contents:
     """What the head's ancestors say a table holds.
 
-    `snapshots` by batch; `rows` by batch; `oldest_stored` is the control offset (exclusive) below which batches may
-    have been in a snapshot that is expired.
+    `snapshots` by batch; `rows` by batch; `replaced` rows left the table for those of range jobs; `oldest_stored` is
+    the control offset (exclusive) below which batches may have been in a snapshot that is expired.
     """
 
     snapshots: Mapping[str, tuple[int, ...]]
     rows: Mapping[str, int]
     oldest_stored: int
+    replaced: int = 0
 
 
 def contents(view: TableView) -> Contents:
     """Fold the ancestry of the head; a cherry-picked copy holds what its source says."""
     snapshots: dict[str, tuple[int, ...]] = {}
     rows: dict[str, int] = {}
-    oldest_stored = 0
+    oldest_stored = replaced = 0
     for snapshot in view.ancestors():
         own = view.own_or_copied(snapshot) if snapshot is not None else None
         if snapshot is None or own is None:
             continue
         oldest_stored = own.stored_offset
+        replaced += sum(own.replaced.values())
         for batch_id in own.batches:
             snapshots[batch_id] = (*snapshots.get(batch_id, ()), snapshot.snapshot_id)
             rows[batch_id] = rows.get(batch_id, 0) + own.counts.get(batch_id, 0)
-    return Contents(snapshots, rows, oldest_stored)
+    return Contents(snapshots, rows, oldest_stored, replaced)
 
 
 def given_up(view: TableView, batches: Iterable[str], published_at: Mapping[str, int]) -> set[str]:
@@ -126,7 +128,7 @@ def compare_total(metadata: TableMetadata, view: TableView, evidence: Evidence, 
         why = f"the total number of rows: {len(others)} snapshots of other writers ({ids})"
         evidence.skipped(view.table, why)
         return
-    total, rows = _total_records(metadata), sum(held.rows.values())
+    total, rows = _total_records(metadata), sum(held.rows.values()) - held.replaced
     if total is not None and total != rows:
         message = f"the head says {total} rows in total, the batches in its snapshots have {rows}"
         evidence.violation("table-total", view.table, message)

@@ -7,7 +7,7 @@ from functools import partial
 
 from pyiceberg.table import FileScanTask
 
-from sink_core.control.events import RangeJob
+from sink_core.control.range_parts import RangeJob
 from sink_core.errors import TableUnusable
 from sink_core.offsets import TopicPartition
 from sink_core.session import Session
@@ -133,7 +133,8 @@ class _Proof:
             self._evidence.skipped(name, f"its rows: the table has no column {KAFKA_COLUMN} of Calve's type")
             return
         held = offsets.held_by(files.read([KAFKA_COLUMN]), struct=KAFKA_COLUMN)
-        again = jobs.history_ranges(self._jobs(name), self._pending[name])
+        of_head = snapshots.contents(self._world.views[name]).snapshots.keys()
+        again = jobs.ranges_read(self._jobs(name), self._pending[name], of_head)
         read_again = jobs.ranges_by_partition(again)
 
         def expected(row: LedgerRow) -> int | None:

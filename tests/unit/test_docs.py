@@ -208,7 +208,7 @@ def test_every_field_of_an_event_is_documented(event: str) -> None:
     assert documented == [field["name"] for field in SCHEMAS[event]["fields"] if field["name"] not in common]
 
 
-@pytest.mark.parametrize("record", ["ManifestRef", "PartitionSummary", "Resolves", "RangeRead", "RangeJob"])
+@pytest.mark.parametrize("record", ["ManifestRef", "PartitionSummary", "Resolves", "Replaces", "RangeRead", "RangeJob"])
 def test_every_field_of_a_nested_record_is_documented(record: str) -> None:
     documented = [row[0].strip("`") for row in table_rows(section("docs/events.md", record))[2:]]
     assert documented == [field["name"] for field in _nested(list(SCHEMAS.values()), record)["fields"]]

@@ -84,6 +84,10 @@ def _refill(_start: Start, world: World, _failpoint: str) -> list[str]:
     return ["replay", world.file, "--table", world.table, "--refill"]
 
 
+def _replay(_start: Start, world: World, _failpoint: str) -> list[str]:
+    return ["replay", world.file, "--table", world.table, "--from", "2020-01-01T00:00:00Z"]
+
+
 def _orphans(start: Start, world: World, _failpoint: str) -> list[str]:
     args = ["maintain", world.file, "orphans"]
     world.age_files()
@@ -135,10 +139,21 @@ def _ledger(_start: Start, world: World, _failpoint: str) -> list[str]:
 REFILLED = {"table-dropped": "refill", "table-recreated": "refill"}
 REWRITTEN = {"table-dropped": "rebuild", "table-recreated": "rebuild"}
 
+REPLAYED = (
+    "replay.*",
+    "range.after-start-commit",
+    "range.after-files",
+    "range.after-manifests",
+    "publish.*",
+    "commit.after-list",
+    "commit.after-swap",
+)
+
 WAYS = (
     Way("first run", ("bind.*", "publish.*"), _run, first_use=True),
     Way("run", ("plan.*", "write.*", "publish.*", "commit.*"), _run),
     Way("refill", ("range.*", "publish.*"), _refill, REFILLED),
+    Way("replay", REPLAYED, _replay, again=True),
     Way("trim", ("trim.*",), _trim, again=True),
     Way("orphans", ("orphans.*", "publish.*"), _orphans, again=True, on_spark=True),
     Way("answer", ("resolve.*",), _answer, CHOICES),

@@ -14,8 +14,8 @@ from sink_core.control.events import (
     DataWritten,
     Event,
     PipelineBound,
-    Resolves,
 )
+from sink_core.control.range_parts import Resolves
 from sink_core.control.state import CommitState
 from sink_core.offsets import Position, TopicPartition
 

@@ -6,7 +6,7 @@ import io
 import random
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import fastavro
@@ -26,15 +26,13 @@ from sink_core.control.events import (
     Event,
     Paused,
     PipelineBound,
-    RangeJob,
-    RangeRead,
     Resolved,
-    Resolves,
     Resumed,
     StartCommit,
     decode,
     encode,
 )
+from sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
 from sink_core.control.schemas import MIN_READER, MIN_READER_KEY, READER_VERSION, SCHEMAS
 from sink_core.errors import ProtocolError
 from tests.fuzz import mutated
@@ -69,6 +67,8 @@ SUMMARIES = st.builds(PartitionSummary, st.booleans(), st.none() | st.booleans()
 MANIFESTS = st.builds(
     ManifestRef, TEXTS, LONGS, TEXTS, INTS, INTS, INTS, LONGS, LONGS, st.lists(SUMMARIES, max_size=3).map(tuple)
 )
+MANIFEST_LISTS = st.lists(MANIFESTS, max_size=2).map(tuple)
+REPLACES = st.builds(Replaces, base_snapshot_id=st.none() | LONGS, gone=MANIFEST_LISTS, kept=MANIFEST_LISTS)
 RESOLVES = st.builds(
     Resolves,
     finding=TEXTS,
@@ -77,7 +77,9 @@ RESOLVES = st.builds(
     covers_offset=LONGS,
 )
 RANGES = st.lists(st.builds(RangeRead, TEXTS, INTS, LONGS, LONGS, LONGS), max_size=3).map(tuple)
-RANGE_JOBS = st.lists(st.builds(RangeJob, TEXTS, TEXTS, st.booleans(), LONGS, RANGES), max_size=2).map(tuple)
+RANGE_JOBS = st.lists(st.builds(RangeJob, TEXTS, TEXTS, st.booleans(), LONGS, RANGES, st.booleans()), max_size=2).map(
+    tuple
+)
 OPTIONAL_TEXT, OPTIONAL_LONG = st.none() | TEXTS, st.none() | LONGS
 
 FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
@@ -88,8 +90,9 @@ FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
     DataWritten: {
         **dict.fromkeys(("batch_id", "table", "table_uuid"), TEXTS),
         "schema_id": INTS,
-        "manifests": st.lists(MANIFESTS, max_size=2).map(tuple),
+        "manifests": MANIFEST_LISTS,
         "resolves": st.none() | RESOLVES,
+        "replaces": st.none() | REPLACES,
     },
     DataComplete: {
         **dict.fromkeys(("batch_id", "predecessor", "kind"), TEXTS),
@@ -167,6 +170,17 @@ def test_every_type_has_a_schema_with_exactly_its_fields(cls: type[Event]) -> No
     ]
     assert {f["name"] for f in SCHEMAS[cls.event_type]["fields"]} == {f.name for f in fields(cls)}
     assert MIN_READER[cls.event_type] <= READER_VERSION
+
+
+def test_an_older_reader_stops_at_a_job_that_replaces_rows_and_at_no_other() -> None:
+    """It would append the rows beside those that are there."""
+    replaces = Replaces(base_snapshot_id=1, gone=(), kept=())
+    jobs = tuple(RangeJob("r", "t", False, 0, (), replaces=replacing) for replacing in (False, True))
+    events = (written("b"), replace(written("b"), replaces=replaces))
+    checkpoints = (checkpoint(3, range_jobs=jobs[:1]), checkpoint(3, range_jobs=jobs))
+    assert [event.min_reader for event in (*events, *checkpoints)] == [1, 2, 1, 2]
+    readers = [fastavro.reader(io.BytesIO(encode(event))).metadata[MIN_READER_KEY] for event in events]
+    assert readers == ["1", "2"]
 
 
 def test_an_unknown_event_type_stops_the_reader_and_says_to_upgrade() -> None:

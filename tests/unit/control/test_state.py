@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resolves, Resumed, StartCommit
+from sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resumed, StartCommit
+from sink_core.control.range_parts import Resolves
 from sink_core.control.state import NOWHERE, UNREAD, CommitState, Logged, without_arrays
 from sink_core.errors import ProtocolError
 from tests.unit.control.build import (

@@ -17,12 +17,11 @@ from sink_core.control.events import (
     DataComplete,
     Event,
     Paused,
-    RangeRead,
     Resolved,
-    Resolves,
     Resumed,
     StartCommit,
 )
+from sink_core.control.range_parts import RangeRead, Resolves
 from sink_core.control.state import NOWHERE, CommitState, offsets_to_dense
 from sink_core.maintenance.trim import first_kept
 from sink_core.offsets import TopicPartition

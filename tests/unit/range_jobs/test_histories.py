@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from sink_core.commit.findings import AncestryCut, compare
 from sink_core.commit.view import SnapshotView, TableView
 from sink_core.control.decision import Verdict
-from sink_core.control.events import Event, RangeRead
+from sink_core.control.events import Event
+from sink_core.control.range_parts import RangeRead
 from sink_core.control.state import CommitState
 from sink_core.finding import Finding
 from sink_core.offsets import NO_TOKEN, Position

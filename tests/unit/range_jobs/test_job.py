@@ -12,7 +12,8 @@ from pyroaring import BitMap64
 from sink_core.batch import PartitionCounts, TableOutput
 from sink_core.config.effective import TableSettings
 from sink_core.control.decision import Verdict
-from sink_core.control.events import DataComplete, RangeRead, Resolves
+from sink_core.control.events import DataComplete
+from sink_core.control.range_parts import RangeRead, Resolves
 from sink_core.errors import ConfigError
 from sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
 from sink_core.range_jobs.decision import decide

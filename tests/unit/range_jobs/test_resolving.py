@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sink_core.commit.view import TableView
-from sink_core.control.events import Event, Resolves
+from sink_core.control.events import Event
+from sink_core.control.range_parts import Resolves
 from sink_core.errors import TableUnusable
 from sink_core.range_jobs.lost import losses
 from sink_core.range_jobs.resolving import Base, base_of, resolution

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sink_core.control.events import RangeJob, RangeRead
+from sink_core.control.range_parts import RangeJob, RangeRead
 from sink_core.verify import jobs
 from sink_core.verify.deep import Held
 from sink_core.verify.offset_sets import of_range
@@ -42,6 +42,6 @@ def test_a_job_s_rows_are_expected_and_one_without_rows_only_where_it_is_held() 
 def test_history_has_as_many_rows_as_its_job_wrote(end: int, found: list[str]) -> None:
     evidence = Evidence()
     made = [job("h1", (0, 10)), job("r1", (10, 20), resolves=True), job("h2", (20, 30))]
-    parts = jobs.history_ranges(made, pending={"h2"})
+    parts = jobs.ranges_read(made, pending={"h2"}, held=())
     jobs.compare(DATA, Held(seen={AT: of_range(0, end)}), parts, evidence)
     assert kinds(evidence) == found

@@ -97,9 +97,12 @@ def test_sums_per_batch_run_over_all_its_rows() -> None:
     assert sums.ends == digest([(other, 8), (AT, 10)])
 
 
+PLANNED = pa.array([1767225600123456], pa.timestamp("us", "UTC"))
+
+
 def test_rows_are_read_from_arrow() -> None:
-    made = row("b1", 0, 10)
-    columns = {"start_offset": [0], "end_offset": [10]}
+    made = row("b1", 0, 10, planned_ms=1767225600123)
+    columns = {"start_offset": [0], "end_offset": [10], "planned_at": PLANNED}
     columns |= {
         name: [getattr(made, name)] for name in ("batch_id", "topic", "partition", "records", "gaps", "topic_id")
     }
@@ -114,7 +117,7 @@ def test_a_ledger_that_knows_of_no_losses_has_none() -> None:
     columns = {
         name: [value] for name, value in made._asdict().items() if name not in ("start", "end", "written", "lost")
     }
-    columns |= {"start_offset": [0], "end_offset": [10]}
+    columns |= {"start_offset": [0], "end_offset": [10], "planned_at": pa.array([0], PLANNED.type)}
     written = pa.array([[(DATA, 10)]], pa.map_(pa.string(), pa.int64()))
     without = pa.RecordBatch.from_pydict({**columns, "written": written})
     unset = without.append_column("lost", pa.array([None], pa.int64()))

@@ -1,0 +1,47 @@
+"""Moments and offset ranges as people write them on the command line."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from pydantic import TypeAdapter
+
+from sink_core.config.units import Duration
+from sink_core.errors import ConfigError
+from sink_core.offsets import OffsetRange
+
+_RANGE = re.compile(r"(?P<topic>[\w.-]+)/(?P<partition>\d+):(?P<start>\d+)-(?P<end>\d+)")
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def moment_ms(text: str, option: str) -> int:
+    """An ISO 8601 moment with its zone, in milliseconds since 1970. Raises ConfigError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ConfigError(
+            f"{option}: {text!r} is not a time with its zone", hint="write one such as 2026-01-31T00:00:00Z"
+        )
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def moment_or_age_ms(text: str, option: str, now: datetime) -> int:
+    """As `moment_ms`, or a duration such as `7d`: so long before `now`. Raises ConfigError."""
+    try:
+        age_s = TypeAdapter[float](Duration).validate_python(text)
+    except ValueError:
+        return moment_ms(text, option)
+    return (now - _EPOCH) // timedelta(milliseconds=1) - round(age_s * 1000)
+
+
+def offset_range(text: str) -> OffsetRange:
+    """`topic/partition:start-end`, the end not included. Raises ConfigError."""
+    found = _RANGE.fullmatch(text)
+    if found is None or int(found["start"]) >= int(found["end"]):
+        raise ConfigError(
+            f"--range: {text!r} is not a range", hint="write one such as flights/0:100-200; 200 is not in it"
+        )
+    return OffsetRange(found["topic"], int(found["partition"]), int(found["start"]), int(found["end"]))

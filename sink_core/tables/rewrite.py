@@ -1,0 +1,81 @@
+"""A data file written again without the rows of given source offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
+
+from sink_core.tables.arrow import rebuild, unchanged
+from sink_core.tables.files import WrittenFile
+from sink_core.tables.kafka_column import KAFKA_COLUMN
+from sink_core.tables.kafka_rows import Runs, of_runs
+from sink_core.tables.writer import TableWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """`files` hold all rows of the data file at `path` but the `rows` that were of the ranges."""
+
+    path: str
+    rows: int
+    files: tuple[WrittenFile, ...]
+
+
+def rewrite_without(
+    io: FileIO, metadata: TableMetadata, file: DataFile, runs: Runs, file_prefix: str, *, target_file_size: int
+) -> Rewritten | None:
+    """Write the file again by the table's current schema and the file's own partition spec; None if it has no such row.
+
+    No delete may apply to the file. Memory: a few batches of rows, beside what `TableWriter` gathers.
+    """
+    taken = sum(int(flags.sum()) for _rows, flags in _read(io, metadata, file, runs, only_places=True))
+    if taken == 0:
+        return None
+    own_spec = metadata.model_copy(update={"default_spec_id": file.spec_id})
+    writer = TableWriter(io, own_spec, file_prefix, target_file_size=target_file_size)
+    try:
+        if taken < file.record_count:
+            for rows, flags in _read(io, metadata, file, runs):
+                writer.write(_as_written(rows, writer.schema).filter(pa.array(~flags)))
+        return Rewritten(file.file_path, taken, tuple(writer.close()))
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _read(
+    io: FileIO, metadata: TableMetadata, file: DataFile, runs: Runs, *, only_places: bool = False
+) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
+    """Batches of rows by the current schema, or of the column `_kafka` only, and which rows are of the ranges."""
+    schema: Schema = metadata.schema()
+    wanted = schema.select(KAFKA_COLUMN) if only_places else schema
+    scan = ArrowScan(metadata, io, wanted, AlwaysTrue())
+    # Its public method reads a whole file into memory.
+    for rows in scan._record_batches_from_scan_tasks_and_deletes([FileScanTask(file)], {}):  # pyright: ignore[reportPrivateUsage]
+        # `flatten` puts the struct's own nulls into its fields.
+        parts = dict(
+            zip((f.name for f in rows.column(KAFKA_COLUMN).type), rows.column(KAFKA_COLUMN).flatten(), strict=True)
+        )
+        yield rows, of_runs(parts["topic"], parts["partition"], parts["offset"], runs)
+
+
+def _as_written(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows in the types that a writer takes; in files of others lists and texts may have narrower offsets."""
+    columns = [rebuild(rows.column(f.name), f.type, _leaf) for f in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _leaf(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    plain = array.storage if isinstance(array, pa.UuidArray) else array
+    return unchanged(plain if plain.type == wanted else plain.cast(wanted), wanted)
