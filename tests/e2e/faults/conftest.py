@@ -26,7 +26,7 @@ from tests.e2e.faults.outcomes import Tell, table, telling, told
 from tests.e2e.faults.processes import ROOT, Launcher
 from tests.e2e.faults.world import World
 
-START_S = 120.0
+START_S = 300.0
 NO_SPARK = "sc://127.0.0.1:1"
 KILLS = 720
 
