@@ -83,18 +83,18 @@ def test_commands_killed_at_any_moment_lose_and_double_nothing(
     start, chance, world = launcher.swift, random.Random(way.name), new_world(9, on_spark=way.on_spark, max_records=400)
     world.produce(EVENTS)
     run_to_end(start, world)
-    seconds: dict[str, float] = {}
+    seconds: dict[tuple[str, ...], float] = {}
     left = kills // PER_COMMAND
     while left:
-        place = chance.choice(way.failpoints)
-        process = start(way.before(start, world, place))
-        if place in seconds:
-            process.listen(chance.uniform(0, seconds[place]))
+        args = tuple(way.before(start, world, chance.choice(way.failpoints)))
+        process = start(args)
+        if args in seconds:
+            process.listen(chance.uniform(0, seconds[args]))
             process.kill(group=chance.random() < 0.5)
         code = process.finish(RUN_S)
         assert code in (EXIT_DONE, -signal.SIGKILL), f"exit code {code}\n{process.output_text}\n{process.errors}"
         # One that nobody disturbs tells how long it takes.
-        seconds.setdefault(place, time.monotonic() - process.started)
+        seconds.setdefault(args, time.monotonic() - process.started)
         world.produce(EVENTS)
         begun = time.monotonic()
         mend(start, world, way.choices)
