@@ -16,7 +16,7 @@ FEWEST_SAMPLES = 6
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """A fault, and the seconds until what it hit worked again; None if it never did."""
+    """A fault, and the seconds until what it hit worked again; None if it had not when the soak ended."""
 
     fault: str
     seconds: float | None
@@ -104,5 +104,5 @@ def _seconds(found: Sequence[Healed]) -> str:
     took = [one.seconds for one in found if one.seconds is not None]
     never = len(found) - len(took)
     median = f"{statistics.median(took):.1f}" if took else ""
-    longest = f"{never} never" if never else f"{max(took, default=0):.1f}"
+    longest = f"{never} not yet" if never else f"{max(took, default=0):.1f}"
     return f"{median} | {longest}"

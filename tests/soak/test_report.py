@@ -30,10 +30,10 @@ def test_a_wrong_record_is_nobody_s_in_particular_and_silent_if_the_proof_holds(
     assert not WRONG.right
 
 
-def test_what_never_healed_is_said() -> None:
+def test_what_has_not_healed_is_said() -> None:
     healed = [Healed("run killed", 3.0), Healed("run killed", None)]
-    assert "| 3.0 | 1 never |" in fault_table(healed, RIGHT)
-    assert "|  | 1 never |" in fault_table(healed[1:], RIGHT)
+    assert "| 3.0 | 1 not yet |" in fault_table(healed, RIGHT)
+    assert "|  | 1 not yet |" in fault_table(healed[1:], RIGHT)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tests.e2e.faults.processes import Process
 
 RUN = "run"
 TASKS = ("compact", "manifests", "expire", "orphans", "trim")
+KILLED = -9
 RUN_S = 1200.0
 OLD_S = 10 * 86_400.0
 SETTLED_S = 300.0
@@ -26,8 +27,8 @@ SETTLED_S = 300.0
 class Worker(threading.Thread):
     """Starts one process after the other until it is told to end; `pause_s` lies between two.
 
-    `next_start` gives what it is called and the started process. `failures` are ends that should not be: neither done
-    nor out of reach, nor killed.
+    `next_start` gives what it is called and the started process; one that was killed has its turn again. `failures` are
+    ends that should not be: neither done nor out of reach, nor killed.
     """
 
     next_start: Callable[[int], tuple[str, Process]]
@@ -49,9 +50,10 @@ class Worker(threading.Thread):
         number = 0
         while not self._ended.wait(self.pause_s):
             name, process = self.next_start(number)
-            number, self.at_work = number + 1, (name, process)
+            self.at_work = (name, process)
             code = process.finish(RUN_S)
             self.at_work = None
+            number += code != KILLED
             self._note(name, code, process)
             self.after()
 
@@ -73,7 +75,7 @@ class Worker(threading.Thread):
         self.ends[f"{name} {code}"] += 1
         if code == EXIT_DONE:
             self.done_at[name] = time.time()
-        elif code not in (EXIT_UNREACHABLE, -9):
+        elif code not in (EXIT_UNREACHABLE, KILLED):
             self.failures.append(f"{name} ended with {code}: {process.output_text[-500:]}{process.errors[-1500:]}")
 
 
