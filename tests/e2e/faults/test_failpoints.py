@@ -124,7 +124,9 @@ def test_a_first_run_killed_there_is_made_good_by_the_next(
     prove(launcher, world)
 
 
-@pytest.mark.parametrize("failpoint", [name for name in FAILPOINTS if not name.startswith(("bind.", "range.", "replay."))])
+@pytest.mark.parametrize(
+    "failpoint", [name for name in FAILPOINTS if not name.startswith(("bind.", "range.", "replay."))]
+)
 def test_a_run_killed_there_is_made_good_by_the_next(failpoint: str, launcher: Launcher, seasoned: World) -> None:
     seasoned.produce(100)
     killed_at(failpoint, launcher, seasoned)
@@ -201,11 +203,10 @@ def test_a_replay_killed_there_is_made_good_by_the_next(failpoint: str, launcher
 @pytest.mark.parametrize("failpoint", WAKING_REPLAY)
 def test_a_replay_that_wakes_up_late_changes_nothing(failpoint: str, launcher: Launcher, replayed: World) -> None:
     sleeper = launcher.warm(_replay(replayed), failpoint=f"{failpoint}=stop@1")
-    try:
-        sleeper.await_stop(RUN_S)
-        process = launcher.warm(_replay(replayed))
-        assert process.finish(RUN_S) == EXIT_DONE, f"{process.output_text}\n{process.errors}"
-    finally:
-        sleeper.resume()
+    assert sleeper.await_stop(RUN_S), f"{failpoint} was not reached: {sleeper.output_text}"
+    process = launcher.warm(_replay(replayed))
+    assert process.finish(RUN_S) == EXIT_DONE, f"{process.output_text}\n{process.errors}"
+    sleeper.wake()
     assert sleeper.finish(RUN_S) in (EXIT_DONE, EXIT_UNREACHABLE), f"{sleeper.output_text}\n{sleeper.errors}"
+    assert "Traceback" not in sleeper.errors
     prove(launcher, replayed)
