@@ -156,8 +156,9 @@ class RangeJobs:
         self._require_data_table(table)
         report = RangeReport(table, "")
         for _ in range(REPLAYS):
-            if paused := self._session.log.refresh_to_end().paused:
-                return RangeReport(table, str(paused))
+            _token, state = token_and_log(self._session)
+            if state.paused:
+                return RangeReport(table, str(state.paused))
             # Only what the table has can be replaced.
             self._commit(table)
             report = self._job(table, lambda token, state: self._plan_replay(table, token, state, wanted))

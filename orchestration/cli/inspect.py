@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from sink_core.status import StatusReport, TableStatus
     from sink_core.verify.report import VerifyReport
 
+Since = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Only batches planned since then: ISO 8601 with a zone, or an age such as 7d."),
+]
 Deep = Annotated[bool, typer.Option("--deep", help="Look at each row's source offset, and count again in Kafka.")]
 
 
@@ -63,15 +67,23 @@ def status(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
 
 
 def verify(
-    file: PipelineFile, deep: Deep = False, connections: ConnectionsFile = None, as_json: AsJson = False
+    file: PipelineFile,
+    deep: Deep = False,
+    since: Since = None,
+    connections: ConnectionsFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Prove that every source offset was accounted for once. Exit code 0: proven; 1: violated, with the ranges."""
+    from datetime import UTC, datetime
+
+    from orchestration.cli.times import moment_or_age_ms
     from sink_core.config.load import load
     from sink_core.session import Session
     from sink_core.verify.verify import verify as prove
 
+    since_ms = moment_or_age_ms(since, "--since", datetime.now(UTC)) if since is not None else None
     with working("connecting") as spinner, Session.open(load(file, connections)) as session:
-        report = prove(session, deep=deep, on_progress=spinner.update)
+        report = prove(session, deep=deep, since_ms=since_ms, on_progress=spinner.update)
     if as_json:
         say_json(report.to_json())
     else:
@@ -144,4 +156,5 @@ def _say_proof(report: VerifyReport) -> None:
     for table, batches in ((table, batches) for table, batches in report.uncommitted.items() if batches):
         say(f"{table}: {batches} batches published, not yet committed")
     say(", ".join(f"{number:,} {what}" for what, number in report.facts.items()))
-    say("proven" if report.proven else "NOT proven", style="green" if report.proven else "red")
+    of = f" for what was planned since {report.since}" if report.since else ""
+    say(f"proven{of}" if report.proven else "NOT proven", style="green" if report.proven else "red")

@@ -2,6 +2,7 @@
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -68,11 +69,13 @@ def look(pipeline: Pipeline, session: "Session") -> list[Verdict]:
 
 
 def prove(pipeline: Pipeline, session: "Session") -> Iterator[Verdict]:
-    """The proof; nothing if there is nothing to prove yet."""
+    """The proof, as far back as `dagster.prove_since` says; nothing if there is nothing to prove yet."""
     from sink_core.verify.verify import verify
 
+    back_s = pipeline.config.dagster.prove_since
+    since_ms = None if back_s is None else time.time_ns() // 1_000_000 - round(back_s * 1000)
     if session.log.state.last_publish is not None:
-        yield verdicts.proof(pipeline, verify(session, deep=False))
+        yield verdicts.proof(pipeline, verify(session, deep=False, since_ms=since_ms))
 
 
 def evaluations(pipeline: Pipeline, found: Iterable[Verdict]) -> Iterator[dg.AssetCheckEvaluation]:
@@ -92,5 +95,5 @@ def _told(pipeline: Pipeline, verdict: Verdict) -> dict[str, Any]:
         "passed": verdict.passed,
         "severity": dg.AssetCheckSeverity.WARN if verdict.warning else dg.AssetCheckSeverity.ERROR,
         "description": verdict.text,
-        "metadata": dict(verdict.numbers),
+        "metadata": {**verdict.numbers, **verdict.details},
     }

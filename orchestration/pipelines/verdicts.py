@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from orchestration.wording import counted
 from sink_core.config.effective import Pipeline
@@ -32,7 +32,10 @@ RETENTION_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`table` is None for a check of the batches. `warning`: something to look at, rather than something broken."""
+    """`table` is None for a check of the batches. `warning`: something to look at, rather than something broken.
+
+    `details` are JSON-able, for people.
+    """
 
     table: str | None
     check: str
@@ -40,6 +43,7 @@ class Verdict:
     text: str
     numbers: Mapping[str, int | float]
     warning: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def health(pipeline: Pipeline, report: StatusReport, batches: Iterable[BatchSeen]) -> list[Verdict]:
@@ -120,8 +124,16 @@ def file_sizes(table: TableStatus, target_bytes: int) -> Verdict:
 
 def proof(pipeline: Pipeline, report: VerifyReport) -> Verdict:
     """The ledger is contiguous and adds up, and log, positions and tables agree with it."""
-    text = "\n".join(_violations(report)) or "every offset was accounted for once"
-    return Verdict(pipeline.ledger_table, PROOF, report.proven, text, dict(report.facts))
+    of = f" of what was planned since {report.since}" if report.since else ""
+    text = "\n".join(_violations(report)) or f"every offset{of} was accounted for once"
+    details: dict[str, Any] = {
+        "violations": [asdict(violation) for violation in report.violations],
+        "violations_not_shown": dict(report.left_out),
+        "not_checked": [asdict(part) for part in report.not_checked],
+        "uncommitted": dict(report.uncommitted),
+        "since": report.since or "the beginning",
+    }
+    return Verdict(pipeline.ledger_table, PROOF, report.proven, text, dict(report.facts), details=details)
 
 
 def _violations(report: VerifyReport) -> Iterator[str]:

@@ -268,6 +268,9 @@ class Dagster(Model):
     checks: Cron | None = None
     """When the checks run beside those after each run, the proof of the ledger among them. Default: once an hour."""
 
+    prove_since: Duration | None = Field(default=None, gt=0)
+    """How far back the proof among the checks looks, as `calve verify --since` does. Default: at everything."""
+
 
 class PipelineConfig(Model):
     """A pipeline file."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from contextlib import suppress
+from dataclasses import replace
 from typing import IO, Any, cast
 
 import pyarrow as pa
@@ -17,6 +18,9 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.io.fileformat import DataFileStatistics
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -30,6 +34,7 @@ from sink_core.errors import TableUnusable
 from sink_core.tables.arrow import arrow_schema, conform, file_schema
 from sink_core.tables.dictionary import dictionary_paths
 from sink_core.tables.files import WrittenFile, describe_file
+from sink_core.tables.kafka_column import KAFKA_COLUMN
 from sink_core.tables.partition import Partition, fits_in_path, split
 from sink_core.tables.usable import ParquetSettings, parquet_settings
 
@@ -192,6 +197,16 @@ class _OpenFile:
     def _statistics(self) -> DataFileStatistics:
         return data_file_statistics_from_parquet_metadata(
             parquet_metadata=self._writer.writer.metadata,
-            stats_columns=compute_statistics_plan(self._names, self._metadata.properties),
+            stats_columns=self._plan(),
             parquet_column_mapping=parquet_path_to_id_mapping(self._names),
         )
+
+    def _plan(self) -> dict[int, StatisticsCollector]:
+        """What pyiceberg gathers, and bounds of `_kafka`'s parts, by which files are found: Iceberg's Java writer has
+        them, pyiceberg leaves all within structs out.
+        """
+        plan = compute_statistics_plan(self._names, self._metadata.properties)
+        for field_id, column in plan.items():
+            if column.column_name.startswith(f"{KAFKA_COLUMN}.") and column.mode.type is MetricModeTypes.COUNTS:
+                plan[field_id] = replace(column, mode=MetricsMode(MetricModeTypes.FULL))
+        return plan

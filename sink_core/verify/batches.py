@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sink_core.verify.history import History, Published
@@ -17,9 +18,18 @@ class Internal:
     dead_letters: str
 
 
-def compare(history: History, ledger: Ledger, tables: Internal, evidence: Evidence) -> None:
-    """Every published batch is in the ledger with the same positions, totals and rows, and no other batch is."""
-    for batch_id, published in history.batches.items():
+def compare(
+    history: History,
+    ledger: Ledger,
+    tables: Internal,
+    evidence: Evidence,
+    only: Mapping[str, Published] | None = None,
+) -> None:
+    """Every published batch is in the ledger with the same positions, totals and rows, and no other batch is.
+
+    With `only` no other batches are looked at, and the ledger has no others.
+    """
+    for batch_id, published in (history.batches if only is None else only).items():
         if published.kind != "batch":
             continue
         evidence.count("batches")
@@ -39,15 +49,18 @@ def compare(history: History, ledger: Ledger, tables: Internal, evidence: Eviden
         for batch_id in unknown:
             message = f"batch {batch_id} is in the ledger and was never published"
             evidence.violation("batch-not-in-log", tables.ledger, message, batches=(batch_id,))
-    elif (trimmed := history.trimmed_batches) is not None and len(unknown) != trimmed:
+    elif only is None and (trimmed := history.trimmed_batches) is not None and len(unknown) != trimmed:
         kind = "batch-not-in-log" if len(unknown) > trimmed else "batch-not-in-ledger"
         message = f"{len(unknown)} batches of the ledger are not in the log, {trimmed} were published before it begins"
         evidence.violation(kind, tables.ledger, message)
 
 
-def expected_rows(history: History, ledger: Ledger, table: str, tables: Internal) -> dict[str, int]:
+def expected_rows(
+    history: History, ledger: Ledger, table: str, tables: Internal, only: Mapping[str, Published] | None = None
+) -> dict[str, int]:
     """Rows that each batch holds for `table`, for batches that hold any: as published, else as the ledger says."""
-    expected = {batch_id: p.rows[table] for batch_id, p in history.batches.items() if p.rows.get(table)}
+    published = history.batches if only is None else only
+    expected = {batch_id: p.rows[table] for batch_id, p in published.items() if p.rows.get(table)}
     for batch_id, sums in ledger.batches.items():
         if batch_id not in history.batches and (rows := _by_ledger(sums, table, tables)):
             expected[batch_id] = rows

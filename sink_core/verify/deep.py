@@ -49,6 +49,12 @@ class Held:
             name = names.dictionary[key >> _PARTITION_BITS].as_py()
             self._add(TopicPartition(name, key & (2**_PARTITION_BITS - 1)), chunk)
 
+    def drop(self, topics: Collection[str]) -> None:
+        """Forget the rows of these topics."""
+        for sets in (self.seen, self.twice):
+            for at in [at for at in sets if at.topic in topics]:
+                del sets[at]
+
     def _add(self, at: TopicPartition, offsets: np.ndarray) -> None:
         self.per_partition[at] = self.per_partition.get(at, 0) + len(offsets)
         seen, new = self.seen.setdefault(at, BitMap64()), BitMap64(offsets)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import FileScanTask, Table
 
 from sink_core.batch import ManifestRef
@@ -89,14 +89,22 @@ def check_files(
     written: Iterable[Logged[DataWritten]],
     reload: Callable[[], Table],
     evidence: Evidence,
+    wanted: Callable[[DataFile], bool] | None = None,
 ) -> ReadableFiles:
     """Every file that the head names exists and is named once; returns those that are there.
 
-    `reload` loads the table again: a file that maintenance took out of the head meanwhile is not missing.
+    `reload` loads the table again: a file that maintenance took out of the head meanwhile is not missing. Only files
+    that are `wanted` are looked for.
     """
     tasks = head_tasks(table, view.table, evidence) or []
-    evidence.count("files", len(tasks))
     _check_named_once(tasks, view.table, evidence)
+    named = len(tasks)
+    tasks = [task for task in tasks if wanted is None or wanted(task.file)]
+    evidence.count("files", len(tasks))
+    if len(tasks) < named:
+        evidence.skipped(
+            view.table, f"{named - len(tasks)} of {named} files, which hold nothing of the batches looked at"
+        )
     missing = set(missing_files(table.io, _paths(tasks), view.table, evidence))
     if missing:
         fresh = head_tasks(reload(), view.table, evidence)

@@ -39,7 +39,7 @@ class VerifyReport:
     """The result. `proven` means that nothing that was checked is violated; `not_checked` bounds that claim.
 
     `facts` counts what was looked at, `uncommitted` the batches per table that are published and not yet committed,
-    `left_out` the violations per kind that are not spelled out.
+    `left_out` the violations per kind that are not spelled out. `since`: only batches planned then or later.
     """
 
     pipeline: str
@@ -49,6 +49,7 @@ class VerifyReport:
     facts: Mapping[str, int]
     uncommitted: Mapping[str, int]
     left_out: Mapping[str, int]
+    since: str | None = None
 
     @property
     def proven(self) -> bool:
@@ -97,7 +98,7 @@ class Evidence:
         if self._on_progress is not None:
             self._on_progress(line)
 
-    def report(self, pipeline: str, *, deep: bool) -> VerifyReport:
+    def report(self, pipeline: str, *, deep: bool, since: str | None = None) -> VerifyReport:
         left_out: Counter[str] = Counter()
         for (kind, _), number in self._per_kind.items():
             left_out[kind] += max(0, number - SHOWN_PER_KIND)
@@ -109,4 +110,5 @@ class Evidence:
             facts=dict(self.facts),
             uncommitted=dict(self.uncommitted),
             left_out=dict(+left_out),
+            since=since,
         )

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Table
 
 from sink_core.control.range_parts import RangeJob
 from sink_core.errors import TableUnusable
 from sink_core.offsets import TopicPartition
 from sink_core.session import Session
 from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
-from sink_core.verify import batches, jobs, snapshots
+from sink_core.verify import batches, jobs, since, snapshots
 from sink_core.verify import deep as offsets
-from sink_core.verify.files import ReadableFiles, check_files, pending_tasks
+from sink_core.verify.files import ReadableFiles, check_files, head_tasks, pending_tasks
+from sink_core.verify.history import Published
 from sink_core.verify.ledger import COLUMNS, Ledger, LedgerRow, rows_of, with_former
 from sink_core.verify.recount import recount
 from sink_core.verify.report import Evidence, VerifyReport
@@ -23,25 +24,33 @@ from sink_core.verify.world import World, load_table, look
 _DEAD_LETTER_COLUMNS = ("topic", "partition", "offset")
 
 
-def verify(session: Session, *, deep: bool, on_progress: Callable[[str], None] | None = None) -> VerifyReport:
+def verify(
+    session: Session,
+    *,
+    deep: bool,
+    since_ms: int | None = None,
+    on_progress: Callable[[str], None] | None = None,
+) -> VerifyReport:
     """Check log, positions, ledger and tables against each other; with `deep` each row's source offset as well.
 
-    Violations are in the report, never raised. Raises Unreachable if a part does not answer, ConfigError if it refuses.
-    Memory grows with batches, partitions and files; the deep check holds a bit per source offset at most. Safe beside
-    running pipelines: what is published meanwhile is stated as uncommitted.
+    With `since_ms` only batches planned then or later are looked at, by the broker's time in the ledger; the log is
+    read as a whole, as ever. Violations are in the report, never raised. Raises Unreachable if a part does not answer,
+    ConfigError if it refuses. Memory grows with batches, partitions and files; the deep check holds a bit per source
+    offset at most. Safe beside running pipelines: what is published meanwhile is stated as uncommitted.
     """
     evidence = Evidence(on_progress)
-    proof = _Proof(session, look(session, evidence), evidence)
+    proof = _Proof(session, look(session, evidence), evidence, since_ms)
     proof.shallow()
     if deep:
         proof.deep()
-    return evidence.report(session.pipeline.name, deep=deep)
+    shown = since.shown(since_ms) if since_ms is not None else None
+    return evidence.report(session.pipeline.name, deep=deep, since=shown)
 
 
 class _Proof:
     """The checks in their order; each adds to the evidence."""
 
-    def __init__(self, session: Session, world: World, evidence: Evidence) -> None:
+    def __init__(self, session: Session, world: World, evidence: Evidence, since_ms: int | None) -> None:
         self._session = session
         self._world = world
         self._evidence = evidence
@@ -50,16 +59,35 @@ class _Proof:
         self._files: dict[str, ReadableFiles] = {}
         self._pending: dict[str, set[str]] = {}
         self._pending_ledger: list[FileScanTask] = []
+        self._since_ms = since_ms
+        self._window: since.Window | None = None
+        self._mixed: set[str] = set()
 
     def shallow(self) -> None:
         self._evidence.count("tables", len(self._world.tables))
-        for name in self._world.tables:
+        # Which batches are looked at, the ledger says.
+        for name in sorted(self._world.tables, key=lambda name: name != self._internal.ledger):
             self._check_files(name)
+            if name == self._internal.ledger and self._since_ms is not None:
+                self._find_window(name, self._since_ms)
         self._check_ledger()
         for name in self._world.tables:
             self._check_snapshots(name)
 
+    def _find_window(self, ledger: str, since_ms: int) -> None:
+        started = {batch_id: logged.event.written_at_ms for batch_id, logged in self._world.state.started.items()}
+        self._window = since.window_of(self._all_rows(), since_ms, started)
+        why = f"batches planned before {since.shown(since_ms)}, but for the order of all in the control topic"
+        self._evidence.skipped(ledger, why)
+
+    @property
+    def _published(self) -> Mapping[str, Published] | None:
+        """The batches in the log that are looked at; None for all."""
+        return self._window.published(self._world.history.batches) if self._window else None
+
     def deep(self) -> None:
+        if self._window is not None:
+            self._mixed = self._created_again()
         dead = self._check_dead_letters()
         for name in self._files.keys() - {self._internal.ledger, self._internal.dead_letters}:
             self._check_rows(name, dead)
@@ -69,15 +97,43 @@ class _Proof:
     def _check_files(self, name: str) -> None:
         table, view, state = self._world.tables[name], self._world.views[name], self._world.state
         pending = state.pending(name, view.uuid, view.stored_offset)
-        reload = partial(load_table, self._session, name)
+        reload, wanted = partial(load_table, self._session, name), self._wanted_files(name, table)
         self._pending[name] = {logged.event.batch_id for logged in pending}
-        self._files[name] = check_files(table, view, state.written.get(name, []), reload, self._evidence)
+        self._files[name] = check_files(table, view, state.written.get(name, []), reload, self._evidence, wanted)
         tasks = pending_tasks(table, pending, name, self._evidence)
         if name == self._internal.ledger:
             self._pending_ledger = tasks
 
+    def _wanted_files(self, name: str, table: Table) -> since.Wanted | None:
+        """Tells the files that are looked at; None for all, also where nothing tells them."""
+        if self._since_ms is not None and name == self._internal.ledger:
+            return since.planned_since(table.schema(), self._since_ms)
+        if self._window is None:
+            return None
+        if name == self._internal.dead_letters:
+            return self._window.files(table.schema(), struct=None)
+        return self._window.files(table.schema(), struct=KAFKA_COLUMN) if _has_places(table, name) else None
+
+    def _created_again(self) -> set[str]:
+        """Topics that were created again at some time: of which one a row is, its offset doesn't tell."""
+        ledger = self._internal.ledger
+        table = self._world.tables.get(ledger)
+        if table is None:
+            return set()
+        tasks = head_tasks(table, ledger, self._evidence) or []
+        read = ReadableFiles(table, ledger, tasks, self._evidence).read(("topic", "topic_id"))
+        pairs = (pair for batch in read for pair in zip(*(c.to_pylist() for c in batch.columns), strict=True))
+        found = since.created_again(pairs)
+        for topic in sorted(found):
+            self._evidence.skipped(topic, "rows of a topic that was created again: only a proof without --since looks")
+        return found
+
     def _rows(self) -> Iterator[LedgerRow]:
-        """The ledger's rows, those included that are published and not yet committed."""
+        """The ledger's rows that are looked at, those included that are published and not yet committed."""
+        window = self._window
+        return (row for row in self._all_rows() if window is None or row.batch_id in window.batches)
+
+    def _all_rows(self) -> Iterator[LedgerRow]:
         return with_former(self._stored_rows(), self._world.history.topic_ids)
 
     def _stored_rows(self) -> Iterator[LedgerRow]:
@@ -97,8 +153,9 @@ class _Proof:
             self._evidence.skipped(history.topic, why)
         # Where a deleted topic's positions ended, a trimmed log doesn't say.
         ends = {at: covered.max() + 1 for at, covered in ledger.covered.items() if at in ledger.former and covered}
-        ledger.check(self._begins(), ends | history.former | history.positions, self._rows, self._evidence)
-        batches.compare(history, ledger, self._internal, self._evidence)
+        begins = self._begins() if self._window is None else {}
+        ledger.check(begins, ends | history.former | history.positions, self._rows, self._evidence)
+        batches.compare(history, ledger, self._internal, self._evidence, self._published)
         self._evidence.count("partitions", len(ledger.covered))
         for sums in ledger.batches.values():
             for fact, number in sums.numbers().items():
@@ -114,10 +171,13 @@ class _Proof:
         table, view, history = self._world.tables[name], self._world.views[name], self._world.history
         held = snapshots.contents(view).snapshots.keys()
         of_jobs = jobs.expected_rows(self._jobs(name), held)
-        expected = batches.expected_rows(history, self._ledger, name, self._internal) | of_jobs
+        expected = batches.expected_rows(history, self._ledger, name, self._internal, self._published) | of_jobs
         excused = jobs.excused(self._jobs(name), held, self._rows()) if self._jobs(name) else set[str]()
         published_at, whole, pending = self._published_at(), view.whole, self._pending[name]
-        snapshots.compare(view, expected, published_at, pending, self._evidence, whole=whole, excused=excused)
+        all_batches = self._window is None
+        snapshots.compare(
+            view, expected, published_at, pending, self._evidence, whole=whole, excused=excused, all_batches=all_batches
+        )
         snapshots.compare_total(table.metadata, view, self._evidence, whole=whole)
 
     def _published_at(self) -> dict[str, int]:
@@ -125,16 +185,14 @@ class _Proof:
 
     def _check_rows(self, name: str, dead: offsets.Held) -> None:
         files = self._files[name]
-        try:
-            usable = has_kafka_column(files.table.schema(), table=name)
-        except TableUnusable:
-            usable = False
-        if not usable:
+        if not _has_places(files.table, name):
             self._evidence.skipped(name, f"its rows: the table has no column {KAFKA_COLUMN} of Calve's type")
             return
-        held = offsets.held_by(files.read([KAFKA_COLUMN]), struct=KAFKA_COLUMN)
+        held = self._in_window(offsets.held_by(files.read([KAFKA_COLUMN]), struct=KAFKA_COLUMN))
         of_head = snapshots.contents(self._world.views[name]).snapshots.keys()
         again = jobs.ranges_read(self._jobs(name), self._pending[name], of_head)
+        if self._window is not None:
+            again = [part for part in self._window.within(again) if part.topic not in self._mixed]
         read_again = jobs.ranges_by_partition(again)
 
         def expected(row: LedgerRow) -> int | None:
@@ -147,6 +205,12 @@ class _Proof:
         jobs.compare(name, held, again, self._evidence)
         offsets.compare_dead_letters(name, held, dead, self._ledger.restarted, self._evidence)
 
+    def _in_window(self, held: offsets.Held) -> offsets.Held:
+        if self._window is not None:
+            self._window.cut(held)
+            held.drop(self._mixed)
+        return held
+
     def _jobs(self, name: str) -> list[RangeJob]:
         return [job for job in self._world.state.range_jobs.values() if job.table == name]
 
@@ -154,7 +218,7 @@ class _Proof:
         files = self._files.get(self._internal.dead_letters)
         if files is None:
             return offsets.Held()
-        held = offsets.held_by(files.read(_DEAD_LETTER_COLUMNS))
+        held = self._in_window(offsets.held_by(files.read(_DEAD_LETTER_COLUMNS)))
         self._compare(files.name, held, lambda row: row.dead_lettered)
         return held
 
@@ -168,8 +232,18 @@ class _Proof:
             return 0 if row.batch_id in pending else expected(row)
 
         restarted = self._ledger.restarted
-        rows = (row for row in self._rows() if row.at not in restarted)
+        if self._window is not None:
+            restarted = {at for at in restarted if at.topic not in self._mixed}
+        rows = (row for row in self._rows() if row.at not in restarted and row.topic not in self._mixed)
         others = self._world.views[name].others
         offsets.compare(name, held, rows, committed, self._ledger.under_one_name(), self._evidence, others)
         for at in sorted(restarted):
             offsets.compare_restarted(name, held, at, self._rows(), committed, self._evidence)
+
+
+def _has_places(table: Table, name: str) -> bool:
+    """Whether the table's rows say of which offsets they are."""
+    try:
+        return has_kafka_column(table.schema(), table=name)
+    except TableUnusable:
+        return False

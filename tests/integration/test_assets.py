@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -307,6 +308,22 @@ def test_the_proof_fails_once_rows_are_removed_behind_calves_back(
     proof = done.checks[f"calve/{flow.name}_ledger", verdicts.PROOF]
     assert (proof.passed, proof.severity) == (False, dg.AssetCheckSeverity.ERROR)
     assert name in (proof.description or "")
+
+
+def test_the_proof_of_the_last_days_shows_violations_with_their_ranges(flow: Flow, instance: DagsterInstance) -> None:
+    for start in (0, 5, 10):
+        flow.produce(range(start, start + 5))
+        flow.run()
+    flow = flow.but(extra={**flow.extra, "dagster": {"prove_since": "1d"}})
+    key = f"calve/{flow.name}_ledger", verdicts.PROOF
+    good = run(flow, instance, CHECKS).checks[key]
+    assert good.passed
+    assert (good.description or "").startswith("every offset of what was planned since ")
+    flow.load_table(flow.pipeline.ledger_table).delete("end_offset = 10")
+    proof = run(flow, instance, CHECKS).checks[key]
+    assert not proof.passed
+    shown: Any = proof.metadata["violations"].value
+    assert [each["ranges"] for each in shown if each["kind"] == "ledger-gap"] == [[f"{flow.topic}[0] [5, 10)"]]
 
 
 def test_lag_and_freshness_are_measured_against_the_objectives(flow: Flow, instance: DagsterInstance) -> None:

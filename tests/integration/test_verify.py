@@ -281,3 +281,41 @@ def test_status_shows_findings_instead_of_raising_them(flow: Flow) -> None:
     now = state(flow)
     assert "positions-changed" in now.findings[0]
     assert "table-dropped" in str(next(table for table in now.tables if table.table == flow.table).finding)
+
+
+def planned_last(flow: Flow) -> int:
+    """When the last batch was planned, in milliseconds."""
+    return max(int(row["planned_at"].timestamp() * 1000) for row in flow.rows(flow.pipeline.ledger_table))
+
+
+def test_a_proof_since_a_moment_looks_at_the_batches_since_then_only(flow: Flow) -> None:
+    flow.produce(range(20, 24))
+    flow.run()
+    with flow.session() as session:
+        report = verify(session, deep=True, since_ms=planned_last(flow))
+    assert report.violations == ()
+    assert report.since is not None
+    assert report.facts["batches"] == 1
+    assert report.facts["offsets"] == report.facts["offsets recounted"] == report.facts["rows scanned"] == 4
+    why = [each.why for each in report.not_checked]
+    assert any(each.startswith("batches planned before") for each in why)
+    assert any("files, which hold nothing of the batches looked at" in each for each in why)
+    with flow.session() as session:
+        whole = verify(session, deep=True, since_ms=0)
+        none = verify(session, deep=True, since_ms=planned_last(flow) + 1)
+    assert (whole.violations, none.violations) == ((), ())
+    assert (whole.facts["batches"], none.facts.get("batches", 0)) == (3, 0)
+
+
+def test_a_proof_since_a_moment_finds_what_was_done_to_rows_since_and_not_before(flow: Flow) -> None:
+    flow.produce(range(20, 24))
+    flow.run()
+    flow.load_table().delete("id = 3")
+    with flow.session() as session:
+        assert verify(session, deep=True, since_ms=planned_last(flow)).violations == ()
+    flow.load_table().delete("id = 21")
+    append_rows(flow, {"id": 22, "text": "again", "_kafka": place(flow, 17)})
+    with flow.session() as session:
+        report = verify(session, deep=True, since_ms=planned_last(flow))
+    assert named(report, "range-rows").ranges == (f"{flow.topic}[0] [16, 17)",)
+    assert named(report, "offset-twice").ranges == (f"{flow.topic}[0] [17, 18)",)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -259,10 +260,18 @@ def test_a_proof_that_holds(pipeline: Pipeline) -> None:
     assert (verdict.table, verdict.check, verdict.numbers) == ("calve.p_ledger", "proof", {"offsets": 25})
 
 
+def test_a_proof_of_the_last_batches_says_since_when(pipeline: Pipeline) -> None:
+    verdict = verdicts.proof(pipeline, replace(proof(), since="2026-01-01T00:00:00Z"))
+    assert verdict.text == "every offset of what was planned since 2026-01-01T00:00:00Z was accounted for once"
+    assert verdict.details["since"] == "2026-01-01T00:00:00Z"
+
+
 def test_a_proof_that_fails_names_each_violation_with_its_ranges(pipeline: Pipeline) -> None:
     gap = Violation("gap", "flights[3]", "not accounted for", ("flights[3] [100, 240)", "flights[3] [300, 301)"))
     verdict = verdicts.proof(pipeline, proof(gap, Violation("file-missing", TABLE, "it is gone")))
     assert severity(verdict) == "failing"
+    shown = verdict.details["violations"]
+    assert [(each["kind"], each["ranges"]) for each in shown] == [("gap", gap.ranges), ("file-missing", ())]
     assert verdict.text.splitlines() == [
         "gap: flights[3]: not accounted for (flights[3] [100, 240), flights[3] [300, 301))",
         f"file-missing: {TABLE}: it is gone",

@@ -1,0 +1,37 @@
+"""Moments and ranges as people write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from orchestration.cli.times import moment_ms, moment_or_age_ms, offset_range
+from sink_core.errors import ConfigError
+from sink_core.offsets import OffsetRange
+
+NOW = datetime(2026, 1, 8, tzinfo=UTC)
+MS = 1767225600000
+
+
+def test_a_moment_has_a_zone() -> None:
+    assert moment_ms("2026-01-01T01:00:00+01:00", "--from") == moment_ms("2026-01-01T00:00:00Z", "--from") == MS
+    for text in ("2026-01-01T00:00:00", "yesterday", ""):
+        with pytest.raises(ConfigError, match=r"--from: .* is not a time with its zone"):
+            moment_ms(text, "--from")
+
+
+def test_an_age_counts_back_from_now() -> None:
+    assert moment_or_age_ms("7d", "--since", NOW) == moment_or_age_ms("2026-01-01T00:00:00Z", "--since", NOW) == MS
+    with pytest.raises(ConfigError, match="--since: '7' is not a time"):
+        moment_or_age_ms("7", "--since", NOW)
+
+
+def test_a_range_names_topic_partition_and_offsets() -> None:
+    assert offset_range("a.b-c_d/12:0-200") == OffsetRange("a.b-c_d", 12, 0, 200)
+
+
+@pytest.mark.parametrize("text", ["t:0-1", "t/0:5-5", "t/0:9-5", "t/0:1-", "t/x:0-1", "/0:0-1"])
+def test_other_ranges_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not a range"):
+        offset_range(text)
