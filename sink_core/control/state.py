@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Generic, TypeVar
 
 from sink_core.control import restored
@@ -68,8 +68,8 @@ class CommitState:
     are all that were published, oldest first.
 
     A log that begins above 0 was trimmed. Its first checkpoint that reaches down to `log_start` then stands for what is
-    missing, although it comes after events that were left: `batches`, `started`, `abandoned`, `written` and `resolved`
-    hold what is still in the log, all else is as if nothing had been deleted. `last_events` are, by table, ids of
+    missing, although it comes after events that were left: `batches`, `started`, `abandoned` and `written` hold what
+    is still in the log, all else is as if nothing had been deleted. `last_events` are, by table, ids of
     `DATA_WRITTEN`s that may be the last a table took in and that the log lacks. Whoever wrote a checkpoint went on to
     delete below `deletable` at most. `oldest_ms` is the first event's time.
     """
@@ -85,7 +85,6 @@ class CommitState:
     started: dict[str, Logged[StartCommit]] = field(default_factory=dict[str, Logged[StartCommit]])
     written: dict[str, list[Logged[DataWritten]]] = field(default_factory=dict[str, list[Logged[DataWritten]]])
     told: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
-    resolved: list[Logged[Resolved]] = field(default_factory=list[Logged[Resolved]])
     abandoned: set[str] = field(default_factory=set[str])
     committed_through: int = 0
     published: int = 0
@@ -150,7 +149,6 @@ class CommitState:
             case CommitComplete():
                 self.committed_through = max(self.committed_through, event.through_offset)
             case Resolved():
-                self.resolved.append(Logged(offset, event))
                 self.resolved_ms = max(self.resolved_ms, event.written_at_ms)
             case _:
                 pass
@@ -403,8 +401,3 @@ def offsets_to_dense(values: Offsets) -> dict[str, tuple[int, ...]]:
         topic: tuple(values.get(TopicPartition(topic, p), NOWHERE) for p in range(last + 1))
         for topic, last in sorted(highest.items())
     }
-
-
-def without_arrays(event: DataComplete) -> DataComplete:
-    """The event as shown to people: without the per-partition arrays."""
-    return replace(event, positions={}, through_ms={})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import cast
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
@@ -90,7 +91,7 @@ def planned_since(schema: Schema, since_ms: int) -> Wanted:
     def wanted(file: DataFile) -> bool:
         high = (file.upper_bounds or {}).get(field.field_id)
         # Both kinds of timestamp are serialised as this.
-        return high is None or from_bytes(LongType(), high) >= first
+        return high is None or cast("int", from_bytes(LongType(), high)) >= first
 
     return wanted
 

@@ -8,7 +8,7 @@ import pytest
 
 from sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resumed, StartCommit
 from sink_core.control.range_parts import Resolves
-from sink_core.control.state import NOWHERE, UNREAD, CommitState, Logged, without_arrays
+from sink_core.control.state import NOWHERE, UNREAD, CommitState, Logged
 from sink_core.errors import ProtocolError
 from tests.unit.control.build import (
     PIPELINE_ID,
@@ -259,13 +259,6 @@ def test_a_topic_taken_out_of_the_pipeline_does_not_hold_vtts_back_for_ever() ->
 def test_a_range_job_leaves_vtts_alone() -> None:
     ranged = complete("r1", {TOPIC: (1,)}, kind="range", through_ms={TOPIC: (900,)})
     assert log(through("b1", 500), ranged).valid_through_ms(2) == 500
-
-
-def test_a_batch_shown_to_people_leaves_the_arrays_out() -> None:
-    event = through("b1", 500, 300)
-    shown = without_arrays(event)
-    assert (shown.positions, shown.through_ms) == ({}, {})
-    assert (shown.event_id, shown.totals) == (event.event_id, event.totals)
 
 
 def test_only_the_same_pipeline_is_bound_anew() -> None:
