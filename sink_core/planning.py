@@ -215,6 +215,7 @@ class Planner:
                 return Decision(Verdict.ALREADY_PUBLISHED, "another run has put the start positions in place")
             if found:
                 return Decision(Verdict.STALE, "the group has positions that no publish of this pipeline put there")
+            self._stop_on(checks.truncated(state, session.log.topic))
             return Decision(Verdict.PUBLISH, "first use")
 
         positions = {at: Position(offset, batch_id) for at, offset in starts.items()}

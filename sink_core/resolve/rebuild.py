@@ -18,7 +18,7 @@ Crash points (the whole table is in docs/design.md):
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sink_core.commit.append import build_append
 from sink_core.commit.properties import Own, to_summary
@@ -27,11 +27,11 @@ from sink_core.commit.view import TableView, view_of
 from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import Checkpoint
 from sink_core.control.log import PARTITION
-from sink_core.control.state import CommitState, offsets_to_dense
+from sink_core.control.state import UNREAD, CommitState, offsets_to_dense
 from sink_core.errors import FindingError
 from sink_core.failpoints import reach
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import log_starts
+from sink_core.kafka.source import describe_topics
 from sink_core.offsets import Offsets, Position, Positions, TopicPartition
 from sink_core.planning import BOOTSTRAP
 from sink_core.resolve.accounts import Accounts, accounts_of, disagreement
@@ -115,7 +115,7 @@ def _compared(session: Session, found: FindingError) -> tuple[Accounts, Mapping[
 def _wanted(session: Session, found: FindingError, accounts: Accounts) -> Offsets:
     """The ledger's ends. Of partitions that it has no row of, the group's positions if they were put there before the
     first batch, or by one that the ledger has: nothing of them was read. Else a batch that is in no table may have read
-    them, and they begin again.
+    them, and they begin again, at offset 0.
 
     Raises ConfigError where nothing tells any more where such a partition began.
     """
@@ -126,13 +126,16 @@ def _wanted(session: Session, found: FindingError, accounts: Accounts) -> Offset
     again = {at: p for at, p in unread.items() if not _is_of_before(p, accounts)}
     known = {at: position.offset for at, position in unread.items() if at not in again}
     known |= {at: offset for at, offset in accounts.ends.items() if at in set(partitions)}
+    if not known and not again:
+        again = dict.fromkeys(partitions, Position(0, ""))
     if not again:
         return known
     if session.pipeline.config.source.start != "earliest":
         at, position = min(again.items())
-        why = f"batch {position.batch_id} is in no table, and where {at} began before it is written nowhere any more"
-        raise no_answer(found, "rebuild", why)
-    return known | log_starts(session.admin, sorted(again), timeout_s=ADMIN_TIMEOUT_S)
+        why = f"what moved its position last, {position.batch_id or 'if anything'}, is in no table"
+        raise no_answer(found, "rebuild", f"where {at} began is written nowhere any more: {why}")
+    # Not at the log start: what retention has taken since must be seen to be lost.
+    return known | dict.fromkeys(again, 0)
 
 
 def _is_of_before(position: Position, accounts: Accounts) -> bool:
@@ -170,6 +173,14 @@ def _stamp(session: Session, name: str, end: int) -> None:
     raise gave_up(name, lost_to)
 
 
+def _topic_ids(session: Session, accounts: Accounts, topics: Collection[str]) -> dict[str, str]:
+    """Those that the ledger's rows are of; of a topic that it has no row of, nothing was read."""
+    unread = [topic for topic in topics if topic not in accounts.topic_ids]
+    now = describe_topics(session.admin, unread, timeout_s=ADMIN_TIMEOUT_S) if unread else {}
+    known = {topic: topic_id for topic, topic_id in accounts.topic_ids.items() if topic in topics}
+    return known | {name: topic.topic_id for name, topic in now.items()}
+
+
 def _checkpoint(
     session: Session,
     accounts: Accounts,
@@ -193,8 +204,9 @@ def _checkpoint(
         paused_by=state.paused.by if state.paused else None,
         last_complete_batch_id=batch_id,
         positions=offsets_to_dense({at: offset for at, offset in positions.items() if at.topic in topics}),
-        topic_ids={topic: topic_id for topic, topic_id in accounts.topic_ids.items() if topic in topics},
-        through_ms={},
+        topic_ids=_topic_ids(session, accounts, topics),
+        # Whatever VTTS was promised is below; it goes on once every partition has been read again.
+        through_ms=offsets_to_dense(dict.fromkeys((at for at in positions if at.topic in topics), UNREAD)),
         told={name: {view.uuid: end} for name, view in views.items()},
         open_findings=(),
         paused_reason=state.paused.reason if state.paused else "",

@@ -80,7 +80,7 @@ def test_a_lost_batch_that_began_nobody_knows_where_is_refused(
     flow.produce(range(10, 20))
     flow.publish()
     damage.recreate_the_control_topic(flow)
-    refused(flow, "control-topic-recreated", "rebuild", "began before it is written nowhere any more")
+    refused(flow, "control-topic-recreated", "rebuild", "began is written nowhere any more")
 
 
 def test_a_table_that_was_dropped_as_well_is_refused(flow: Flow) -> None:

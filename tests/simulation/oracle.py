@@ -45,6 +45,10 @@ CAUSES: dict[str, set[str]] = {
     "positions-beyond-end": {"reset positions", "recreate topic"},
     "control-topic-recreated": {"recreate control topic", "truncate control topic"},
     "control-topic-truncated": {"recreate control topic", "truncate control topic"},
+    # A rebuild that can't know where a partition began begins at offset 0.
+    "records-lost-to-retention": {"recreate control topic", "truncate control topic"},
+    # A process that woke up late writes to a topic that a rebuild has bound to a new pipeline id.
+    "foreign-events": {"recreate control topic", "truncate control topic"},
 }
 """What a user, a broker or somebody else must have done before a finding is true. One that is not here never is."""
 
@@ -105,6 +109,7 @@ class Oracle:
     deeds: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     accepted: set[str] = field(default_factory=set[str])
     given_up: dict[str, Ranges] = field(default_factory=dict[str, Ranges])
+    _given_up_before: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     lost: set[tuple[str, int, int]] = field(default_factory=set[tuple[str, int, int]])
 
     def __post_init__(self) -> None:
@@ -167,8 +172,10 @@ class Oracle:
             self.through[key] = part.end
 
     def _check_forgotten(self) -> None:
-        """A second bootstrap is right where nothing is left of the first, and no table has taken anything in."""
-        if not any(deed == "recreate control topic" for deed, _ in self.deeds) or self.last_snapshots:
+        """A second bootstrap is right where nothing is left of the first, and no table that has taken anything in."""
+        snapshots = [s for metadata in self.catalog.tables.values() for s in metadata.snapshots if s.summary]
+        ours = any(from_summary(self._keys, s.summary.additional_properties) for s in snapshots if s.summary)
+        if ours or not any(deed == "recreate control topic" for deed, _ in self.deeds):
             raise Violation("a second bootstrap")
         self.published.clear()
 
@@ -187,13 +194,26 @@ class Oracle:
         held = self._in_ledger()
         for table, events in self.published.items():
             self.published[table] = [replace(e, uncertain=e.uncertain or e.batch_id not in held) for e in events]
+        self._given_up_before = {
+            (table, event.batch_id)
+            for table, events in self.published.items()
+            for event in events
+            if self._is_given_up(table, event)
+        }
+
+    def _is_given_up(self, table: str, event: Published) -> bool:
+        return any(start <= event.offset < end for start, end in self.given_up.get(table, ()))
 
     def _rebuilt(self, event: Checkpoint) -> None:
         """It has decided, and positions are where it ends."""
         self.note(f"REBUILT {event.last_complete_batch_id}")
         held = self._in_ledger()
         for table, events in self.published.items():
-            self.published[table] = [Published(SETTLED, -1, e.batch_id) for e in events if e.batch_id in held]
+            self.published[table] = [
+                Published(SETTLED, -1 if (table, e.batch_id) in self._given_up_before else 0, e.batch_id)
+                for e in events
+                if e.batch_id in held
+            ]
         positions = dense_to_offsets(event.positions)
         for at, offset in positions.items():
             self.through[event.topic_ids.get(at.topic, self.cluster.topics[at.topic].topic_id), at.partition] = offset
@@ -244,8 +264,9 @@ class Oracle:
             reached = event.topic_id == SETTLED or event.uncertain
             reached = reached or (event.topic_id == topic_id and event.offset < stored)
             if reached and self.complete[event.batch_id].kind != "range":
-                given_up = any(start <= event.offset < end for start, end in self.given_up.get(name, ()))
-                (may if given_up or event.uncertain else want).update(self.batches[event.batch_id].rows[name])
+                unsure = event.uncertain or self._is_given_up(name, event)
+                unsure = unsure or (name, event.batch_id) in self._given_up_before
+                (may if unsure else want).update(self.batches[event.batch_id].rows[name])
         twice, missing = have - want - may, want - have
         if twice or missing:
             raise Violation(

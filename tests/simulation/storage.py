@@ -57,7 +57,7 @@ class ListedManifest:
 
     def fetch_manifest_entry(self, _io: object, discard_deleted: bool = True) -> list[Any]:
         del discard_deleted
-        return [_Entry(_File(path)) for path in self.store.manifest(self.manifest_path).files]
+        return [_Entry(self.added_snapshot_id, _File(path)) for path in self.store.manifest(self.manifest_path).files]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    snapshot_id: int
     data_file: _File
 
 

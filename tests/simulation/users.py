@@ -199,7 +199,7 @@ def recreate_control_topic(world: World, _chance: random.Random) -> None:
 def _did_to_control_topic(world: World, deed: str) -> None:
     pipeline = world.pipeline
     world.did(deed, pipeline.control_topic)
-    world.oracle.deeds |= {(deed, subject) for subject in (pipeline.name, *pipeline.table_names)}
+    world.oracle.deeds |= {(deed, subject) for subject in (pipeline.name, TOPIC, *pipeline.table_names)}
 
 
 MILD: dict[str, Deed] = {

@@ -180,7 +180,7 @@ class World:
         """What the ledger holds, and what is published for it and not committed yet."""
         name = self.pipeline.ledger_table
         session.committer().load_checked(name)
-        held = [batch_id for _, batch_id, *_ in self.catalog.rows(name)]
+        held = [batch_id for _, batch_id, *_ in self.catalog.rows(name)] if name in self.catalog.tables else []
         on_their_way = [logged.event.batch_id for logged in session.log.state.written.get(name, [])]
         known = [self.oracle.batches[batch_id] for batch_id in dict.fromkeys([*held, *on_their_way])]
         rows = (
