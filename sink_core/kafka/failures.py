@@ -72,7 +72,8 @@ _MEANINGS = (
     _Meaning(
         Fenced,
         "another run of this pipeline took over; let it finish, or run again",
-        _codes("_FENCED PRODUCER_FENCED INVALID_PRODUCER_EPOCH FENCED_INSTANCE_ID FENCED_MEMBER_EPOCH"),
+        # Once a producer has been told that it is fenced, librdkafka answers whatever it is asked next with _FATAL.
+        _codes("_FENCED _FATAL PRODUCER_FENCED INVALID_PRODUCER_EPOCH FENCED_INSTANCE_ID FENCED_MEMBER_EPOCH"),
     ),
     _Meaning(
         ConfigError,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Generator
@@ -113,9 +114,18 @@ class Environment:
         def clock() -> float:
             return self.world.scheduler.now_s
 
+        really_sleep, owner = time.sleep, threading.get_ident()
+
+        def sleep(seconds: float) -> None:
+            # Py4J's threads outlive the tests that needed Spark.
+            if threading.get_ident() == owner:
+                self.world.scheduler.sleep(seconds)
+            else:
+                really_sleep(seconds)
+
         patch.setattr(uuid, "uuid4", new_uuid)
         patch.setattr(random, "uniform", uniform)
-        patch.setattr(time, "sleep", lambda seconds: self.world.scheduler.sleep(seconds))
+        patch.setattr(time, "sleep", sleep)
         patch.setattr(time, "monotonic", clock)
         patch.setattr(time, "time", clock)
         patch.setattr(time, "time_ns", lambda: int(clock() * 1e9))
