@@ -16,24 +16,27 @@ from tests.e2e.faults.ways import CASES, EVENTS, STOPS_ON, Way, woken
 from tests.e2e.faults.world import World
 from tests.failpoints import FAILPOINTS
 
-WorldFor = Callable[[Way], World]
+WorldFor = Callable[[Way, str], World]
 
 each_case = pytest.mark.parametrize(("way", "failpoint"), CASES, ids=[f"{way.name}-{at}" for way, at in CASES])
 
 
 @pytest.fixture(scope="module")
 def world_for(new_world: NewWorld, launcher: Launcher) -> WorldFor:
-    """A pipeline that has run before, one for each way; a fresh one where it takes a first run."""
-    worlds: dict[str, World] = {}
+    """A pipeline that has run before, one for each way and test; a fresh one where it takes a first run.
 
-    def find(way: Way) -> World:
+    A table that was given up after a rebuild stands in the way of the next rebuild, so that the order matters.
+    """
+    worlds: dict[tuple[str, str], World] = {}
+
+    def find(way: Way, test: str) -> World:
         if way.first_use:
             return new_world(1, max_records=400)
-        if way.name not in worlds:
-            worlds[way.name] = world = new_world(7, on_spark=way.on_spark, max_records=400)
+        if (way.name, test) not in worlds:
+            worlds[way.name, test] = world = new_world(7, on_spark=way.on_spark, max_records=400)
             world.produce(EVENTS)
             run_to_end(launcher.swift, world)
-        return worlds[way.name]
+        return worlds[way.name, test]
 
     return find
 
@@ -42,7 +45,7 @@ def world_for(new_world: NewWorld, launcher: Launcher) -> WorldFor:
 def test_what_is_killed_there_is_made_good_by_the_next(
     way: Way, failpoint: str, launcher: Launcher, world_for: WorldFor, tell: Tell
 ) -> None:
-    start, world = launcher.swift, world_for(way)
+    start, world = launcher.swift, world_for(way, "killed")
     args = way.before(start, world, failpoint)
     process = launcher.swift(args, f"{failpoint}=kill")
     assert process.finish(RUN_S) == -signal.SIGKILL, f"{failpoint} was not reached: {process.output_text}"
@@ -57,7 +60,7 @@ def test_what_is_killed_there_is_made_good_by_the_next(
 def test_what_wakes_up_there_late_ends_as_documented_and_changes_nothing(
     way: Way, failpoint: str, launcher: Launcher, world_for: WorldFor, tell: Tell
 ) -> None:
-    start, world = launcher.swift, world_for(way)
+    start, world = launcher.swift, world_for(way, "asleep")
     args = way.before(start, world, failpoint)
     with launcher.swift(args, f"{failpoint}=stop@1").asleep(RUN_S) as sleeper:
         started = time.monotonic()
