@@ -153,11 +153,12 @@ def _stamp(session: Session, name: str, end: int) -> None:
         # After the load: another rebuild empties the topic before it stamps. Either it is seen here, or the swap fails.
         if session.log.log_start() != end:
             raise overtaken(session, f"{session.log.topic} is being rebuilt by somebody else")
-        last = view.latest
+        last, nearest = view.latest, view.nearest.own if view.nearest else None
         own = Own(
             stored_offset=end,
             commit_id=str(uuid.uuid4()),
-            valid_through_ms=last.valid_through_ms if last else None,
+            # Of what the head has: a tag that was left behind by a roll back promises more.
+            valid_through_ms=nearest.valid_through_ms if nearest else None,
             batches=(),
             counts={},
             last_event_id="",
