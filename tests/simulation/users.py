@@ -224,12 +224,16 @@ HARSH: dict[str, Deed] = {
     "reset positions": reset_positions,
     "forget positions": forget_positions,
     "recreate topic": recreate_topic,
-    "truncate control topic": truncate_control_topic,
-    "recreate control topic": recreate_control_topic,
 }
 """What makes a pipeline stop, unless it does no harm."""
 
-DEEDS = {**MILD, **HARSH}
+LOST_LOG: dict[str, Deed] = {
+    "truncate control topic": truncate_control_topic,
+    "recreate control topic": recreate_control_topic,
+}
+"""What takes events of the pipeline itself away."""
+
+DEEDS = {**MILD, **HARSH, **LOST_LOG}
 
 
 def mend(world: World, finding: str, subject: str) -> bool:
