@@ -27,7 +27,7 @@ from pyiceberg.table.update import (
 from sink_core.batch import ManifestRef
 from sink_core.commit.replace import paths_of
 from sink_core.failpoints import reach
-from sink_core.tables.manifests import manifest_file, write_without
+from sink_core.tables.manifests import manifest_file, rewritten_name, write_without
 
 FOREVER_MS = 2**63 - 1
 """The tag's `max-ref-age-ms`: without it a table's `history.expire.max-ref-age-ms` could expire tag and snapshot."""
@@ -138,11 +138,6 @@ def _without(
             manifest = write_without(table.io, table.metadata, manifest, paths, snapshot_id, path)
         left.append(manifest)
     return left
-
-
-def rewritten_name(sequence_number: int) -> str:
-    """The name of a manifest that is written again for the snapshot with `sequence_number`."""
-    return f"calve-{sequence_number}-without-{uuid.uuid4()}.avro"
 
 
 def _summary(

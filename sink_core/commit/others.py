@@ -14,6 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import In
 from pyiceberg.table import Table
 
+from sink_core.commit.properties import name_of
 from sink_core.commit.view import TableView
 from sink_core.control.state import CommitState
 from sink_core.errors import ConfigError
@@ -100,11 +101,6 @@ class Others:
         except ConfigError:
             # Another pipeline's ledger may be nobody else's to see.
             return None
-
-
-def name_of(group: str) -> str:
-    """The name that a pipeline had at its first run."""
-    return group.rpartition(".")[2]
 
 
 def _rows(ledger: Table, reading: Reading) -> Iterator[Mapping[str, Any]]:

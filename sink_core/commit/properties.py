@@ -124,13 +124,18 @@ def from_summary(keys: SummaryKeys, summary: Mapping[str, str]) -> Own | None:
         ) from error
 
 
+def name_of(group: str) -> str:
+    """The name that a pipeline had at its first run."""
+    return group.rpartition(".")[2]
+
+
 def others_in(keys: SummaryKeys, summaries: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """The groups of other pipelines of Calve by what snapshots say, each with the id of its cluster."""
     others: dict[str, str] = {}
     for summary in summaries:
         found = filter(None, map(_OFFSETS_OF_CALVE.fullmatch, summary))
         for group in (match[1] for match in found if match[0] != keys.offsets):
-            name = group.rpartition(".")[2]
+            name = name_of(group)
             if f"calve.{name}.batches" in summary:
                 others[group] = summary.get(f"calve.{name}.cluster-id", "")
     return others

@@ -128,8 +128,7 @@ class CommitState:
             case DataComplete():
                 self._complete_batch(offset, event)
             case CommitToTable():
-                self._reports.append(event)
-                self._take_reports()
+                self._report(event)
             case Checkpoint():
                 self._restore(offset, event)
             case Paused():
@@ -322,17 +321,16 @@ class CommitState:
 
     def _bind(self, bound: PipelineBound) -> None:
         self.bound = bound
-        self._take_reports()
-
-    def _take_reports(self) -> None:
-        """Of a trimmed log's first reports only its checkpoint tells whether they are of this control topic."""
-        waiting = self._reports.copy()
-        self._reports.clear()
+        waiting, self._reports = self._reports, []
         for report in waiting:
-            if report.control_topic_id and self.bound is None:
-                self._reports.append(report)
-            elif self.bound is None or report.control_topic_id in ("", self.bound.control_topic_id):
-                self._tell(report.table, report.table_uuid, report.stored_offset)
+            self._report(report)
+
+    def _report(self, event: CommitToTable) -> None:
+        """Of a trimmed log's first reports only its checkpoint tells whether they are of this control topic."""
+        if event.control_topic_id and self.bound is None:
+            self._reports.append(event)
+        elif self.bound is None or event.control_topic_id in ("", self.bound.control_topic_id):
+            self._tell(event.table, event.table_uuid, event.stored_offset)
 
     def _tell(self, table: str, table_uuid: str, stored_offset: int) -> None:
         by_uuid = self.told.setdefault(table, {})

@@ -24,11 +24,10 @@ from pyiceberg.table.metadata import TableMetadata
 from sink_core.control.state import CommitState
 from sink_core.errors import ConfigError
 from sink_core.maintenance.owned import folder
-from sink_core.tables.manifests import entries_of
+from sink_core.tables.manifests import entries_of, rewritten_for
 
 _METADATA_VERSION = re.compile(r"(?:v|0*)(\d+)(?:-[0-9a-f-]+)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _MANIFEST_LIST = re.compile(r"snap-.*\.avro")
-_WRITTEN_AGAIN = re.compile(r"calve-(\d+)-without-.*\.avro")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +85,8 @@ def may_still_land(file: Listed, table: Table) -> bool:
     if _MANIFEST_LIST.fullmatch(file.name):
         sequence_number = _sequence_number(table.io, file.path)
         return sequence_number is None or sequence_number >= table.metadata.next_sequence_number()
-    if again := _WRITTEN_AGAIN.fullmatch(file.name):
-        return int(again[1]) >= table.metadata.next_sequence_number()
-    return False
+    again = rewritten_for(file.name)
+    return again is not None and again >= table.metadata.next_sequence_number()
 
 
 def known_of_snapshots(metadata: TableMetadata) -> set[str]:

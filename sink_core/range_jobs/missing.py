@@ -12,7 +12,7 @@ from sink_core.control.state import CommitState
 from sink_core.errors import ConfigError, TableUnusable
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.offset_sets import of_range
+from sink_core.verify.offset_sets import by_partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,8 @@ def missing(table: str, rows: Iterable[LedgerRow], state: CommitState, *, max_of
 
     Raises TableUnusable if one of them was read from a topic that was created again.
     """
-    done: dict[TopicPartition, BitMap64] = {}
-    for job in state.range_jobs.values():
-        for part in job.ranges if job.table == table and not job.conditional else ():
-            done.setdefault(part.at, BitMap64()).update(of_range(part.start, part.end))
+    jobs = (job for job in state.range_jobs.values() if job.table == table and not job.conditional)
+    done = by_partition(part for job in jobs for part in job.ranges)
     batches: dict[str, list[OffsetRange]] = {}
     for row in rows:
         read = done.get(row.at, BitMap64()).range_cardinality(row.start, row.end) == row.end - row.start
@@ -60,7 +58,7 @@ def missing(table: str, rows: Iterable[LedgerRow], state: CommitState, *, max_of
 
 
 def _first(batches: Iterable[list[OffsetRange]], max_offsets: int) -> Missing:
-    offsets: dict[TopicPartition, BitMap64] = {}
+    parts: list[OffsetRange] = []
     taken, left, room = 0, 0, max_offsets
     for ranges in sorted(batches):
         size = sum(r.span for r in ranges)
@@ -68,6 +66,5 @@ def _first(batches: Iterable[list[OffsetRange]], max_offsets: int) -> Missing:
             left += 1
             continue
         room, taken = room - size, taken + 1
-        for part in ranges:
-            offsets.setdefault(part.at, BitMap64()).update(of_range(part.start, part.end))
-    return Missing(offsets, taken, left)
+        parts += ranges
+    return Missing(by_partition(parts), taken, left)

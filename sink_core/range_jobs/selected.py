@@ -11,7 +11,7 @@ from sink_core.control.range_parts import RangeJob, RangeRead
 from sink_core.errors import TableUnusable
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.offset_sets import of_range, shown
+from sink_core.verify.offset_sets import by_partition, of_range, shown
 
 Offsets = dict[TopicPartition, BitMap64]
 NONE = BitMap64()
@@ -51,8 +51,8 @@ def selected(
     Raises TableUnusable for ranges that were not published for the table, for batches that are absent, and where rows
     of a topic that was created again since may stand under the same offsets.
     """
-    asked = _offsets(wanted.ranges) if wanted.ranges else None
-    history = _offsets(part for job in jobs if not job.conditional for part in job.ranges)
+    asked = by_partition(wanted.ranges) if wanted.ranges else None
+    history = by_partition(part for job in jobs if not job.conditional for part in job.ranges)
     found, former = Offsets(), Offsets()
     for row in rows:
         offsets = of_range(row.start, row.end)
@@ -99,13 +99,6 @@ def check_same(table: str, read: Iterable[RangeRead], expected: Mapping[OffsetRa
 def _has_fed(table: str, row: LedgerRow, history: Mapping[TopicPartition, BitMap64]) -> bool:
     span = row.end - row.start
     return table in row.written or history.get(row.at, NONE).range_cardinality(row.start, row.end) == span
-
-
-def _offsets(ranges: Iterable[OffsetRange | RangeRead]) -> Offsets:
-    offsets = Offsets()
-    for part in ranges:
-        offsets.setdefault(part.at, BitMap64()).update(of_range(part.start, part.end))
-    return offsets
 
 
 def _refuse_two_topics(table: str, found: Offsets, former: Offsets) -> None:

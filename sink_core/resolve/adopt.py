@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
-from sink_core.commit.others import name_of
+from sink_core.commit.properties import name_of
 from sink_core.commit.table import ATTEMPTS, back_off, gave_up
 from sink_core.commit.view import view_of
 from sink_core.errors import FindingError

@@ -7,6 +7,8 @@ Their entries carry neither a snapshot id nor a sequence number: readers take bo
 from __future__ import annotations
 
 import hashlib
+import re
+import uuid
 from collections.abc import Collection, Sequence
 
 from pyiceberg.io import FileIO
@@ -32,6 +34,7 @@ from sink_core.batch import ManifestRef, PartitionSummary
 from sink_core.tables.files import WrittenFile, data_file
 
 _NO_SNAPSHOT = -1
+_REWRITTEN = re.compile(r"calve-(\d+)-without-.*\.avro")
 
 
 class _ManifestWriter(ManifestWriterV2):
@@ -73,6 +76,17 @@ def write_manifest_of(
         data_bytes=sum(file.file_size_in_bytes for file in files),
         partitions=tuple(_summary(summary) for summary in written.partitions or ()),
     )
+
+
+def rewritten_name(sequence_number: int) -> str:
+    """The name of a manifest that is written again for the snapshot with `sequence_number`."""
+    return f"calve-{sequence_number}-without-{uuid.uuid4()}.avro"
+
+
+def rewritten_for(name: str) -> int | None:
+    """The sequence number in a name made by `rewritten_name`, None for any other."""
+    found = _REWRITTEN.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 def write_without(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from pyroaring import BitMap64
-
 from sink_core.control.range_parts import RangeJob, RangeRead
 from sink_core.offsets import TopicPartition
 from sink_core.verify.deep import NONE, Held, OffsetSets
 from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.offset_sets import of_range
+from sink_core.verify.offset_sets import by_partition
 from sink_core.verify.report import Evidence
 
 
@@ -26,7 +24,7 @@ def excused(jobs: Collection[RangeJob], held: Collection[str], rows: Iterable[Le
     Those all of whose ranges were read again by a job that the table holds; and jobs that were dropped: for a finding
     that was gone, or had become another, when they were to be committed, or in place of rows that were gone by then.
     """
-    covered = ranges_by_partition(part for job in jobs if job.batch_id in held for part in job.ranges)
+    covered = by_partition(part for job in jobs if job.batch_id in held for part in job.ranges)
     replaced: dict[str, bool] = {}
     for row in rows:
         replaced[row.batch_id] = replaced.get(row.batch_id, True) and _inside(covered, row.at, row.start, row.end)
@@ -41,13 +39,6 @@ def ranges_read(jobs: Iterable[RangeJob], pending: Collection[str], held: Collec
     """
     counting = (job for job in jobs if not job.resolves and job.batch_id not in pending)
     return [part for job in counting if not job.replaces or job.batch_id in held for part in job.ranges]
-
-
-def ranges_by_partition(parts: Iterable[RangeRead]) -> dict[TopicPartition, BitMap64]:
-    offsets: dict[TopicPartition, BitMap64] = {}
-    for part in parts:
-        offsets.setdefault(part.at, BitMap64()).update(of_range(part.start, part.end))
-    return offsets
 
 
 def compare(table: str, held: Held, parts: Iterable[RangeRead], evidence: Evidence) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from pyroaring import BitMap64
 
+from sink_core.control.range_parts import RangeRead
 from sink_core.offsets import OffsetRange, TopicPartition
 
 SHOWN_RANGES = 10
@@ -18,6 +19,14 @@ def of_range(start: int, end: int) -> BitMap64:
     offsets = BitMap64()
     if start < end:
         offsets.add_range(start, end)
+    return offsets
+
+
+def by_partition(parts: Iterable[OffsetRange | RangeRead]) -> dict[TopicPartition, BitMap64]:
+    """The offsets of all ranges of each partition."""
+    offsets: dict[TopicPartition, BitMap64] = {}
+    for part in parts:
+        offsets.setdefault(part.at, BitMap64()).update(of_range(part.start, part.end))
     return offsets
 
 

@@ -17,6 +17,7 @@ from sink_core.verify import deep as offsets
 from sink_core.verify.files import ReadableFiles, check_files, head_tasks, pending_tasks
 from sink_core.verify.history import Published
 from sink_core.verify.ledger import COLUMNS, Ledger, LedgerRow, rows_of, with_former
+from sink_core.verify.offset_sets import by_partition
 from sink_core.verify.recount import recount
 from sink_core.verify.report import Evidence, VerifyReport
 from sink_core.verify.world import World, load_table, look
@@ -193,7 +194,7 @@ class _Proof:
         again = jobs.ranges_read(self._jobs(name), self._pending[name], of_head)
         if self._window is not None:
             again = [part for part in self._window.within(again) if part.topic not in self._mixed]
-        read_again = jobs.ranges_by_partition(again)
+        read_again = by_partition(again)
 
         def expected(row: LedgerRow) -> int | None:
             by_job = name not in row.written and read_again.get(row.at, offsets.NONE).range_cardinality(
