@@ -210,12 +210,12 @@ class Flow:
         fields = loaded.schema().as_arrow()
         loaded.append(pa.Table.from_pylist([{"id": i, "text": "foreign"} for i in ids], schema=fields))
 
-    def recreate_table(self) -> None:
-        """Drop the table and create one like it."""
-        schema = self.load_table().schema()
+    def recreate_table(self, name: str = "") -> None:
+        """Drop a table (by default the first) and create one like it."""
+        schema, name = self.load_table(name).schema(), name or self.table
         with self.iceberg() as catalog:
-            catalog.drop_table(self.table)
-            catalog.create_table(self.table, schema)
+            catalog.drop_table(name)
+            catalog.create_table(name, schema)
 
     def own_snapshots(self, name: str = "") -> list[tuple[int, Own]]:
         """Snapshots of ours, oldest first, and what their summaries say."""

@@ -33,8 +33,9 @@ def compare(view: TableView, state: CommitState, now: Identity) -> Finding | Anc
     """None if the table may be committed to."""
     return (
         recreated(view, state)
+        or _other_identity(view, now)
         or _tag_gone(view, state)
-        or _other_control_topic(view, state, now)
+        or _events_missing(view, state)
         or _less_stored_than_told(view, state)
         or _not_an_ancestor(view)
     )
@@ -73,18 +74,19 @@ def _tag_gone(view: TableView, state: CommitState) -> Finding | None:
     if view.tagged is not None and view.tagged.own is not None:
         return None
     choices = ("recommit", "refill", "accept")
-    ours = [s for s in view.snapshots.values() if s.own is not None]
-    if ours:
-        newest = max(ours, key=lambda s: s.own.stored_offset if s.own else 0)
-        return Finding("tag-removed", view.table, f"snapshot {newest.snapshot_id} of ours", "no tag on it", choices)
+    if view.newest is not None:
+        ours = f"snapshot {view.newest.snapshot_id} of ours"
+        return Finding("tag-removed", view.table, ours, "no tag on it", choices)
     told = state.told_offset(view.table, view.uuid)
     if told > 0:
         return Finding("table-restored", view.table, f"control offset {told}", "no snapshot of ours", choices)
     return None
 
 
-def _other_control_topic(view: TableView, state: CommitState, now: Identity) -> Finding | None:
-    own = view.tagged.own if view.tagged else None
+def _other_identity(view: TableView, now: Identity) -> Finding | None:
+    """Comes before a tag that is gone: what answers that would mix the events of two control topics."""
+    last = view.tagged or view.newest
+    own = last.own if last else None
     if own is None:
         return None
     if own.cluster_id != now.cluster_id:
@@ -92,6 +94,13 @@ def _other_control_topic(view: TableView, state: CommitState, now: Identity) -> 
     if own.control_topic_id != now.control_topic_id:
         stored = f"control topic id {own.control_topic_id}"
         return Finding("control-topic-recreated", view.table, stored, now.control_topic_id, ("rebuild",))
+    return None
+
+
+def _events_missing(view: TableView, state: CommitState) -> Finding | None:
+    own = view.tagged.own if view.tagged else None
+    if own is None:
+        return None
     end = state.next_offset
     if own.stored_offset > end:
         return Finding(

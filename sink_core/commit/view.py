@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -78,15 +79,25 @@ class TableView:
 
     @property
     def latest(self) -> Own | None:
-        """What the snapshot of ours says that took in most, of tag and head's ancestors.
+        """What the snapshot of ours says that took in most, of tag and head's ancestors."""
+        owns = (snapshot.own for snapshot in (self.tagged, self.nearest) if snapshot)
+        return max((own for own in owns if self.counts(own)), key=lambda own: own.stored_offset, default=None)
 
-        Where they speak of two control topics, that of the tag is the later one: the topic was rebuilt, and the head
-        rolled back to before that.
+    @property
+    def newest(self) -> SnapshotView | None:
+        """The snapshot of ours that was made last, wherever the head is."""
+        ours = (snapshot for snapshot in self.snapshots.values() if snapshot.own is not None)
+        return max(ours, key=lambda snapshot: snapshot.sequence_number, default=None)
+
+    def counts(self, own: Own | None) -> TypeGuard[Own]:
+        """Whether `own` is of the control topic that the table was last committed to from.
+
+        Offsets of one that was rebuilt since are another count; a head rolled back to before that has them.
         """
-        tagged, nearest = self.tagged.own if self.tagged else None, self.nearest.own if self.nearest else None
-        if tagged and nearest and tagged.control_topic_id != nearest.control_topic_id:
-            return tagged
-        return max((own for own in (tagged, nearest) if own), key=lambda own: own.stored_offset, default=None)
+        last = self.tagged if self.tagged and self.tagged.own else self.newest
+        if own is None or last is None or last.own is None:
+            return False
+        return own.control_topic_id == last.own.control_topic_id
 
     def own_or_copied(self, snapshot: SnapshotView) -> Own | None:
         """What a snapshot of ours, or the one that it is a cherry-picked copy of, says."""

@@ -27,6 +27,13 @@ def binding(bound: PipelineBound, mine: PipelineBound) -> Finding | None:
     return None
 
 
+def control_topic_recreated(control_topic: str, stored: str, found: str) -> Finding:
+    """The topic was deleted and made again while a process used it."""
+    return Finding(
+        "control-topic-recreated", control_topic, f"topic id {stored}, opened before", f"topic id {found}", ("rebuild",)
+    )
+
+
 def truncated(state: CommitState, control_topic: str) -> Finding | None:
     """Events are missing at the start of the log and no checkpoint stands for them, or more than a trim took."""
     if state.log_start == 0:

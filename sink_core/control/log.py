@@ -62,7 +62,7 @@ class ControlLog:
         self._producer: Producer | None = None
         self.topic_id = ""
         self.state = CommitState()
-        self._passing_foreign = False
+        self._about_to_replace = False
 
     def open(self, *, create: bool) -> bool:
         """Look the topic up, create it if asked to; False if it doesn't exist.
@@ -74,9 +74,7 @@ class ControlLog:
                 return False
             self._create()
         self._check_config()
-        self.topic_id = describe_topics(self._admin, [self.topic], timeout_s=clients.ADMIN_TIMEOUT_S)[
-            self.topic
-        ].topic_id
+        self.topic_id = self._id_now()
         return True
 
     def refresh(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
@@ -88,6 +86,8 @@ class ControlLog:
 
         After a fence every transaction below that end is decided, but its marker may still be on its way: reading only
         to the LSO of the moment could miss a batch that was published.
+
+        Raises FindingError if the topic is another one than was opened: its offsets mean something else.
         """
         deadline = time.monotonic() + timeout_s
 
@@ -105,7 +105,11 @@ class ControlLog:
                 time.sleep(LSO_POLL_S)
             return lso
 
-        return self._read(stable_end, deadline)
+        state = self._read(stable_end, deadline)
+        if (now := self._id_now()) != self.topic_id:
+            self.close()
+            raise checks.control_topic_recreated(self.topic, self.topic_id, now).error(self._pipeline_file)
+        return state
 
     def append(self, event: Event) -> Appended:
         """A plain write, durable when this returns. For events that are harmless twice."""
@@ -147,18 +151,18 @@ class ControlLog:
             futures[at].result()
 
     @contextmanager
-    def passing_foreign(self) -> Generator[None]:
-        """Read over what others have written: for whoever is about to delete it."""
-        self._passing_foreign = True
+    def about_to_replace(self) -> Generator[None]:
+        """Read over what is missing and what others have written: for whoever is about to delete what is there."""
+        self._about_to_replace = True
         try:
             yield
         finally:
-            self._passing_foreign = False
+            self._about_to_replace = False
 
     def stop_on_foreign(self) -> None:
         """Raise FindingError if an event of another pipeline was read."""
         finding = checks.foreign_events(self.state, self.topic)
-        if finding is not None and not self._passing_foreign:
+        if finding is not None and not self._about_to_replace:
             raise finding.error(self._pipeline_file)
 
     def close(self) -> None:
@@ -166,6 +170,9 @@ class ControlLog:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+
+    def _id_now(self) -> str:
+        return describe_topics(self._admin, [self.topic], timeout_s=clients.ADMIN_TIMEOUT_S)[self.topic].topic_id
 
     def _exists(self) -> bool:
         with reported(f"looking for topic {self.topic}"):
@@ -216,15 +223,26 @@ class ControlLog:
         """Read up to `end`, which is asked for after the log start: below it then lies the checkpoint for what is
         missing.
         """
+        began_again = False
         while True:
             consumer = self._consumer or self._begin()
             try:
                 self._read_to(consumer, end(), deadline)
             except Trimmed:
                 self.close()
+                began_again = True
             else:
                 self.stop_on_foreign()
+                if began_again:
+                    self._stop_on_truncated()
                 return self.state
+
+    def _stop_on_truncated(self) -> None:
+        """Raise FindingError if it was no trim that deleted what was to be read next."""
+        finding = checks.truncated(self.state, self.topic)
+        if finding is not None and not self._about_to_replace:
+            self.close()
+            raise finding.error(self._pipeline_file)
 
     def _begin(self) -> Consumer:
         """A consumer at the log start, and the fold with it."""
@@ -266,7 +284,7 @@ class ControlLog:
         try:
             event = decode(value)
         except ForeignEvent as error:
-            if self._passing_foreign:
+            if self._about_to_replace:
                 self.state.reached(after(offset))
                 return
             self.close()

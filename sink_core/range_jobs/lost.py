@@ -53,7 +53,7 @@ def losses(view: TableView, state: CommitState) -> Losses:
             f"{view.table}: what the head holds of this pipeline can't be known: its older snapshots were expired",
             hint=_HINT,
         )
-    own = [snapshot.own.stored_offset for snapshot in view.snapshots.values() if snapshot.own]
+    own = [snapshot.own.stored_offset for snapshot in view.snapshots.values() if view.counts(snapshot.own)]
     trimmed = base.stored_offset < state.log_start
     if trimmed and own:
         raise TableUnusable(
@@ -63,7 +63,8 @@ def losses(view: TableView, state: CommitState) -> Losses:
         )
     written = [logged for logged in state.written.get(view.table, []) if logged.offset < state.limit]
     others = [after(logged.offset) for logged in written if logged.event.table_uuid != view.uuid]
-    covers = max([state.told_offset(view.table, view.uuid), state.log_start, *own, *others])
+    told = state.told.get(view.table, {}).values()
+    covers = max([state.log_start, *told, *own, *others])
     held = view.held
     below = {
         logged.event.batch_id

@@ -25,7 +25,8 @@ class Base:
     """What the head has of ours.
 
     `snapshot_id` is the nearest ancestor that is ours or a cherry-picked copy of one of ours, None if there is none.
-    `stored_offset` is that of the nearest that is ours: the head has every event below it that anybody has.
+    `stored_offset` is that of the nearest that is ours: the head has every event below it that anybody has. 0 if it is
+    of a control topic that was rebuilt since.
     """
 
     snapshot_id: int | None
@@ -42,7 +43,7 @@ def base_of(view: TableView) -> Base | None:
         if nearest is None and view.own_or_copied(snapshot) is not None:
             nearest = snapshot.snapshot_id
         if snapshot.own is not None:
-            return Base(nearest, snapshot.own.stored_offset)
+            return Base(nearest, snapshot.own.stored_offset if view.counts(snapshot.own) else 0)
     # pyiceberg's expiry takes the parent out of the oldest snapshot it leaves; the first one ever has number 1.
     cut = oldest is not None and oldest.sequence_number > 1
     return None if cut and _is_ours_anywhere(view) else Base(nearest, 0)
@@ -76,7 +77,8 @@ class Resolution:
 def resolution(view: TableView, state: CommitState, finding: str) -> Resolution | None:
     """The newest range job that names the table exactly as it is, with every pending event up to its own.
 
-    None if there is none, or if events for another incarnation of the table lie between what it covers and itself.
+    None if there is none, or if another incarnation of the table has taken in events above what it covers, or is named
+    by one between that and itself.
     """
     if finding not in REFILLED:
         return None
@@ -89,6 +91,9 @@ def resolution(view: TableView, state: CommitState, finding: str) -> Resolution 
     covers = job.event.resolves.covers_offset if job.event.resolves else 0
     between = [logged for logged in published if covers <= logged.offset < job.offset]
     if any(logged.event.table_uuid != view.uuid for logged in between):
+        return None
+    # Their events may have been trimmed.
+    if any(told > covers for uuid, told in state.told.get(view.table, {}).items() if uuid != view.uuid):
         return None
     # One that replaces rows was written for the table as it was before the finding.
     pending = [logged for logged in between if logged.event.resolves is None and logged.event.replaces is None]

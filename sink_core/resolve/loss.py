@@ -35,12 +35,10 @@ def lost_by_roll_back(view: TableView, state: CommitState) -> Loss:
     its snapshots or its reports tell of.
     """
     told = state.told_offset(view.table, view.uuid)
-    topic_id = view.latest.control_topic_id if view.latest else ""
-    # Offsets of a control topic that was rebuilt since are another count.
-    owns = [s.own for s in view.snapshots.values() if s.own and s.own.control_topic_id == topic_id]
+    owns = [s.own for s in view.snapshots.values() if view.counts(s.own)]
     stored = max([told, view.stored_offset, *(own.stored_offset for own in owns)])
     base = view.nearest
-    since = base.own.stored_offset if base and base.own and base.own.control_topic_id == topic_id else 0
+    since = base.own.stored_offset if base and view.counts(base.own) else 0
     unknown = ""
     if base is None and not view.whole:
         unknown = "snapshots were expired, and what the table still holds can't be told"

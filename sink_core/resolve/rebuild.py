@@ -42,6 +42,8 @@ from sink_core.tables.create import load_if_there
 REBUILT = "rebuilt-"
 """Begins the id that a rebuild leaves at the positions."""
 
+NOWHERE = Position(0, "")
+
 BEFORE = ((-1, 0),)
 """Stands in `Own.given_up` for batches whose events were in a control topic that is gone: no offset of the new one."""
 
@@ -50,21 +52,32 @@ def rebuild(session: Session, found: FindingError) -> Answer:
     """Make the control topic anew. Refused if a table lacks what the ledger has, or has what the ledger lacks."""
     accounts, _views = _compared(session, found)
     positions = _wanted(session, found, accounts)
+    seen = _seen(session)
     now = session.group.positions(positions)
     again = sum(max(0, now[at].offset - offset) for at, offset in positions.items() if at in now)
     would = (
         f"{session.log.topic}: made anew from {len(accounts.batches):,} batches of the ledger",
         f"{len(positions):,} positions are those of the ledger; {again:,} offsets above, in no table, are read again",
     )
-    return Answer(would, lambda: _carry_out(session, found))
+    return Answer(would, lambda: _carry_out(session, found, seen))
 
 
-def _carry_out(session: Session, found: FindingError) -> Lines:
+def _seen(session: Session) -> tuple[int, str | None]:
+    """Where the control topic begins, and the last publish in it."""
+    return session.log.log_start(), session.log.state.last_batch_id
+
+
+def _carry_out(session: Session, found: FindingError, seen: tuple[int, str | None]) -> Lines:
     _compared(session, found)
-    with session.log.passing_foreign():
+    with session.log.about_to_replace():
         session.publisher.fence_and_read([])
         session.log.append(session.new_binding())
         end = session.log.refresh_to_end().next_offset
+        # Else what was published since would be deleted; and what is published from here on lies above `end`.
+        (start, last), (start_now, last_now) = seen, _seen(session)
+        if (start, last) != (start_now, last_now):
+            was, now = f"from offset {start} to batch {last}", f"from offset {start_now} to batch {last_now}"
+            raise overtaken(session, f"{session.log.topic} went {was}, and goes now {now}")
         session.log.delete_below(end)
     reach("resolve.after-delete")
     for name in _tables(session):
@@ -122,12 +135,12 @@ def _wanted(session: Session, found: FindingError, accounts: Accounts) -> Offset
     there = session.admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
     topics = [t for t in {*accounts.topic_ids, *session.pipeline.config.source.topics} if t in there]
     partitions = [TopicPartition(topic, p) for topic in topics for p in there[topic].partitions]
-    unread = {at: p for at, p in session.group.positions(partitions).items() if at not in accounts.ends}
-    again = {at: p for at, p in unread.items() if not _is_of_before(p, accounts)}
-    known = {at: position.offset for at, position in unread.items() if at not in again}
+    positions = session.group.positions(partitions)
+    unread = {at: positions.get(at, NOWHERE) for at in partitions if at not in accounts.ends}
+    # A partition without position is new, unless the group has lost them all.
+    again = {at: p for at, p in unread.items() if not _is_of_before(p, accounts) and (at in positions or not positions)}
+    known = {at: position.offset for at, position in unread.items() if at in positions and at not in again}
     known |= {at: offset for at, offset in accounts.ends.items() if at in set(partitions)}
-    if not known and not again:
-        again = dict.fromkeys(partitions, Position(0, ""))
     if not again:
         return known
     if session.pipeline.config.source.start != "earliest":
@@ -139,8 +152,12 @@ def _wanted(session: Session, found: FindingError, accounts: Accounts) -> Offset
 
 
 def _is_of_before(position: Position, accounts: Accounts) -> bool:
-    """Whether the last publish that wrote the position is in the ledger, or could have nothing there."""
-    return position.batch_id in accounts.batches or position.batch_id.startswith((BOOTSTRAP, REBUILT))
+    """Whether the last publish that wrote the position is in the ledger, or could have nothing there.
+
+    What an earlier rebuild wrote is what the ledger had then. One without rows by now may have lost them.
+    """
+    before = (BOOTSTRAP, REBUILT) if accounts.batches else BOOTSTRAP
+    return position.batch_id in accounts.batches or position.batch_id.startswith(before)
 
 
 def _stamp(session: Session, name: str, end: int) -> None:

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.config.pipeline import AutoCreate
-from sink_core.errors import CalveError, ConfigError
+from sink_core.errors import CalveError, ConfigError, TableUnusable
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.infer import infer_schema
 from sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
@@ -63,7 +63,7 @@ def ensure_tables(
     missing.
 
     Raises ConfigError, before anything is created, for a data table that is missing and not to be created; also for
-    columns or partition terms that don't hold. Raises Unreachable.
+    columns or partition terms that don't hold. Raises Unreachable, and TableUnusable for one that is dropped meanwhile.
     """
     wanted = [name for name in pipeline.table_names if not names or name in names]
     found = {name: load_if_there(catalog, name) for name in wanted}
@@ -148,9 +148,14 @@ def _create(catalog: Catalog, new: NewTable) -> Table:
     with unreachable_as_ours(f"creating table {new.name}"):
         _ensure_namespace(catalog, new.name.split(".")[:-1])
         try:
-            return catalog.create_table(new.name, new.schema, new.location, new.spec, properties=dict(new.properties))
-        except (TableAlreadyExistsError, CommitFailedException):
-            return catalog.load_table(new.name)
+            try:
+                return catalog.create_table(
+                    new.name, new.schema, new.location, new.spec, properties=dict(new.properties)
+                )
+            except (TableAlreadyExistsError, CommitFailedException):
+                return catalog.load_table(new.name)
+        except NoSuchTableError:
+            raise TableUnusable(f"{new.name}: dropped while this run was at work", hint="run again") from None
 
 
 def _ensure_namespace(catalog: Catalog, namespace: list[str]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestration.broker import Broker
-from sink_core.control.events import Checkpoint
-from sink_core.errors import CalveError
+from sink_core.control.events import Checkpoint, DataComplete, Resumed
+from sink_core.errors import CalveError, FindingError
 from tests import damage
 from tests.pipelines import Died, Flow, reached
 from tests.resolving import refused, resolve, resolved, run_and_prove
@@ -124,6 +124,70 @@ def test_a_run_under_way_does_not_bring_back_what_is_read_again(flow: Flow, plac
             assert "control-topic" in str(stopped)
     run_and_prove(flow)
     assert flow.ids() == list(range(30))
+
+
+def test_a_rebuild_that_fell_asleep_deletes_nothing_that_was_published_since(flow: Flow) -> None:
+    def rebuild_and_publish() -> None:
+        resolved(flow, "control-topic-truncated", "rebuild")
+        flow.publish()
+
+    damage.truncate_the_control_topic(flow)
+    with reached("publish.after-fence", rebuild_and_publish):
+        late = resolve(flow, "control-topic-truncated", "--choose", "rebuild", "--yes")
+    assert late.exit_code == 3
+    assert "overtaken, nothing was changed" in late.stderr
+    published = [event.batch_id for event in flow.events(DataComplete)]
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+    assert [event.batch_id for event in flow.events(DataComplete)] == published
+
+
+def test_a_topic_recreated_under_the_name_is_another_topic_however_long_it_is(flow: Flow) -> None:
+    with flow.session() as session:
+        bound = session.bind()
+        damage.recreate_the_control_topic(flow)
+        for _ in range(session.log.state.next_offset):
+            session.log.append(Resumed(pipeline_id=bound.pipeline_id, by="u"))
+        with pytest.raises(FindingError, match="control-topic-recreated"):
+            session.log.refresh_to_end()
+
+
+def test_whoever_reads_on_after_events_were_lost_stops(flow: Flow) -> None:
+    with flow.session() as session:
+        session.bind()
+        flow.publish()
+        end = session.log.first_since(2**62)
+        flow.delete_records(flow.pipeline.control_topic, end)
+        with pytest.raises(FindingError, match=f"control-topic-truncated.* found log start {end}, no checkpoint"):
+            session.log.refresh()
+
+
+def test_what_a_ledger_held_at_an_earlier_rebuild_and_has_lost_is_read_again(flow: Flow) -> None:
+    run_and_prove(flow)
+    damage.recreate_the_control_topic(flow)
+    resolved(flow, "control-topic-recreated", "rebuild")
+    damage.recreate_the_control_topic(flow)
+    flow.recreate_table()
+    flow.recreate_table(flow.pipeline.ledger_table)
+    said = resolved(flow, "control-topic-recreated", "rebuild")
+    assert "30 offsets above, in no table, are read again" in said["does"][1]
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+
+
+def test_where_a_partition_without_rows_began_nobody_knows_once_the_group_is_gone(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2)).but(extra={"source": {"start": "latest"}})
+    flow.run()
+    flow.produce(range(10))
+    flow.run()
+    lose_topic_and_group(flow)
+    with pytest.raises(CalveError, match="control-topic-recreated"):
+        flow.run()
+    done = resolve(flow, "control-topic-recreated", "--subject", flow.table, "--choose", "rebuild", "--yes")
+    assert done.exit_code == 2
+    assert f"where {flow.topic}[1] began is written nowhere any more" in done.stderr
 
 
 def test_two_rebuilds_at_once_are_one(flow: Flow) -> None:

@@ -25,6 +25,7 @@ from sink_core.control.events import Checkpoint, DataComplete, DataWritten
 from sink_core.control.state import dense_to_offsets
 from sink_core.errors import CalveError, ConfigError, FindingError, RetriableError, TableUnusable, UnknownOutcome
 from sink_core.offsets import Offsets, TopicPartition
+from sink_core.resolve.rebuild import BEFORE
 from spark_jobs.run import RunReport
 from tests.simulation.broker import Cluster, Outcome, Transaction
 from tests.simulation.storage import Manifest, Row, SimCatalog
@@ -109,6 +110,7 @@ class Oracle:
     deeds: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     accepted: set[str] = field(default_factory=set[str])
     given_up: dict[str, Ranges] = field(default_factory=dict[str, Ranges])
+    _ledger_held: set[str] = field(default_factory=set[str])
     _given_up_before: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     lost: set[tuple[str, int, int]] = field(default_factory=set[tuple[str, int, int]])
 
@@ -198,11 +200,17 @@ class Oracle:
             (table, event.batch_id)
             for table, events in self.published.items()
             for event in events
-            if self._is_given_up(table, event)
+            if self._is_given_up(table, event) or self._was_given_up_before(table, event)
         }
 
     def _is_given_up(self, table: str, event: Published) -> bool:
-        return any(start <= event.offset < end for start, end in self.given_up.get(table, ()))
+        """Where an event was, nobody knows after a rebuild."""
+        ranges = self.given_up.get(table, ())
+        return any(event.topic_id == SETTLED or start <= event.offset < end for start, end in ranges)
+
+    def _was_given_up_before(self, table: str, event: Published) -> bool:
+        """By a rebuild that did not come to its end, and left its mark on the table."""
+        return (table, event.batch_id) in self._given_up_before and BEFORE[0] in self.given_up.get(table, ())
 
     def _rebuilt(self, event: Checkpoint) -> None:
         """It has decided, and positions are where it ends."""
@@ -215,15 +223,19 @@ class Oracle:
                 if e.batch_id in held
             ]
         positions = dense_to_offsets(event.positions)
-        for at, offset in positions.items():
-            self.through[event.topic_ids.get(at.topic, self.cluster.topics[at.topic].topic_id), at.partition] = offset
+        # Of all else what was published is gone, and in no table.
+        self.through = {
+            (event.topic_ids.get(at.topic, self.cluster.topics[at.topic].topic_id), at.partition): offset
+            for at, offset in positions.items()
+        }
         self.placed = positions, event.last_complete_batch_id or ""
 
     def _in_ledger(self) -> set[str]:
+        """Of a ledger that is dropped what it had: the user may put it back."""
         ledger = self.pipeline.ledger_table
-        return (
-            {str(batch_id) for _, batch_id, _ in self.catalog.rows(ledger)} if ledger in self.catalog.tables else set()
-        )
+        if ledger in self.catalog.tables:
+            self._ledger_held = {str(batch_id) for _, batch_id, _ in self.catalog.rows(ledger)}
+        return self._ledger_held
 
     def _swapped(self, name: str, before: TableMetadata, after: TableMetadata) -> None:
         """A table has changed. If it was Calve, it has to be right."""

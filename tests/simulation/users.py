@@ -133,15 +133,17 @@ def restore(world: World, chance: random.Random) -> None:
     saved = world.saved.get(name or "")
     if name is None or saved is None or saved.table_uuid != world.catalog.tables[name].table_uuid:
         return
-    if saved is world.catalog.tables[name]:
-        return
-    try:
-        needed = world.store.reachable(saved.snapshots)
-    except FileNotFoundError:
-        return
-    if needed <= world.store.files.keys():
+    if saved is not world.catalog.tables[name] and _readable(world, saved):
         world.did("restore", name)
         world.catalog.replace(name, saved)
+
+
+def _readable(world: World, metadata: TableMetadata) -> bool:
+    """Whether all its files are still there."""
+    try:
+        return world.store.reachable(metadata.snapshots) <= world.store.files.keys()
+    except FileNotFoundError:
+        return False
 
 
 def reset_positions(world: World, chance: random.Random) -> None:
@@ -246,6 +248,8 @@ def mend(world: World, finding: str, subject: str) -> bool:
         set_head(world, subject, snapshot_id)
         _set_refs(world, subject, {world.pipeline.tag: snapshot_id})
     elif finding in ("table-recreated", "table-dropped") and subject in world.dropped:
+        if not _readable(world, world.dropped[subject]):
+            return False
         world.catalog.tables[subject] = world.dropped.pop(subject)
     elif finding in ("positions-changed", "positions-missing", "positions-beyond-end"):
         return _put_positions_back(world)

@@ -192,6 +192,11 @@ def test_a_table_whose_offsets_speak_of_another_control_topic_is_not_committed_t
     assert_says(finding, "control-topic-recreated", "topic-1", "topic-2", "rebuild")
 
 
+def test_a_table_of_another_control_topic_is_not_taken_for_one_without_tag() -> None:
+    finding = compare(replace(CLEAN, tag=None), LOG, Identity("topic-2", NOW.cluster_id))
+    assert_says(finding, "control-topic-recreated", "topic-1", "topic-2", "rebuild")
+
+
 def test_a_table_that_has_taken_in_more_than_the_log_holds_means_a_truncated_log() -> None:
     finding = compare(CLEAN, log(FIRST, complete("b1"), SECOND), NOW)
     assert_says(finding, "control-topic-truncated", "control offset 4", "end 3", "rebuild")

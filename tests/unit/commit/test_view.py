@@ -82,3 +82,10 @@ def test_offsets_of_a_control_topic_that_was_rebuilt_since_do_not_count() -> Non
     before, after = own(1000, control_topic_id="topic-0"), own(5)
     rolled_back = view(snapshot(1, None, before), snapshot(2, 1, after), head=1, tag=2)
     assert rolled_back.stored_offset == 5
+
+
+def test_neither_do_they_where_the_tag_was_removed_as_well() -> None:
+    before, after = own(1000, control_topic_id="topic-0"), own(5)
+    rolled_back = view(snapshot(1, None, before), snapshot(2, 1, after), head=1, tag=None)
+    assert rolled_back.stored_offset == 0
+    assert rolled_back.newest == snapshot(2, 1, after)

@@ -11,7 +11,7 @@ from sink_core.errors import TableUnusable
 from sink_core.range_jobs.lost import losses
 from sink_core.range_jobs.resolving import Base, base_of, resolution
 from tests.unit.commit.build import own, snapshot, view
-from tests.unit.control.build import complete, log, written
+from tests.unit.control.build import complete, log, told, written
 
 FINDING = "table-rolled-back"
 ROLLED_BACK = view(snapshot(1, None, own(2)), snapshot(2, 1, own(4)), head=1, tag=2)
@@ -40,6 +40,17 @@ def test_the_job_comes_with_what_is_pending_up_to_it_and_nothing_later() -> None
 
 def test_the_newest_of_several_jobs_counts() -> None:
     assert taken([*job(), *batch("b3"), *job(batch_id="r2")]) == (["b3", "r2"], 9)
+
+
+def test_a_job_is_dropped_if_another_incarnation_took_in_more_than_it_covers_though_its_events_were_trimmed() -> None:
+    assert taken([told(4, uuid="another"), *job()]) is not None
+    assert taken([told(5, uuid="another"), *job()]) is None
+
+
+def test_a_base_of_a_control_topic_that_was_rebuilt_since_has_nothing_of_this_one() -> None:
+    before = own(90, control_topic_id="topic-0")
+    rolled_back = view(snapshot(1, None, before), snapshot(2, 1, own(4)), head=1, tag=2)
+    assert base_of(rolled_back) == Base(1, 0)
 
 
 @pytest.mark.parametrize(

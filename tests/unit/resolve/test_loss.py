@@ -81,3 +81,10 @@ def test_a_recreated_table_keeps_what_was_published_for_it_already() -> None:
     loss = lost_by_recreation(view(head=None, tag=None, uuid="new"), state)
     assert (loss.stored, batches(loss.events), batches(loss.kept)) == (5, ["b1"], ["b2"])
     assert state.tables == [TABLE]
+
+
+def test_offsets_of_a_control_topic_that_was_rebuilt_since_are_another_count() -> None:
+    before, after = own(90, batches=("b0",), control_topic_id="topic-0"), own(4, batches=())
+    rolled = view(snapshot(1, None, before), snapshot(2, 1, after), head=1, tag=None)
+    loss = lost_by_roll_back(rolled, STATE)
+    assert (loss.since, loss.stored, batches(loss.events)) == (0, 4, ["b1", "b2"])
