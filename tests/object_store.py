@@ -50,7 +50,7 @@ class ObjectStore:
         }
 
     def start(self) -> None:
-        """Returns when the bucket is there."""
+        """Returns when the bucket is there, and every object that was in it can be read again."""
         who = {
             "name": "tests",
             "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
@@ -85,6 +85,9 @@ class ObjectStore:
                 store = s3fs.S3FileSystem(key=KEY, secret=SECRET, endpoint_url=self.endpoint, skip_instance_cache=True)
                 if not store.exists(BUCKET):
                     store.mkdir(BUCKET)
+                # Started again, it answers before its volumes do.
+                for path in store.find(BUCKET):
+                    store.cat_file(path)
             except (OSError, BotoCoreError, ClientError):
                 assert time.monotonic() < deadline, (self.directory / "weed.log").read_text(errors="replace")[-2000:]
                 time.sleep(0.5)

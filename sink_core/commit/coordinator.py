@@ -55,7 +55,7 @@ class Coordinator:
         not stop the others.
         """
         state = self._log.refresh_to_end() if after_publish else self._log.refresh()
-        limit = state.limit
+        limit, pipeline_id = state.limit, state.bound.pipeline_id if state.bound else ""
         commits: list[TableCommit] = []
         failed: dict[str, CalveError] = {}
         for name in sorted({*tables, *state.tables_with_news()}):
@@ -66,15 +66,15 @@ class Coordinator:
                 continue
             if commit is not None:
                 commits.append(commit)
-                self._tell(commit, state)
+                self._tell(commit, state, pipeline_id)
                 if on_table:
                     on_table(commit)
         report = CommitReport(tuple(commits), failed, state.valid_through_ms(limit))
-        if report.landed:
-            self._complete(report, state, limit)
+        if report.landed and self._log.whole:
+            self._complete(report, state, limit, pipeline_id)
         return report
 
-    def _tell(self, commit: TableCommit, state: CommitState) -> None:
+    def _tell(self, commit: TableCommit, state: CommitState, pipeline_id: str) -> None:
         """Report what the table has, also for what a dead coordinator left unsaid."""
         told = state.told_offset(commit.table, commit.table_uuid)
         if commit.snapshot_id is None or told >= commit.stored_offset:
@@ -82,7 +82,7 @@ class Coordinator:
         reach("commit.before-report")
         self._log.append(
             CommitToTable(
-                pipeline_id=_pipeline_id(state),
+                pipeline_id=pipeline_id,
                 table=commit.table,
                 table_uuid=commit.table_uuid,
                 snapshot_id=commit.snapshot_id,
@@ -92,19 +92,15 @@ class Coordinator:
             )
         )
 
-    def _complete(self, report: CommitReport, state: CommitState, limit: int) -> None:
+    def _complete(self, report: CommitReport, state: CommitState, limit: int, pipeline_id: str) -> None:
         reach("commit.before-complete")
         behind = [state.written[t][0].offset for t in report.failed if state.written.get(t)]
         self._log.append(
             CommitComplete(
-                pipeline_id=_pipeline_id(state),
+                pipeline_id=pipeline_id,
                 commit_id=str(uuid.uuid4()),
                 through_offset=min([limit, *behind]),
                 tables_behind=tuple(sorted(report.failed)),
                 valid_through_ms=report.valid_through_ms,
             )
         )
-
-
-def _pipeline_id(state: CommitState) -> str:
-    return state.bound.pipeline_id if state.bound else ""

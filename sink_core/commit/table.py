@@ -143,10 +143,10 @@ class TableCommitter:
         """The table as it is now, and what contradicts the log.
 
         The log is read before the table, so that the table is never behind what the log told. Where another coordinator
-        has taken in more than was read here, the log is read on and the table loaded again. Raises FindingError if it
-        holds events of others.
+        has taken in more than was read here, the log is read on and the table loaded again. Raises what that was
+        broken off by, for this table and for those that come after it.
         """
-        self.log.stop_on_foreign()
+        self.log.require_whole()
         state = self.log.state
         while True:
             table = self._load(name)

@@ -14,7 +14,15 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from sink_core.control import checks
 from sink_core.control.events import Event, decode, encode
 from sink_core.control.state import CommitState
-from sink_core.errors import ConfigError, FindingError, ForeignEvent, ProtocolError, RetriableError, Unreachable
+from sink_core.errors import (
+    CalveError,
+    ConfigError,
+    FindingError,
+    ForeignEvent,
+    ProtocolError,
+    RetriableError,
+    Unreachable,
+)
 from sink_core.kafka import clients
 from sink_core.kafka.failures import classify, reported
 from sink_core.kafka.source import describe_topics, end_offsets, high_watermarks, log_starts, offsets_at
@@ -63,6 +71,7 @@ class ControlLog:
         self.topic_id = ""
         self.state = CommitState()
         self._about_to_replace = False
+        self._broken_off_by: CalveError | None = None
 
     def open(self, *, create: bool) -> bool:
         """Look the topic up, create it if asked to; False if it doesn't exist.
@@ -108,7 +117,10 @@ class ControlLog:
         state = self._read(stable_end, deadline)
         if (now := self._id_now()) != self.topic_id:
             self.close()
-            raise checks.control_topic_recreated(self.topic, self.topic_id, now).error(self._pipeline_file)
+            self._broken_off_by = checks.control_topic_recreated(self.topic, self.topic_id, now).error(
+                self._pipeline_file
+            )
+            raise self._broken_off_by
         return state
 
     def append(self, event: Event) -> Appended:
@@ -159,11 +171,15 @@ class ControlLog:
         finally:
             self._about_to_replace = False
 
-    def stop_on_foreign(self) -> None:
-        """Raise FindingError if an event of another pipeline was read."""
-        finding = checks.foreign_events(self.state, self.topic)
-        if finding is not None and not self._about_to_replace:
-            raise finding.error(self._pipeline_file)
+    @property
+    def whole(self) -> bool:
+        """Whether the last read came to its end; else `state` may lack anything."""
+        return self._broken_off_by is None
+
+    def require_whole(self) -> None:
+        """Raise again what the last read was broken off by."""
+        if self._broken_off_by is not None:
+            raise self._broken_off_by
 
     def close(self) -> None:
         """What was read stays in `state`; the next read begins again at the log start."""
@@ -223,6 +239,18 @@ class ControlLog:
         """Read up to `end`, which is asked for after the log start: below it then lies the checkpoint for what is
         missing.
         """
+        self._broken_off_by = None
+        try:
+            began_again = self._read_whole(end, deadline)
+            if not self._about_to_replace:
+                self._stop_on_damage(began_again=began_again)
+        except CalveError as error:
+            self._broken_off_by = error
+            raise
+        return self.state
+
+    def _read_whole(self, end: Callable[[], int], deadline: float) -> bool:
+        """Returns whether it had to begin again at the log start."""
         began_again = False
         while True:
             consumer = self._consumer or self._begin()
@@ -232,15 +260,14 @@ class ControlLog:
                 self.close()
                 began_again = True
             else:
-                self.stop_on_foreign()
-                if began_again:
-                    self._stop_on_truncated()
-                return self.state
+                return began_again
 
-    def _stop_on_truncated(self) -> None:
-        """Raise FindingError if it was no trim that deleted what was to be read next."""
-        finding = checks.truncated(self.state, self.topic)
-        if finding is not None and not self._about_to_replace:
+    def _stop_on_damage(self, *, began_again: bool) -> None:
+        """Raise FindingError if others have written to the topic, or have deleted what was to be read next."""
+        finding = checks.foreign_events(self.state, self.topic)
+        if finding is None and began_again:
+            finding = checks.truncated(self.state, self.topic)
+        if finding is not None:
             self.close()
             raise finding.error(self._pipeline_file)
 

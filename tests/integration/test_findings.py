@@ -99,6 +99,20 @@ def test_an_event_of_a_newer_calve_stops_the_pipeline(flow: Flow, monkeypatch: p
     assert world(flow) == before
 
 
+def test_what_was_read_before_an_event_of_a_newer_calve_is_not_taken_for_the_whole_log(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(schemas.MIN_READER, "RESUMED", 99)
+    with flow.session() as session:
+        session.bind()
+        newer = encode(Resumed(pipeline_id=session.pipeline_id, by="a newer Calve"))
+        support.produce(flow.bootstrap, flow.pipeline.control_topic, [newer])
+        with pytest.raises(ProtocolError, match="version 99"):
+            session.log.refresh()
+        with pytest.raises(ProtocolError, match="version 99"):
+            session.committer().examine(flow.table)
+
+
 @pytest.mark.parametrize("theirs", [write_to_the_control_topic, write_another_pipeline_s_events], ids=damage.name)
 @pytest.mark.parametrize("place", ["write.after-manifests", "publish.after-fence", "publish.after-commit"])
 def test_what_others_write_to_the_control_topic_during_a_run_is_never_committed(

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,11 +19,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 import sink_core.commit.append
+import sink_core.commit.replace
 import sink_core.control.log
 import sink_core.control.publisher
 import sink_core.kafka.clients
 import sink_core.kafka.source
 import sink_core.maintenance.orphans
+import sink_core.range_jobs.replacing
 import sink_core.resolve.jump
 import sink_core.resolve.rebuild
 import sink_core.resolve.tables
@@ -37,7 +39,7 @@ from sink_core.batch import ManifestRef
 from sink_core.maintenance.orphans import Listed
 from sink_core.maintenance.shape import SNAPSHOTS
 from tests.simulation.clients import SimAdmin, SimConsumer, SimProducer
-from tests.simulation.storage import FileStore, ListedManifest, writing_list
+from tests.simulation.storage import FileStore, ListedManifest, manifest_without, writing_list
 from tests.simulation.world import World
 
 
@@ -63,7 +65,7 @@ class Environment:
         for module in (sink_core.control.publisher, sink_core.control.log):
             # Avro's form on the wire has tests of its own.
             patch.setattr(module, "encode", lambda event: event)
-        patch.setattr(sink_core.control.log, "decode", lambda event: event)
+        patch.setattr(sink_core.control.log, "decode", lambda event: self.world.read_event(event))
         self._install_storage(patch)
         self._install_chance(patch)
         patch.setattr(spark_jobs.run, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named))
@@ -74,6 +76,12 @@ class Environment:
         patch.setattr(spark_jobs.range_job, "run_tasks", lambda *given: self.world.run_tasks(*given))
         patch.setattr(spark_jobs.range_job, "ledger_rows", lambda session: self.world.ledger_rows(session))
         patch.setattr(spark_jobs.range_job, "dead_letters_in", lambda *_: {})
+        patch.setattr(spark_jobs.range_job, "rewrite_files", lambda spec, files, _: self.world.rewrite(spec, files))
+        patch.setattr(sink_core.range_jobs.replacing, "output_of", lambda *given: self.world.kept_of(*given))
+        patch.setattr(sink_core.range_jobs.replacing, "_named", lambda *given: self.world.gone_of(*given))
+        patch.setattr(
+            sink_core.range_jobs.replacing, "may_hold", lambda file, _fields, runs: self.world.holds(file, runs)
+        )
         for key, module in list(sys.modules.items()):
             ours = key.startswith(("sink_core.", "spark_jobs.")) and module is not failpoints
             if ours and hasattr(module, "reach"):
@@ -88,6 +96,8 @@ class Environment:
 
         patch.setattr(sink_core.session, "open_catalog", lambda _settings: self.world.catalog)
         patch.setattr(sink_core.commit.append, "write_manifest_list", self._writing_list)
+        patch.setattr(sink_core.commit.append, "write_without", self._without)
+        patch.setattr(sink_core.commit.replace, "entries_of", entries)
         patch.setattr(Snapshot, "manifests", manifests)
         patch.setattr(sink_core.maintenance.orphans, "entries_of", entries)
         patch.setattr(sink_core.resolve.tables, "entries_of", entries)
@@ -98,6 +108,12 @@ class Environment:
     def _writing_list(self, **given: Any) -> Any:
         self.world.scheduler.give_way()
         return writing_list(self.world.store, **given)
+
+    def _without(
+        self, io: FileStore, _metadata: object, manifest: ListedManifest, gone: Set[str], snapshot_id: int, path: str
+    ) -> Any:
+        self.world.scheduler.give_way()
+        return manifest_without(io, manifest, gone, snapshot_id, path)
 
     def _list_files(self, table: Any) -> list[Listed]:
         self.world.scheduler.give_way()

@@ -30,6 +30,9 @@ MIXTURES = {
     "refills": (*("resolve",) * 4, "commit", "publish", "orphans"),
     "lost log": (*("resolve",) * 4, *("publish", "commit") * 2, "run", "orphans", "trim"),
     "sleepers": ("publish", "commit", "commit", "orphans"),
+    "replays": (*("replay",) * 4, *("run", "publish") * 2, *("commit",) * 2, "orphans", "trim", "expire"),
+    "replays and answers": (*("replay",) * 3, *("resolve",) * 3, "publish", "commit", "orphans"),
+    "hosts of two versions": (*("replay",) * 2, *("old publish", "old commit") * 3, "run", "trim"),
     "guardians": ("run", "publish", "publish", "commit", "keep alive", *("orphans",) * 3, *("trim",) * 3),
 }
 """Kinds of processes that make a history; one that stands there twice is drawn twice as often."""
@@ -44,6 +47,9 @@ _TASKS = {
     "orphans": ("orphans", "publish"),
     "expire": ("commit",),
     "resolve": ("resolve", "range", "publish", "commit"),
+    "replay": ("range", "replay", "publish", "commit"),
+    "old publish": ("bind", "plan", "write", "publish"),
+    "old commit": ("commit",),
 }
 PLACES = {kind: [f for f in FAILPOINTS if f.partition(".")[0] in tasks] for kind, tasks in _TASKS.items()}
 """Failpoints that a kind of process can reach."""

@@ -23,7 +23,15 @@ from sink_core.config.effective import Pipeline
 from sink_core.control.decision import Verdict
 from sink_core.control.events import Checkpoint, DataComplete, DataWritten
 from sink_core.control.state import dense_to_offsets
-from sink_core.errors import CalveError, ConfigError, FindingError, RetriableError, TableUnusable, UnknownOutcome
+from sink_core.errors import (
+    CalveError,
+    ConfigError,
+    FindingError,
+    ProtocolError,
+    RetriableError,
+    TableUnusable,
+    UnknownOutcome,
+)
 from sink_core.offsets import Offsets, TopicPartition
 from sink_core.resolve.rebuild import BEFORE
 from spark_jobs.run import RunReport
@@ -33,6 +41,9 @@ from tests.simulation.storage import Manifest, Row, SimCatalog
 TOPIC = "events"
 GAP, GOOD, BAD = "gap", "good", "bad"
 """What is at a source offset: nothing that a consumer is given, a record, one that can't be stored."""
+
+OLD = "old "
+"""Begins the names of processes on hosts of the first version."""
 
 CAUSES: dict[str, set[str]] = {
     "table-rolled-back": {"roll back", "expire", "restore"},
@@ -136,7 +147,7 @@ class Oracle:
     def _files_published(self, offset: int, event: DataWritten) -> None:
         topic_id = self.cluster.topics[self.pipeline.control_topic].topic_id
         self.published.setdefault(event.table, []).append(Published(topic_id, offset, event.batch_id))
-        for ref in event.manifests:
+        for ref in event.added:
             if missing := [path for path in (ref.path, *self._files_of(ref)) if path not in self.catalog.store.files]:
                 raise Violation(f"batch {event.batch_id} was published without its file {missing[0]}")
 
@@ -339,8 +350,11 @@ class Oracle:
             wanted = CAUSES.get(error.finding, set())
             if not any(deed in wanted and subject == error.subject for deed, subject in self.deeds):
                 raise Violation(f"false finding {error.message}") from error
-        elif process.startswith("resolve") and isinstance(error, ConfigError | TableUnusable):
-            # A choice that is not possible, or a finding that does not stand any more.
+        elif process.startswith(("resolve", "replay")) and isinstance(error, ConfigError | TableUnusable):
+            # A choice that is not possible, a finding that does not stand any more, rows that can't be replaced.
+            pass
+        elif process.startswith(OLD) and isinstance(error, ProtocolError):
+            # It meets a replay.
             pass
         elif not isinstance(error, RetriableError | UnknownOutcome):
             # A table or topic that goes while a process uses it may be reported in other ways.

@@ -15,14 +15,18 @@ from sink_core.config.maintenance import Expire, Orphans
 from sink_core.control.events import Paused, Resumed
 from sink_core.errors import CommitConflict, RetriableError
 from sink_core.maintenance.trim import trim
+from sink_core.offsets import OffsetRange
+from sink_core.range_jobs.selected import Wanted
 from sink_core.resolve.resolve import RESOLVERS, carry_out, prepare
 from sink_core.resolve.standing import standing
 from sink_core.session import Session
 from spark_jobs.maintenance.expire import expire
 from spark_jobs.maintenance.orphans import remove_orphans
 from spark_jobs.maintenance.work import Work
+from spark_jobs.range_job import RangeJobs
 from spark_jobs.refill import refill
 from spark_jobs.run import Bounds, run_pipeline
+from tests.simulation.oracle import OLD, TOPIC
 from tests.simulation.world import World
 
 RUNNER: Any = SimpleNamespace(parallelism=lambda: 2)
@@ -113,6 +117,26 @@ def resolve(world: World) -> None:
         world.outcomes[f"answered: {found.finding} by {choice}"] += 1
 
 
+def replay(world: World) -> None:
+    """Read again what a table has, all of it or a range, and put it in place of the rows that are there."""
+    with world.session() as session:
+        if session.read_only():
+            session.bind()
+            wanted = Wanted(ranges=_some_range(world) if world.chance.random() < 0.5 else ())
+            RangeJobs(session, RUNNER).replay(world.pipeline.tables[0].name, wanted)
+
+
+def _some_range(world: World) -> tuple[OffsetRange, ...]:
+    """Of what was published, if anything was."""
+    topic_id = world.cluster.topics[TOPIC].topic_id
+    published = [(p, end) for (of, p), end in world.oracle.through.items() if of == topic_id and end > 0]
+    if not published:
+        return ()
+    partition, end = world.chance.choice(published)
+    start = world.chance.randrange(end)
+    return (OffsetRange(TOPIC, partition, start, world.chance.randint(start + 1, end)),)
+
+
 KINDS: dict[str, Callable[[World], None]] = {
     "run": run,
     "publish": publish,
@@ -123,6 +147,9 @@ KINDS: dict[str, Callable[[World], None]] = {
     "orphans": clean,
     "expire": expire_old,
     "resolve": resolve,
+    "replay": replay,
+    f"{OLD}publish": publish,
+    f"{OLD}commit": commit,
 }
 
 

@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId
 
 import sink_core.commit.findings
+import sink_core.commit.replace
 import sink_core.commit.table
 import sink_core.control.log
 import sink_core.maintenance.trim
@@ -320,6 +321,14 @@ def _orphans_told_by_age(patch: pytest.MonkeyPatch, _: Environment) -> None:
     _sleeping_commits_forgotten(patch, _)
 
 
+def _replay_whatever_the_head_holds(patch: pytest.MonkeyPatch, _: Environment) -> None:
+    patch.setattr(sink_core.commit.replace, "_fits", lambda *_: True)
+
+
+def _state_used_after_a_broken_read(patch: pytest.MonkeyPatch, _: Environment) -> None:
+    patch.setattr(ControlLog, "require_whole", lambda _self: None)
+
+
 def _unstable_positions_read(patch: pytest.MonkeyPatch, _: Environment) -> None:
     patch.setattr(Cluster, "is_stable", lambda *_: True)
 
@@ -352,6 +361,8 @@ RULES: dict[str, Rule] = {
     "a range job compares the token": Rule(_range_jobs_forget_the_token, "refills"),
     "a resolving range job names tag and base": Rule(_resolving_job_names_nothing, "refills"),
     "a resolving range job counts for its finding only": Rule(_resolving_event_committed_like_any_other, "refills"),
+    "a replay asserts the files that it takes out": Rule(_replay_whatever_the_head_holds, "replays"),
+    "what a broken read left is not used": Rule(_state_used_after_a_broken_read, "hosts of two versions"),
     "accepting stores the highest known offset": Rule(_accepting_moves_nothing_but_the_tag, "answers"),
     "events count once their transaction is committed": Rule(_uncommitted_events_read),
 }

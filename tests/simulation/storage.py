@@ -17,7 +17,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -49,26 +49,37 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class ListedManifest:
-    """A manifest in a manifest list; `added_snapshot_id` is that of the snapshot that added it."""
+    """A manifest in a manifest list; `added_snapshot_id` is that of the snapshot that added it, `added_before` has the
+    ids for files that were there before.
+    """
 
     store: FileStore
     manifest_path: str
     added_snapshot_id: int
+    added_before: Mapping[str, int] = field(default_factory=dict[str, int])
+    content: ManifestContent = ManifestContent.DATA
+    partition_spec_id: int = 0
 
     def fetch_manifest_entry(self, _io: object, discard_deleted: bool = True) -> list[Any]:
         del discard_deleted
-        return [_Entry(self.added_snapshot_id, _File(path)) for path in self.store.manifest(self.manifest_path).files]
+        return [
+            _Entry(self.added_before.get(path, self.added_snapshot_id), ListedFile(path))
+            for path in self.store.manifest(self.manifest_path).files
+        ]
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class ListedFile:
+    """A data file as manifests name it."""
+
     file_path: str
+    spec_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     snapshot_id: int
-    data_file: _File
+    data_file: ListedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +307,13 @@ def writing_list(store: FileStore, **given: Any) -> Generator[ListWriter]:
     writer = ListWriter(store, given["output_file"], given["snapshot_id"], given["sequence_number"])
     yield writer
     writer.write()
+
+
+def manifest_without(store: FileStore, manifest: ListedManifest, gone: Set[str], snapshot_id: int, path: str) -> Any:
+    """In place of `sink_core.tables.manifests.write_without`."""
+    left = {e.data_file.file_path: e.snapshot_id for e in manifest.fetch_manifest_entry(store)}
+    left = {file: added for file, added in left.items() if file not in gone}
+    return ListedManifest(store, store.write(path, Manifest(tuple(left))), snapshot_id, left)
 
 
 def _name(identifier: str | tuple[str, ...]) -> str:

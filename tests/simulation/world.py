@@ -13,17 +13,21 @@ from pyiceberg.table.metadata import TableMetadata
 
 from sink_core.batch import BatchPlan, ManifestRef, PartitionCounts, TableOutput, WrittenBatch
 from sink_core.config.effective import Pipeline
-from sink_core.errors import FindingError, RetriableError
-from sink_core.offsets import OffsetRange
+from sink_core.control.events import Event
+from sink_core.errors import FindingError, ProtocolError, RetriableError
+from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.resolve.accounts import Accounts, fold
 from sink_core.session import Session
+from sink_core.tables.kafka_rows import Runs
+from sink_core.tables.rewrite import Rewritten
 from sink_core.verify.ledger import LedgerRow, with_former
+from spark_jobs.rewrite import RewriteSpec
 from spark_jobs.task import IngestSpec, TaskResult
 from tests.simulation.broker import Cluster
 from tests.simulation.clients import Network
-from tests.simulation.oracle import BAD, GAP, TOPIC, Batch, Oracle
+from tests.simulation.oracle import BAD, GAP, OLD, TOPIC, Batch, Oracle
 from tests.simulation.scheduler import Process, Scheduler
-from tests.simulation.storage import DataFile, FileStore, Manifest, Row, SimCatalog
+from tests.simulation.storage import DataFile, FileStore, ListedFile, Manifest, Row, SimCatalog
 
 
 @dataclass
@@ -57,8 +61,9 @@ class World:
         self.store = FileStore(self.now_ms)
         self.catalog = SimCatalog(self.scheduler, self.store, self._fate, self.cluster.pending)
         self.oracle = Oracle(pipeline, self.cluster, self.catalog, self.note)
-        self.cluster.create_topic(TOPIC, 2, {"message.timestamp.type": "LogAppendTime"})
+        self.cluster.create_topic(TOPIC, 2, {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"})
         self._records = 0
+        self._places: dict[int, tuple[TopicPartition, int]] = {}
 
     def now_ms(self) -> int:
         return int(self.scheduler.now_s * 1000)
@@ -143,6 +148,7 @@ class World:
 
     def produce(self, partition: int, kind: str) -> None:
         self._records += 1
+        self._places[self._records] = TopicPartition(TOPIC, partition), self.cluster.log((TOPIC, partition)).end
         self.cluster.append((TOPIC, partition), None if kind == GAP else (kind, self._records))
 
     def delete_file(self, path: str) -> None:
@@ -175,6 +181,29 @@ class World:
         counts = [self._read(part, batch) for task in tasks for part in task]
         files: Any = {name: tuple(self._write(spec.batch_id, name, batch.rows[name]))}
         return [TaskResult(files, tuple(counts))]
+
+    def holds(self, file: ListedFile, runs: Runs) -> bool:
+        """Whether a data file has rows of the ranges. As in tables, the id of their topic is not in them."""
+        return any(self._is_of(row, runs) for row in self.store.rows(file.file_path))
+
+    def _is_of(self, row: Row, runs: Runs) -> bool:
+        if row[0] != "record":
+            return False
+        at, offset = self._places[row[1]]
+        return any(start <= offset < end for start, end in runs.get(at, ()))
+
+    def rewrite(self, spec: RewriteSpec, files: Sequence[ListedFile]) -> list[Rewritten]:
+        """The files written again without the rows of the ranges."""
+        done: list[Rewritten] = []
+        for number, file in enumerate(files):
+            try:
+                rows = self.store.rows(file.file_path)
+            except FileNotFoundError as error:
+                raise RetriableError(f"{spec.table.name}: {error} is gone") from error
+            kept = [row for row in rows if not self._is_of(row, spec.runs)]
+            written: Any = self._write(f"{spec.batch_id}-kept-{number}", spec.table.name, kept)
+            done.append(Rewritten(file.file_path, len(rows) - len(kept), tuple(written)))
+        return done
 
     def ledger_rows(self, session: Session) -> list[LedgerRow]:
         """What the ledger holds, and what is published for it and not committed yet."""
@@ -255,17 +284,44 @@ class World:
     def output_of(self, batch_id: str, name: str, table: Any, files: Sequence[str]) -> TableOutput:
         # A batch that passes over nothing has no file, and nobody has heard of it until here.
         batch = self.oracle.batches.setdefault(batch_id, Batch(None, {name: []}, {}))
+        return self._output(batch_id, name, table, files, len(batch.rows[name]), "")
+
+    def kept_of(self, batch_id: str, name: str, table: Any, files: Sequence[str]) -> TableOutput:
+        """Of the rows that a replay leaves as they are."""
+        rows = sum(len(self.store.rows(path)) for path in files)
+        return self._output(batch_id, name, table, files, rows, "-kept")
+
+    def gone_of(self, batch_id: str, table: Any, _spec_id: int, gone: Sequence[ListedFile]) -> ManifestRef:
+        """Names the files that a replay takes out."""
+        name, paths = ".".join(table.name()), [file.file_path for file in gone]
+        return self._manifest(batch_id, name, table, paths, sum(len(self.store.rows(path)) for path in paths), "-gone")
+
+    def _output(
+        self, batch_id: str, name: str, table: Any, files: Sequence[str], rows: int, suffix: str
+    ) -> TableOutput:
         metadata = table.metadata
         uuid = str(metadata.table_uuid)
-        batch.files[name] = list(files)
+        needed = self.oracle.batches[batch_id].files.setdefault(name, [])
+        needed += files
         if not files:
             return TableOutput(name, uuid, metadata.current_schema_id)
-        self.scheduler.give_way()
-        path = self.store.write(f"sim:///{name}/metadata/calve-{batch_id}.avro", Manifest(tuple(files)))
-        batch.files[name].append(path)
-        rows = len(batch.rows[name])
-        ref = ManifestRef(path, 1, "", 0, metadata.default_spec_id, len(files), rows, rows, ())
+        ref = self._manifest(batch_id, name, table, files, rows, suffix)
         return TableOutput(name, uuid, metadata.current_schema_id, (ref,))
+
+    def _manifest(
+        self, batch_id: str, name: str, table: Any, files: Sequence[str], rows: int, suffix: str
+    ) -> ManifestRef:
+        self.scheduler.give_way()
+        path = self.store.write(f"sim:///{name}/metadata/calve-{batch_id}{suffix}.avro", Manifest(tuple(files)))
+        self.oracle.batches[batch_id].files.setdefault(name, []).append(path)
+        return ManifestRef(path, 1, "", 0, table.metadata.default_spec_id, len(files), rows, rows, ())
+
+    def read_event(self, event: Event) -> Event:
+        """As `decode` does on a host of the first version."""
+        process = self.scheduler.current
+        if process is not None and process.name.startswith(OLD) and event.min_reader > 1:
+            raise ProtocolError(f"event {event.event_type} needs reader version {event.min_reader}")
+        return event
 
 
 def _ledger_values(c: PartitionCounts) -> tuple[Any, ...]:
