@@ -1,7 +1,8 @@
 """Avro records, decoded to Arrow columns typed by an Iceberg schema; `avro_types` says what fits which column.
 
-What becomes of a record doesn't depend on its neighbours: fastavro reads each on its own, and where columns can't be
-made of many records at once they are halved, in the end to single ones, whose verdict decides.
+Many records are read at once where that can be (`avro_at_once`). Else what becomes of a record doesn't depend on its
+neighbours either: fastavro reads each on its own, and where columns can't be made of many records at once they are
+halved, in the end to single ones, whose verdict decides.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow as pa
 from fastavro import schemaless_reader
 from pyiceberg.schema import Schema
 
+from sink_core.decode.avro_at_once import reader
 from sink_core.decode.avro_schema import WriterSchema, shown
 from sink_core.decode.avro_types import Carriers, from_avro
 from sink_core.decode.convert import Converter
@@ -68,6 +70,8 @@ class AvroDecoder:
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """As `Decoder.decode`."""
+        if (decoded := self._at_once(values)) is not None:
+            return decoded
         bad: dict[int, BadValue] = {}
         pieces = [([], self._converter.convert(_nothing(self._typed))[0])]
         for group in self._read(values, bad):
@@ -78,6 +82,23 @@ class AvroDecoder:
                 pieces.append(([place for place in places if place not in bad] if misfits else places, columns))
         good, columns = pieces[1] if len(pieces) == 2 else in_order(pieces)
         return Decoded(columns, good if bad else None, tuple(bad[place] for place in sorted(bad)))
+
+    def _at_once(self, values: Sequence[bytes]) -> Decoded | None:
+        """All values read together, or None if they are to be looked at one by one."""
+        header_bytes = self._framing.header_bytes
+        if len({value[:header_bytes] for value in values}) != 1:
+            return None
+        try:
+            schema = self._framing.writer_of(values[0])
+        except ValueError:
+            return None
+        read = self._plan(schema).at_once
+        carried = read(values, header_bytes) if read else None
+        if carried is None:
+            return None
+        columns, misfits = self._converter.convert(carried)
+        bad = tuple(BadValue(place, FIT, cut(misfits[place])) for place in sorted(misfits))
+        return Decoded(columns, [i for i in range(len(values)) if i not in misfits] if bad else None, bad)
 
     def _read(self, values: Sequence[bytes], bad: dict[int, BadValue]) -> list[_Group]:
         groups: dict[int, _Group] = {}
@@ -108,6 +129,7 @@ class _Plan:
         self._record = schema.record
         self._type = carriers.struct(self._record["fields"] if self._record else [], typed)
         self._misfits = carriers.misfits
+        self.at_once = reader(schema, self._type)
 
     def carry(self, group: _Group, bad: dict[int, BadValue]) -> list[tuple[list[int], pa.RecordBatch]]:
         """The group's records as batches of the carriers' types with their places; what doesn't fit goes to `bad`."""

@@ -156,7 +156,11 @@ def _own_logical(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _decimal(data: Any, writer: dict[str, Any] | None, _reader: object) -> Decimal:
-    scale = int((writer or {})["scale"])
+    return exact(data, int((writer or {})["scale"]))
+
+
+def exact(data: bytes, scale: int) -> Decimal:
+    """A decimal's bytes as its value, with all its digits."""
     return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, _EXACT)
 
 

@@ -37,12 +37,17 @@ from pyiceberg.types import (
 )
 
 from sink_core.decode.avro import AvroDecoder, OneSchema
+from sink_core.decode.avro_at_once import reader
 from sink_core.decode.avro_schema import WriterSchema, writer_schema
+from sink_core.decode.avro_types import Carriers
 from sink_core.decode.decoded import DECODE, FIT, Decoded
 from sink_core.errors import ConfigError
+from sink_core.tables.arrow import file_schema
 from sink_core.tables.avro_columns import avro_columns
 from tests.fuzz import mutated
 
+SPOILER = b""
+"""No record: a batch with it is read one by one, without it all records at once."""
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 NAN, INFINITY = float("nan"), float("inf")
 WIDE_CONTEXT = Context(prec=60)
@@ -204,8 +209,9 @@ def same(found: object, expected: object) -> bool:
 
 @pytest.mark.parametrize(("avro", "kind", "value", "expected"), cases(), ids=lambda value: str(value)[:40])
 def test_a_value_arrives_as_its_type(avro: Any, kind: IcebergType, value: object, expected: object) -> None:
-    [found] = outcomes(one_column(avro, kind).decode([encoded(avro, value)]), 1)
-    assert same(found, expected)
+    decoder, data = one_column(avro, kind), encoded(avro, value)
+    for values in ([data], [data, SPOILER]):
+        assert same(outcomes(decoder.decode(values), len(values))[0], expected)
 
 
 @pytest.mark.parametrize("micros", MICROS)
@@ -275,7 +281,9 @@ BAD: list[tuple[Any, IcebergType, object, str]] = [
 def test_a_value_that_does_not_fit_is_bad_and_names_its_field(
     avro: Any, kind: IcebergType, value: object, message: str
 ) -> None:
-    [found] = outcomes(one_column(avro, kind).decode([encoded(avro, value)]), 1)
+    decoder, data = one_column(avro, kind), encoded(avro, value)
+    [found] = outcomes(decoder.decode([data]), 1)
+    assert outcomes(decoder.decode([data, SPOILER]), 2)[0] == found
     assert isinstance(found, tuple)
     assert found[0] == FIT
     assert str(found[1]).startswith(message)
@@ -357,6 +365,100 @@ def test_a_record_fares_alone_as_among_others(values: list[bytes]) -> None:
     decoder = AvroDecoder(MIXED_COLUMNS, OneSchema(writer_schema("the schema", json.dumps(MIXED))))
     alone = [repr(_whole(decoder.decode([value]), 1)[0]) for value in values]
     assert [repr(found) for found in _whole(decoder.decode(values), len(values))] == alone
+
+
+INNER = {
+    "type": "record",
+    "name": "D",
+    "fields": [{"name": "x", "type": ["null", "double"]}, {"name": "y", "type": "bytes"}],
+}
+FLAT: dict[str, Any] = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "a", "type": "long"},
+        {"name": "unread", "type": ["string", "null"]},
+        {"name": "b", "type": ["null", "string"]},
+        {"name": "c", "type": "boolean"},
+        {"name": "d", "type": ["null", INNER]},
+        {"name": "e", "type": COLOUR},
+        {"name": "f", "type": fixed(3)},
+        {"name": "g", "type": ["null", "float"]},
+        {"name": "h", "type": logical("long", "timestamp-millis")},
+        {"name": "i", "type": ["null", DECIMAL_5]},
+        {"name": "never", "type": ["null", "string"]},
+    ],
+}
+INNER_TYPE = StructType(
+    NestedField(6, "y", BinaryType()), NestedField(7, "x", FloatType()), NestedField(8, "z", LongType())
+)
+FLAT_COLUMNS = Schema(
+    NestedField(1, "e", StringType(), required=True),
+    NestedField(2, "a", IntegerType(), required=False),
+    NestedField(3, "b", StringType(), required=False),
+    NestedField(4, "c", BooleanType(), required=False),
+    NestedField(5, "d", INNER_TYPE, required=False),
+    NestedField(9, "f", FixedType(3), required=False),
+    NestedField(10, "g", DoubleType(), required=False),
+    NestedField(11, "h", TimestamptzType(), required=False),
+    NestedField(13, "i", DecimalType(5, 2), required=False),
+    NestedField(12, "never", LongType(), required=False),
+)
+FLAT_PARSED = fastavro.parse_schema(without_logical(FLAT))
+FLAT_RECORDS = st.fixed_dictionaries(
+    {
+        "a": st.sampled_from([0, -1, 63, 64, 2**31 - 1, 2**31, 2**63 - 1, -(2**63)]),
+        "unread": st.one_of(st.none(), st.text(max_size=3)),
+        "b": st.one_of(st.none(), st.text(max_size=200)),
+        "c": st.booleans(),
+        "d": st.one_of(
+            st.none(),
+            st.fixed_dictionaries({"x": st.sampled_from([None, 0.5, 0.1, -0.0]), "y": st.binary(max_size=70)}),
+        ),
+        "e": st.sampled_from(["RED", "BLUE"]),
+        "f": st.binary(min_size=3, max_size=3),
+        "g": st.sampled_from([None, 1.5, INFINITY]),
+        "h": st.sampled_from([0, -1, 10**12, 2**62]),
+        "i": st.sampled_from([None, b"", b"\x7d", b"\xff\xff\x01", b"\x7f\xff\xff"]),
+        "never": st.sampled_from([None] * 9 + ["x"]),
+    }
+)
+
+
+def flat(record: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, FLAT_PARSED, record)
+    return out.getvalue()
+
+
+@settings(max_examples=150, deadline=None)
+@given(values=st.lists(FLAT_RECORDS.map(flat), min_size=1, max_size=8), odd=mutated(FLAT_RECORDS.map(flat)))
+def test_records_read_at_once_are_those_read_one_by_one(values: list[bytes], odd: bytes) -> None:
+    decoder = AvroDecoder(FLAT_COLUMNS, OneSchema(writer_schema("the schema", json.dumps(FLAT))))
+    for batch in (values, [odd], [*values, odd]):
+        one_by_one = _whole(decoder.decode([*batch, SPOILER]), len(batch) + 1)[:-1]
+        assert repr(_whole(decoder.decode(batch), len(batch))) == repr(one_by_one)
+
+
+def test_a_schema_of_plain_fields_is_read_at_once() -> None:
+    schema = writer_schema("the schema", json.dumps(FLAT))
+    assert schema.record is not None
+    read = reader(schema, Carriers(schema).struct(schema.record["fields"], file_schema(FLAT_COLUMNS)))
+    assert read is not None
+    nulls = dict.fromkeys(("b", "d", "g", "i", "never"))
+    value = flat({"a": 1, "unread": "", "c": True, "e": "RED", "f": b"abc", "h": 5, **nulls})
+    assert read([value, value], 0) is not None
+    assert read([value, value[:-1]], 0) is None
+
+
+def test_a_record_within_itself_is_read_as_far_as_the_column_goes() -> None:
+    fields = [{"name": "a", "type": "int"}, {"name": "next", "type": ["null", "N"]}]
+    node: dict[str, Any] = {"type": "record", "name": "N", "fields": fields}
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(node), {"a": 1, "next": {"a": 2, "next": None}})
+    columns = Schema(NestedField(1, "next", StructType(NestedField(2, "a", LongType())), required=False))
+    decoded = AvroDecoder(columns, OneSchema(writer_schema("s", json.dumps(node)))).decode([out.getvalue()])
+    assert decoded.columns.to_pylist() == [{"next": {"a": 2}}]
 
 
 def _whole(decoded: Decoded, n: int) -> list[object]:
