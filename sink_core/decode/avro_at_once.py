@@ -1,8 +1,8 @@
 """Many Avro records of one schema read field by field, each field of all records at once, with numpy.
 
 Ten times as fast as fastavro, but only for what has no loops in it: records, unions of one type with null, and leaves.
-Whatever is unusual about a batch (a value that is cut short, a number of ten bytes, text that is
-not UTF-8) gives it up, and the records are read one by one; so verdicts come from one place only.
+Whatever is unusual about a batch (a value that is cut short, a number of ten bytes, text that is not UTF-8) gives it
+up, and the records are read one by one; so verdicts come from one place only.
 """
 
 # pyarrow makes its compute functions at import, unseen by type checkers.
@@ -179,9 +179,25 @@ def _union(schema: WriterSchema, branches: list[Node], carrier: pa.DataType | No
         some = batch.some(places)
         found = inner(some)
         batch.at[places] = some.at
-        return found.take(pa.array(np.cumsum(there) - 1, mask=~there))
+        return _spread(found, there)
 
     return read
+
+
+def _spread(found: pa.Array, there: npt.NDArray[np.bool_]) -> pa.Array:
+    """The values found at the places that have one, null at the others.
+
+    Within a null struct stand values of other rows rather than nulls: Parquet's writer takes no null for a required
+    field, even where the struct around it is null.
+    """
+    places = np.cumsum(there) - 1
+    if not pa.types.is_struct(found.type):
+        return found.take(pa.array(places, mask=~there))
+    if not len(found):
+        return pa.array([None] * len(there), found.type)
+    rows = found.take(pa.array(np.maximum(places, 0)))
+    children = [rows.field(i) for i in range(found.type.num_fields)]
+    return pa.StructArray.from_arrays(children, fields=list(found.type), mask=pa.array(~there))
 
 
 def _leaf(node: Node, kind: str, carrier: pa.DataType | None) -> _Read:

@@ -13,6 +13,7 @@ import fastavro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow.parquet import ParquetWriter, read_table
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -42,7 +43,7 @@ from sink_core.decode.avro_schema import WriterSchema, writer_schema
 from sink_core.decode.avro_types import Carriers
 from sink_core.decode.decoded import DECODE, FIT, Decoded
 from sink_core.errors import ConfigError
-from sink_core.tables.arrow import file_schema
+from sink_core.tables.arrow import conform, file_schema
 from sink_core.tables.avro_columns import avro_columns
 from tests.fuzz import mutated
 
@@ -449,6 +450,18 @@ def test_a_schema_of_plain_fields_is_read_at_once() -> None:
     value = flat({"a": 1, "unread": "", "c": True, "e": "RED", "f": b"abc", "h": 5, **nulls})
     assert read([value, value], 0) is not None
     assert read([value, value[:-1]], 0) is None
+
+
+@pytest.mark.parametrize("values", [[None], [{"x": 1, "y": None}, None], [None, {"x": 1, "y": None}, None]])
+@pytest.mark.parametrize("spoilers", [[], [SPOILER]])
+def test_a_null_struct_with_a_required_field_can_be_written(values: list[object], spoilers: list[bytes]) -> None:
+    avro, kind = ["null", POINT], StructType(NestedField(2, "x", IntegerType(), required=True))
+    schema = Schema(NestedField(1, "a", kind, required=False))
+    decoded = one_column(avro, kind).decode([*(encoded(avro, value) for value in values), *spoilers])
+    file = io.BytesIO()
+    with ParquetWriter(file, file_schema(schema)) as writer:
+        writer.write_batch(conform(decoded.columns.columns, file_schema(schema)))
+    assert [row["a"] for row in read_table(file).to_pylist()] == [value and {"x": 1} for value in values]
 
 
 def test_a_record_within_itself_is_read_as_far_as_the_column_goes() -> None:
