@@ -187,15 +187,14 @@ def _union(schema: WriterSchema, branches: list[Node], carrier: pa.DataType | No
 def _spread(found: pa.Array, there: npt.NDArray[np.bool_]) -> pa.Array:
     """The values found at the places that have one, null at the others.
 
-    Within a null struct stand values of other rows rather than nulls: Parquet's writer takes no null for a required
-    field, even where the struct around it is null.
+    Within a null struct stand empty values rather than nulls: Parquet's writer takes no null for a required field, even
+    where the struct around it is null.
     """
     places = np.cumsum(there) - 1
     if not pa.types.is_struct(found.type):
         return found.take(pa.array(places, mask=~there))
-    if not len(found):
-        return pa.array([None] * len(there), found.type)
-    rows = found.take(pa.array(np.maximum(places, 0)))
+    with_empty = pa.concat_arrays([found, pa.array([None], found.type)])
+    rows = with_empty.take(pa.array(np.where(there, places, len(found))))
     children = [rows.field(i) for i in range(found.type.num_fields)]
     return pa.StructArray.from_arrays(children, fields=list(found.type), mask=pa.array(~there))
 

@@ -452,6 +452,15 @@ def test_a_schema_of_plain_fields_is_read_at_once() -> None:
     assert read([value, value[:-1]], 0) is None
 
 
+def test_a_null_struct_is_none_the_worse_for_a_neighbour_that_does_not_fit() -> None:
+    avro, kind = ["null", POINT], StructType(NestedField(2, "x", IntegerType()))
+    wide = {**POINT, "fields": [{"name": "x", "type": "long"}]}
+    values = [encoded(["null", wide], value) for value in ({"x": 2**31}, None, {"x": 1})]
+    found = outcomes(one_column(["null", wide], kind).decode(values), 3)
+    assert (found[1], found[2]) == (None, {"x": 1})
+    assert outcomes(one_column(avro, kind).decode([encoded(avro, None)]), 1) == [None]
+
+
 @pytest.mark.parametrize("values", [[None], [{"x": 1, "y": None}, None], [None, {"x": 1, "y": None}, None]])
 @pytest.mark.parametrize("spoilers", [[], [SPOILER]])
 def test_a_null_struct_with_a_required_field_can_be_written(values: list[object], spoilers: list[bytes]) -> None:
