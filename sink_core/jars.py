@@ -13,8 +13,10 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import tarfile
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,15 +32,19 @@ COORDINATES_FILE = "coordinates.txt"
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Maven coordinates `group:artifact:version` used together: `roots` with all they depend on, `extras` alone."""
+    """Maven coordinates `group:artifact:version` used together: `roots` with all they depend on, `extras` alone.
+
+    `archives` are `group:artifact:version:classifier` of tar.gz files, whose content becomes that of the folder.
+    """
 
     name: str
-    roots: tuple[str, ...]
-    extras: tuple[str, ...]
+    roots: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        return self.roots + self.extras
+        return self.roots + self.extras + self.archives
 
     @property
     def folder(self) -> Path:
@@ -55,7 +61,6 @@ KAFKA = JarSet(
 )
 SPARK = JarSet(
     "spark",
-    roots=(),
     # Spark brings what these depend on, in versions of its own.
     extras=(
         "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
@@ -99,7 +104,10 @@ def _fetch(jars: JarSet) -> None:
         try:
             for artifact in _artifacts(jars, _maven(Path(scratch, "repository"))):
                 artifact.resolve().rename(complete / artifact.filename)
-        except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
+            for archive in _archives(jars, _maven(Path(scratch, "repository"))):
+                with tarfile.open(archive.resolve()) as content:
+                    content.extractall(complete, filter="data")
+        except (OSError, RuntimeError, tarfile.TarError) as error:  # requests' errors are OSErrors
             raise Unreachable(
                 f"the jars of {jars.name} could not be fetched from Maven Central: {error}",
                 hint=f"open the way to Maven Central (HTTPS_PROXY, or a mirror in jgo's configuration file), or copy "
@@ -125,6 +133,12 @@ def _artifacts(jars: JarSet, maven: MavenContext) -> list[Artifact]:
     others = maven.resolver.resolve(roots)[1] if roots else []
     needed = [d for d in others if d.scope in ("compile", "runtime")]
     return [d.artifact for d in [*roots, *needed, *extras]]
+
+
+def _archives(jars: JarSet, maven: MavenContext) -> Iterator[Artifact]:
+    for coordinate in jars.archives:
+        group, name, version, classifier = coordinate.split(":")
+        yield maven.project(group, name).at_version(version).artifact(classifier, "tar.gz")
 
 
 def _check_archives(folder: Path) -> None:

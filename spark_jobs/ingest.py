@@ -81,6 +81,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table]) ->
             pipeline.dead_letter_table, _without_history(tables[pipeline.dead_letter_table].metadata), default
         ),
         stop_on_bad_record=pipeline.config.on_bad_record == "stop",
+        value=pipeline.value,
         kafka=pipeline.kafka.properties,
     )
 

@@ -16,9 +16,10 @@ from confluent_kafka import Message
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from sink_core.batch import PartitionCounts
-from sink_core.config.effective import CatalogSettings
-from sink_core.decode.json import FIT, BadValue, Decoded, JsonDecoder
+from sink_core.config.effective import CatalogSettings, ValueSettings
+from sink_core.decode.decoded import FIT, BadValue, Decoded
 from sink_core.errors import BadRecord
+from sink_core.formats import Format, format_of
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.files import WrittenFile
@@ -60,6 +61,7 @@ class IngestSpec:
     tables: tuple[TableSpec, ...]
     dead_letters: TableSpec
     stop_on_bad_record: bool
+    value: ValueSettings
     kafka: Mapping[str, Any] = field(repr=False)
     skip: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict[TopicPartition, tuple[int, ...]])
 
@@ -75,8 +77,8 @@ class TaskResult:
 def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int) -> TaskResult:
     """Read `slices` and write their records to all tables.
 
-    Raises BadRecord if the pipeline stops on bad records, TableUnusable, and what `RangeReader` and the table's storage
-    raise. Files written until then are nobody's: orphan cleanup removes them.
+    Raises BadRecord if the pipeline stops on bad records, TableUnusable, and what `RangeReader`, decoders and the
+    table's storage raise. Files written until then are nobody's: orphan cleanup removes them.
     """
     with _rare_collections(), RangeReader(spec.kafka, slices, group=spec.group) as reader:
         work = _Work(spec, reader.slices, reader.counts, f"calve-{spec.batch_id}-{task}")
@@ -135,11 +137,13 @@ class _Output:
 class _Feed(_Output):
     """A data table: records are decoded by its own schema."""
 
-    def __init__(self, table: TableSpec, spec: IngestSpec, file_prefix: str, buffer_bytes: int) -> None:
+    def __init__(
+        self, table: TableSpec, spec: IngestSpec, file_prefix: str, buffer_bytes: int, value_format: Format
+    ) -> None:
         super().__init__(table, spec, file_prefix, buffer_bytes)
         schema = self.metadata.schema()
         self._kafka = has_kafka_column(schema, table=table.name)
-        self._decoder = JsonDecoder(without_kafka_column(schema) if self._kafka else schema)
+        self._decoder = value_format.decoder(without_kafka_column(schema) if self._kafka else schema)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         return self._decoder.decode(values)
@@ -164,7 +168,8 @@ class _Work:
     ) -> None:
         self._spec, self._slices, self._counts = spec, slices, counts
         buffer_bytes = BUFFER_BYTES // len(spec.tables)
-        self._feeds = [_Feed(table, spec, file_prefix, buffer_bytes) for table in spec.tables]
+        value_format = format_of(spec.value)
+        self._feeds = [_Feed(table, spec, file_prefix, buffer_bytes, value_format) for table in spec.tables]
         self._dead_letters = _Output(spec.dead_letters, spec, file_prefix, buffer_bytes)
         self.outputs = (*self._feeds, self._dead_letters)
         self._topics = [part.topic for part in slices]

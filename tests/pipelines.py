@@ -54,7 +54,7 @@ class InProcess(SparkRunner):
 class Flow:
     """One pipeline: its two files in `files`, its catalog and warehouse in `lake`; Spark sees them as `catalog`.
 
-    `extra` goes into the pipeline file, `kafka` and `lake_properties` into the connections. Every record is
+    `extra` goes into the pipeline file, `kafka`, `registry` and `lake_properties` into the connections. Every record is
     `{"id": …, "text": …}`.
     """
 
@@ -67,6 +67,7 @@ class Flow:
     auto_create: Mapping[str, Any] = field(default_factory=lambda: {"columns": COLUMNS})
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     kafka: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    registry: Mapping[str, Any] = field(default_factory=dict[str, Any])
     lake_properties: Mapping[str, Any] = field(default_factory=dict[str, Any])
     spark: Mapping[str, Any] = field(default_factory=lambda: {"master": "local[2]"})
     catalog_name: str = ""
@@ -102,6 +103,7 @@ class Flow:
         connections = {
             "deployment": self.deployment,
             "kafka": {"main": {"bootstrap.servers": self.bootstrap, **self.kafka}},
+            "registry": dict(self.registry),
             "catalog": {self.catalog: {"type": "sql", **support.catalog_properties(self.lake), **self.lake_properties}},
             "spark": {"here": dict(self.spark)},
         }

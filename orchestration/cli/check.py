@@ -58,11 +58,14 @@ def check(
 def _outcomes(pipeline: Pipeline, *, spark: bool) -> Iterator[Outcome]:
     from sink_core.checks.checklist import Check, answers
     from sink_core.checks.kafka import KafkaChecks
+    from sink_core.checks.registry import registry_checks
     from sink_core.checks.tables import TableChecks
 
     kafka = KafkaChecks(pipeline)
     with TableChecks(pipeline, kafka.sample_values) as tables, working("checking") as status:
-        checks = [*kafka.checks(), *tables.checks(), *([Check("spark", lambda: _ask_spark(pipeline))] if spark else [])]
+        registry = registry_checks(pipeline, kafka.sample_values)
+        executors = [Check("spark", lambda: _ask_spark(pipeline))] if spark else []
+        checks = [*kafka.checks(), *registry, *tables.checks(), *executors]
         yield from answers(checks, before=lambda check: status.update(f"checking {check.name}"))
 
 

@@ -16,6 +16,8 @@ from sink_core.errors import ConfigError
 
 MODULES = ("confluent_kafka", "numpy", "pyarrow", "pyarrow.json", "pyiceberg", "pyiceberg_core")
 """What a task imports beside Calve itself, without which not even the question can be asked."""
+AVRO_MODULES = ("fastavro",)
+REGISTRY_MODULES = ("confluent_kafka.schema_registry",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +26,18 @@ class Probe:
 
     version: str
     settings: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    modules: tuple[str, ...] = MODULES
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> Probe:
         settings = {"kafka": dict(pipeline.kafka.properties), "catalog": dict(pipeline.catalog.properties)}
-        return cls(version("calve"), settings)
+        modules = MODULES
+        if pipeline.value.type == "avro":
+            modules += AVRO_MODULES
+        if pipeline.value.registry is not None:
+            settings["registry"] = dict(pipeline.value.registry.properties)
+            modules += REGISTRY_MODULES
+        return cls(version("calve"), settings, modules)
 
     def __call__(self, _task: int) -> bytes:
         """A report as JSON, which `summary` reads."""
@@ -38,7 +47,7 @@ class Probe:
         return json.dumps({"host": socket.gethostname(), "lacking": lacking}).encode()
 
     def _missing_modules(self) -> Iterable[str]:
-        for module in MODULES:
+        for module in self.modules:
             try:
                 importlib.import_module(module)
             except ImportError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import cache, cached_property
+from functools import cached_property
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, load_file_io
@@ -15,7 +15,7 @@ from sink_core.checks.checklist import Check, Note
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.errors import ConfigError
 from sink_core.tables.catalog import open_catalog, unreachable_as_ours
-from sink_core.tables.create import load_if_there, missing_table, new_table
+from sink_core.tables.create import columns_shown, load_if_there, missing_table, new_table
 from sink_core.tables.kafka_column import has_kafka_column
 from sink_core.tables.usable import check_usable
 
@@ -27,7 +27,7 @@ class TableChecks:
 
     def __init__(self, pipeline: Pipeline, sample: Sample) -> None:
         self._pipeline = pipeline
-        self._sample = cache(sample)
+        self._shown = columns_shown(pipeline, sample)
         self._opened = ExitStack()
 
     def __enter__(self) -> TableChecks:
@@ -37,7 +37,7 @@ class TableChecks:
         self._opened.close()
 
     def checks(self) -> tuple[Check, ...]:
-        """Tables whose columns a sample must show need the topics."""
+        """Tables whose columns the source must show need the topics, or the schemas that their records name."""
         internal = (self._pipeline.ledger_table, self._pipeline.dead_letter_table)
         return (
             Check("catalog", self.catalog),
@@ -72,8 +72,8 @@ class TableChecks:
         if table is not None:
             return self._usable(table, settings)
         if settings.auto_create is None:
-            raise missing_table(self._catalog, settings, self._sample)
-        new = new_table(settings, settings.auto_create, self._sample)
+            raise missing_table(self._catalog, settings, self._shown)
+        new = new_table(settings, settings.auto_create, self._shown)
         return f"will be created with {len(new.schema.fields)} columns, {_partitioning(len(new.spec.fields))}"
 
     def internal(self, name: str) -> str:
@@ -90,7 +90,8 @@ class TableChecks:
 
     def _table_check(self, settings: TableSettings) -> Check:
         named = settings.auto_create is not None and settings.auto_create.columns
-        needs = ("catalog",) if named else ("catalog", "topics")
+        shown_by = ("schemas",) if self._pipeline.value.registry else ("topics",)
+        needs = ("catalog",) if named else ("catalog", *shown_by)
         return Check(f"table {settings.name}", lambda: self.data_table(settings), needs)
 
     def _usable(self, table: Table, settings: TableSettings) -> str | Note:

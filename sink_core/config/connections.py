@@ -55,10 +55,17 @@ class KafkaConnection(PassThrough):
 
 
 class RegistryConnection(PassThrough):
-    """A schema registry with the Confluent API. Takes effect with the formats that need one."""
+    """A schema registry with Confluent's API."""
 
     url: Text = Field(min_length=1)
-    """Address of the registry. Keys of confluent-kafka's registry client may stand beside it."""
+    """Address of the registry; several, separated by commas, are tried in turn. All other keys of confluent-kafka's
+    registry client may stand beside it, such as `basic.auth.user.info`, `ssl.ca.location`, `timeout` (seconds; default
+    10), `max.retries`."""
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """The client's configuration, references unresolved."""
+        return {"url": self.url, **self.__pydantic_extra__}
 
 
 class CatalogConnection(PassThrough):
@@ -136,7 +143,7 @@ class Connections(Model):
     """Kafka clusters by name."""
 
     registry: dict[Name, RegistryConnection] = Field(default={})
-    """Schema registries by name. Accepted; takes effect with the formats that need one."""
+    """Schema registries by name."""
 
     catalog: dict[Name, CatalogConnection] = Field(default={})
     """Iceberg catalogs by name."""

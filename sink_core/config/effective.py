@@ -10,9 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sink_core.config.connections import CatalogConnection, Connections, KafkaConnection, SparkSettings
+from sink_core.config.connections import (
+    CatalogConnection,
+    Connections,
+    KafkaConnection,
+    RegistryConnection,
+    SparkSettings,
+)
 from sink_core.config.model import Location
-from sink_core.config.pipeline import AutoCreate, EvolveStep, HistoryChoice, PipelineConfig
+from sink_core.config.pipeline import AutoCreate, EvolveStep, HistoryChoice, PipelineConfig, ValueFormat
 from sink_core.config.problems import nearest
 from sink_core.config.references import redact, resolve, without_user_info
 from sink_core.errors import ConfigError
@@ -39,6 +45,31 @@ class CatalogSettings:
 
 
 @dataclass(frozen=True)
+class RegistrySettings:
+    """A schema registry; `properties` are those of confluent-kafka's client, unresolved."""
+
+    name: str
+    properties: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SchemaFile:
+    """An Avro schema as it stands in the file at `path`."""
+
+    path: str
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ValueSettings:
+    """How values are read: `json`, `string`, `bytes`, or `avro` with the schemas of a registry or that of a file."""
+
+    type: str = "json"
+    registry: RegistrySettings | None = None
+    schema: SchemaFile | None = None
+
+
+@dataclass(frozen=True)
 class TableSettings:
     """A table that is fed, with `table_defaults` applied."""
 
@@ -62,6 +93,7 @@ class Pipeline:
     catalog: CatalogSettings
     spark: SparkSettings
     path: Path
+    value: ValueSettings = ValueSettings()
 
     @property
     def name(self) -> str:
@@ -154,11 +186,13 @@ class Pipeline:
     def describe(self) -> dict[str, Any]:
         """Both files as they take effect, defaults filled in and secrets hidden, and the names derived from them."""
         catalog = {"name": self.catalog.name, **self.catalog.properties, "spark": dict(self.catalog.spark)}
+        registry = self.value.registry
         return {
             "pipeline": self._shown_config(),
             "connections": {
                 "deployment": self.deployment,
                 "kafka": {self.kafka.name: redact(self.kafka.properties)},
+                **({"registry": {registry.name: redact(registry.properties)}} if registry else {}),
                 "catalog": {_key(self.config.catalog): redact(catalog)},
                 "spark": {_key(self.config.spark): redact(_dump(self.spark))},
             },
@@ -178,6 +212,7 @@ def unknown_names(config: PipelineConfig, connections: Connections) -> Iterator[
     """Where the pipeline names a connection that isn't there, and what to say about it."""
     choices: tuple[tuple[Location, object, Mapping[str, object]], ...] = (
         (("source", "kafka"), config.source.kafka, connections.kafka),
+        (("source", "value", "registry"), config.source.value.registry, connections.registry),
         (("catalog",), config.catalog, connections.catalog),
         (("spark",), config.spark, connections.spark),
     )
@@ -190,7 +225,7 @@ def unknown_names(config: PipelineConfig, connections: Connections) -> Iterator[
 
 
 def assemble(config: PipelineConfig, connections: Connections, path: Path) -> Pipeline:
-    """Put a pipeline and its connections together. Raises ConfigError if it names one that isn't there."""
+    """Put a pipeline and its connections together. Raises ConfigError if it names one, or a file, that isn't there."""
     unknown = [f"{path}: {'.'.join(map(str, at))}: {text}" for at, text in unknown_names(config, connections)]
     if unknown:
         raise ConfigError("\n".join(unknown), hint="correct the name, or add the connection to connections.yaml")
@@ -202,12 +237,30 @@ def assemble(config: PipelineConfig, connections: Connections, path: Path) -> Pi
         catalog=_catalog(config.catalog, connections.catalog),
         spark=spark,
         path=path,
+        value=_value(config.source.value, connections.registry, path.parent),
     )
 
 
 def _kafka(chosen: str | KafkaConnection, known: Mapping[str, KafkaConnection]) -> KafkaSettings:
     name, connection = (chosen, known[chosen]) if isinstance(chosen, str) else (INLINE, chosen)
     return KafkaSettings(name, connection.properties)
+
+
+def _value(chosen: ValueFormat, known: Mapping[str, RegistryConnection], folder: Path) -> ValueSettings:
+    registry = RegistrySettings(chosen.registry, known[chosen.registry].properties) if chosen.registry else None
+    schema = _schema_file(folder / chosen.schema_file) if chosen.schema_file else None
+    return ValueSettings(chosen.type, registry, schema)
+
+
+def _schema_file(path: Path) -> SchemaFile:
+    """The file as it is now: executors get its text, and need not have the file."""
+    try:
+        return SchemaFile(str(path), path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ConfigError(
+            f"source.value.schema: {path}: {said}", hint="name an .avsc file by its path from the pipeline file"
+        ) from None
 
 
 def _catalog(chosen: str | CatalogConnection, known: Mapping[str, CatalogConnection]) -> CatalogSettings:

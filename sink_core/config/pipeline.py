@@ -18,7 +18,7 @@ from pydantic import (
 from sink_core.config.connections import CatalogConnection, KafkaConnection, Name, SparkSettings
 from sink_core.config.fields import Cron, KeyPart, Owner, TableName, TopicName
 from sink_core.config.maintenance import Maintenance
-from sink_core.config.model import Location, Model, comes_with, refuse_at
+from sink_core.config.model import Location, Model, comes_with, refusal, refuse_at
 from sink_core.config.units import (
     GIB,
     MIB,
@@ -82,10 +82,28 @@ class KeyFormat(Model):
 class ValueFormat(Model):
     """How a record's value is read."""
 
-    type: Annotated[Literal["json"], comes_with("formats", "avro", "protobuf", "json_schema", "string", "bytes")] = (
-        "json"
-    )
-    """`json`: one JSON object per record."""
+    type: Annotated[
+        Literal["json", "avro", "string", "bytes"], comes_with("a later version", "protobuf", "json_schema")
+    ] = "json"
+    """`json`: one JSON object per record. `avro`: one Avro record, with the schema of `registry` or of `schema`.
+    `string` (UTF-8) and `bytes`: all of the value, in a column `value`."""
+
+    registry: Name | None = None
+    """For `avro`: a name from `connections.yaml`. Each record begins with the id of its schema there (Confluent's wire
+    format)."""
+
+    schema_file: str | None = Field(default=None, alias="schema", min_length=1)
+    """For `avro`: an `.avsc` file, its path relative to the pipeline file's folder. Records are plain Avro of this
+    schema, without a header."""
+
+    @model_validator(mode="after")
+    def _one_schema(self) -> Self:
+        given = [key for key, value in (("registry", self.registry), ("schema", self.schema_file)) if value is not None]
+        if self.type == "avro" and len(given) != 1:
+            raise refusal(f"avro needs exactly one of registry and schema, {'both' if given else 'neither'} given")
+        if self.type != "avro" and given:
+            raise refusal(f"{given[0]} goes with type: avro; leave it out for {self.type}")
+        return self
 
 
 class Source(Model):
@@ -122,7 +140,8 @@ class AutoCreate(Model):
 
     columns: dict[str, str] = Field(default={})
     """Iceberg types by column: `long`, `decimal(10,2)`, `timestamptz`, `list<string>`, `struct<a: int, b: string>`.
-    The table gets exactly these; if none is named, those that a sample of the topic shows."""
+    The table gets exactly these; if none is named, those of the Avro schema, or for JSON those that a sample of the
+    topic shows."""
 
     properties: dict[str, str | int | float | bool] = Field(default={})
     """Iceberg table properties of the new table."""

@@ -11,13 +11,15 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from sink_core.decode.text import from_text
-from sink_core.tables.arrow import arrow_schema, file_schema, missing, rebuild
+from sink_core.tables.arrow import Leaf, arrow_schema, file_schema, missing, rebuild
 
 
 class Converter:
-    """Converts batches of the parser's types to the in-memory types of `schema`."""
+    """Converts batches of a parser's types to the in-memory types of `schema`; `leaf` does so for what isn't nested,
+    and raises ArrowInvalid for what doesn't fit."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, leaf: Leaf) -> None:
+        self._leaf = leaf
         # Types of files tell a UUID from fixed[16], those in memory don't.
         self._typed, self._target = file_schema(schema), arrow_schema(schema)
 
@@ -57,7 +59,7 @@ class Converter:
         """Raises ArrowInvalid beginning with the field's name if a row doesn't fit."""
         target = self._target.field(i)
         try:
-            column = rebuild(rebuild(parsed, self._typed.field(i).type, _leaf), target.type)
+            column = rebuild(rebuild(parsed, self._typed.field(i).type, self._leaf), target.type)
             if "decimal" in str(target.type):
                 # The parser checks a number's own digits, not those it has at the column's scale.
                 column.validate(full=True)
@@ -68,7 +70,8 @@ class Converter:
         return column
 
 
-def _leaf(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def from_json(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """What JSON's parser made of a leaf, as the wanted type. Raises ArrowInvalid for what doesn't fit."""
     if array.type == wanted:
         return array
     if not pa.types.is_float32(wanted):

@@ -17,45 +17,21 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from sink_core.decode.block import UNFRAMED, framed, join, only_batch, parsed_schema, read, stripped
-from sink_core.decode.convert import Converter
+from sink_core.decode.convert import Converter, from_json
+from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from sink_core.decode.maps import has_maps, with_entries
 from sink_core.decode.misfit import UNREADABLE, misfit
 from sink_core.tables.arrow import file_schema
 
-DECODE = "decode"
-"""Stage of a value that isn't one JSON object in UTF-8."""
-FIT = "fit"
-"""Stage of an object that doesn't fit the table's schema."""
-
-_MESSAGE_LENGTH = 200
 # Up to this many records, looking at each is cheaper than parsing halves again.
 _LOOK_CLOSER = 128
 _PLACE = re.compile(r"^JSON parse error: | in row \d+")
 _UNNAMED = "Failed to convert JSON"
 _MAYBE_TOO_DEEP = (ValueError, RecursionError)
-
-
-@dataclass(frozen=True, slots=True)
-class BadValue:
-    """A value that has no row. `index` is its place among the values given; `message` has at most 200 characters."""
-
-    index: int
-    stage: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """`columns` has one row for each good value, in order. `good` are their indices, None if all values are good."""
-
-    columns: pa.RecordBatch
-    good: list[int] | None
-    bad: tuple[BadValue, ...]
 
 
 @dataclass(slots=True)
@@ -65,12 +41,6 @@ class _Sifted:
     pieces: list[tuple[list[int], pa.RecordBatch]] = field(default_factory=list[tuple[list[int], pa.RecordBatch]])
     bad: dict[int, BadValue] = field(default_factory=dict[int, BadValue])
 
-    def in_order(self) -> tuple[list[int], pa.RecordBatch]:
-        places = [place for part, _ in self.pieces for place in part]
-        batch = pa.concat_batches([batch for _, batch in self.pieces])
-        order = np.argsort(places)
-        return sorted(places), batch if not batch.num_columns else batch.take(pa.array(order))
-
 
 class JsonDecoder:
     """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`)."""
@@ -78,7 +48,7 @@ class JsonDecoder:
     def __init__(self, schema: Schema) -> None:
         self._wanted = schema.as_struct()
         self._parsed = parsed_schema(file_schema(schema))
-        self._converter = Converter(schema)
+        self._converter = Converter(schema, from_json)
         self._rewrites = has_maps(schema)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
@@ -87,7 +57,7 @@ class JsonDecoder:
         places, bad = range(len(values)), dict[int, BadValue]()
         if at_once is None:
             sifted = self._sift_all(values)
-            (places, at_once), bad = sifted.in_order(), sifted.bad
+            (places, at_once), bad = in_order(sifted.pieces), sifted.bad
         columns, misfits = self._converter.convert(at_once)
         bad |= {places[row]: BadValue(places[row], FIT, _shown(text)) for row, text in misfits.items()}
         good = [place for place in places if place not in bad] if bad else None
@@ -161,5 +131,4 @@ class JsonDecoder:
 
 
 def _shown(error: str) -> str:
-    text = _PLACE.sub("", error)
-    return text if len(text) <= _MESSAGE_LENGTH else text[: _MESSAGE_LENGTH - 1] + "…"
+    return cut(_PLACE.sub("", error))

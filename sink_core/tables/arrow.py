@@ -48,11 +48,13 @@ def unchanged(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 def rebuild(array: pa.Array, wanted: pa.DataType, leaf: Leaf = unchanged) -> pa.Array:
     """`array` with the structure of `wanted`; what isn't nested goes through `leaf`.
 
-    Structs match by position. A list of two-field structs becomes a map. Offsets and validity are kept, so a value is
-    null where it was null before. Raises what `leaf` raises.
+    Structs match by position. A list of two-field structs becomes a map, an array of type null one of nulls. Offsets
+    and validity are kept, so a value is null where it was null before. Raises what `leaf` raises.
     """
     if array.type.equals(wanted, check_metadata=True):
         return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), wanted)
     if pa.types.is_struct(wanted):
         return _rebuild_struct(array, wanted, leaf)
     if pa.types.is_large_list(wanted) and pa.types.is_list(array.type):

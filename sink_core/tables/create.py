@@ -21,8 +21,8 @@ from pyiceberg.table import Table
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.config.pipeline import AutoCreate
 from sink_core.errors import CalveError, ConfigError, TableUnusable
+from sink_core.formats import format_of
 from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.infer import infer_schema
 from sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
 from sink_core.tables.kafka_column import KAFKA_COLUMN, kafka_field
 from sink_core.tables.partition_by import partition_spec
@@ -42,7 +42,10 @@ DEFAULT_PROPERTIES: Mapping[str, str] = {
 """Properties of every table Calve creates; `auto_create.properties` win over them."""
 
 Sample = Callable[[], list[bytes]]
-"""Values of records of the source; only called if columns must be inferred, and once."""
+"""Values of records of the source; only called if columns must be made of them, and once."""
+
+Columns = Callable[[], Schema]
+"""The columns that the records' format and a sample of them ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,8 @@ def ensure_tables(
     """
     wanted = [name for name in pipeline.table_names if not names or name in names]
     found = {name: load_if_there(catalog, name) for name in wanted}
-    gone, values = {name for name, table in found.items() if table is None}, cache(sample)
-    missing = [_data_table(catalog, settings, values) for settings in pipeline.tables if settings.name in gone]
+    gone, columns = {name for name, table in found.items() if table is None}, columns_shown(pipeline, sample)
+    missing = [_data_table(catalog, settings, columns) for settings in pipeline.tables if settings.name in gone]
     missing += [new for new in _internal_tables(pipeline) if new.name in gone]
     created = {new.name: _create(catalog, new) for new in missing}
     return {name: table or created[name] for name, table in found.items()}
@@ -89,12 +92,17 @@ def load_if_there(catalog: Catalog, name: str) -> Table | None:
             return None
 
 
-def new_table(settings: TableSettings, wanted: AutoCreate, sample: Sample) -> NewTable:
-    """What `auto_create` asks for: its columns, or those the sample shows if it names none, and `_kafka`.
+def columns_shown(pipeline: Pipeline, sample: Sample) -> Columns:
+    """The columns that the source asks for, found out once, when they are first needed."""
+    return cache(lambda: format_of(pipeline.value).columns(sample))
+
+
+def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> NewTable:
+    """What `auto_create` asks for: its columns, or those `shown` by the source if it names none, and `_kafka`.
 
     Raises ConfigError naming the table and the setting.
     """
-    columns = _columns(settings.name, wanted, sample)
+    columns = _columns(settings.name, wanted, shown)
     if settings.kafka_column:
         if any(field.name == KAFKA_COLUMN for field in columns.fields):
             raise ConfigError(
@@ -111,23 +119,23 @@ def new_table(settings: TableSettings, wanted: AutoCreate, sample: Sample) -> Ne
     )
 
 
-def missing_table(catalog: Catalog, settings: TableSettings, sample: Sample) -> ConfigError:
+def missing_table(catalog: Catalog, settings: TableSettings, shown: Columns) -> ConfigError:
     """The error for a table that is missing and not to be created, with the statement that would create it."""
     return ConfigError(
         f"table {settings.name} doesn't exist in catalog {catalog.name}, and its `auto_create` is not set",
-        hint=f"set `auto_create: {{}}` for it, or create it:\n    {_create_statement(catalog, settings, sample)}",
+        hint=f"set `auto_create: {{}}` for it, or create it:\n    {_create_statement(catalog, settings, shown)}",
     )
 
 
-def _data_table(catalog: Catalog, settings: TableSettings, sample: Sample) -> NewTable:
+def _data_table(catalog: Catalog, settings: TableSettings, shown: Columns) -> NewTable:
     if settings.auto_create is None:
-        raise missing_table(catalog, settings, sample)
-    return new_table(settings, settings.auto_create, sample)
+        raise missing_table(catalog, settings, shown)
+    return new_table(settings, settings.auto_create, shown)
 
 
-def _columns(table: str, wanted: AutoCreate, sample: Sample) -> Schema:
+def _columns(table: str, wanted: AutoCreate, shown: Columns) -> Schema:
     try:
-        return schema_of(wanted.columns) if wanted.columns else infer_schema(sample())
+        return schema_of(wanted.columns) if wanted.columns else shown()
     except ConfigError as error:
         raise ConfigError(f"table {table}: {error.message}", hint=error.hint) from None
 
@@ -172,10 +180,10 @@ def _ensure_namespace(catalog: Catalog, namespace: list[str]) -> None:
                 raise
 
 
-def _create_statement(catalog: Catalog, settings: TableSettings, sample: Sample) -> str:
-    """Spark's statement for the table the sample suggests; with the columns left open if it suggests none."""
+def _create_statement(catalog: Catalog, settings: TableSettings, shown: Columns) -> str:
+    """Spark's statement for the table the source suggests; with the columns left open if it suggests none."""
     try:
-        table = new_table(settings, AutoCreate(), sample)
+        table = new_table(settings, AutoCreate(), shown)
         columns = ", ".join(f"`{field.name}` {spark_type_text(field.field_type)}" for field in table.schema.fields)
     except CalveError:
         columns = "…"

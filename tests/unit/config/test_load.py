@@ -65,6 +65,18 @@ def test_where_a_pipeline_begins(loaded: Load, start: object, read: object) -> N
     assert pipeline.config.source.start == read
 
 
+def test_a_schema_file_is_read_from_the_pipelines_folder(tmp_path: Path, loaded: Load) -> None:
+    with pytest.raises(ConfigError, match=r"source\.value\.schema: .*a\.avsc: No such file"):
+        loaded(**_source(value={"type": "avro", "schema": "a.avsc"}))
+    (tmp_path / "a.avsc").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"a\.avsc: not UTF-8"):
+        loaded(**_source(value={"type": "avro", "schema": "a.avsc"}))
+    (tmp_path / "a.avsc").write_text('"string"', encoding="utf-8")
+    schema = loaded(**_source(value={"type": "avro", "schema": "a.avsc"})).value.schema
+    assert schema is not None
+    assert schema.text == '"string"'
+
+
 def _source(**changes: object) -> dict[str, object]:
     return {"source": PIPELINE["source"] | changes}
 
@@ -82,7 +94,17 @@ def _source(**changes: object) -> dict[str, object]:
         (_source(topics=[]), "source.topics: is empty; name at least one"),
         (_source(topics=["a", "a"]), "source.topics: a is named 2 times; name each topic once"),
         (_source(topics_regex="a.*"), "source.topics_regex: not available yet: comes with routing"),
-        (_source(value={"type": "avro"}), "source.value.type: not available yet: 'avro' comes with formats"),
+        (_source(value={"type": "protobuf"}), "source.value.type: not available yet: 'protobuf' comes with a later"),
+        (_source(value={"type": "avro"}), "source.value: avro needs exactly one of registry and schema, neither given"),
+        (
+            _source(value={"type": "avro", "registry": "main", "schema": "a.avsc"}),
+            "source.value: avro needs exactly one of registry and schema, both given",
+        ),
+        (_source(value={"schema": "a.avsc"}), "source.value: schema goes with type: avro; leave it out for json"),
+        (
+            _source(value={"type": "avro", "registry": "mian"}),
+            "source.value.registry: connections.yaml has no registry named 'mian' (it has none)",
+        ),
         (_source(key={"type": "json"}), "source.key.type: not available yet: 'json' comes with formats"),
         (_source(start="first"), "source.start: input should be 'earliest' or 'latest'; given 'first'"),
         (_source(start={"timestamp": "2026-01-31T00:00:00"}), "source.start.timestamp: input should have timezone"),

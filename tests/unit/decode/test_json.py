@@ -35,7 +35,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.decode.json import DECODE, FIT, Decoded, JsonDecoder
+from sink_core.decode.decoded import DECODE, FIT, Decoded
+from sink_core.decode.json import JsonDecoder
 from tests.fuzz import mutated
 
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"

@@ -1,0 +1,60 @@
+"""What decoding gives, whatever the format: columns for the records that fit a table, a verdict for each other one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+DECODE = "decode"
+"""Stage of a value that isn't of the format."""
+FIT = "fit"
+"""Stage of a value of the format that doesn't fit the table's schema."""
+
+_MESSAGE_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class BadValue:
+    """A value that has no row. `index` is its place among the values given; `message` has at most 200 characters."""
+
+    index: int
+    stage: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """`columns` has one row for each good value, in order. `good` are their indices, None if all values are good."""
+
+    columns: pa.RecordBatch
+    good: list[int] | None
+    bad: tuple[BadValue, ...]
+
+
+class Decoder(Protocol):
+    """Decodes the values of records for one table."""
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """Decode `values`; a bad one is reported with its index and doesn't touch the others.
+
+        Raises Unreachable or ConfigError if something the format needs can't be had, such as a schema of a registry.
+        """
+        ...
+
+
+def cut(message: str) -> str:
+    """The message, no longer than a verdict may be."""
+    return message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…"
+
+
+def in_order(pieces: Iterable[tuple[Sequence[int], pa.RecordBatch]]) -> tuple[list[int], pa.RecordBatch]:
+    """Rows decoded in pieces, each with the places of its values, in the order of their places; one piece at least."""
+    parts = list(pieces)
+    places = [place for part, _ in parts for place in part]
+    batch = pa.concat_batches([batch for _, batch in parts])
+    order = np.argsort(places)
+    return sorted(places), batch if not batch.num_columns else batch.take(pa.array(order))
