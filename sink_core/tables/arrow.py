@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
@@ -49,12 +51,14 @@ def rebuild(array: pa.Array, wanted: pa.DataType, leaf: Leaf = unchanged) -> pa.
     """`array` with the structure of `wanted`; what isn't nested goes through `leaf`.
 
     Structs match by position. A list of two-field structs becomes a map, an array of type null one of nulls. Offsets
-    and validity are kept, so a value is null where it was null before. Raises what `leaf` raises.
+    and validity are kept, so a value is null where it was null before; but not what is required below a null struct,
+    where Parquet's writer takes no null. Raises what `leaf` raises.
     """
-    if array.type.equals(wanted, check_metadata=True):
+    if array.type.equals(wanted, check_metadata=True) and not _requires_below(wanted):
         return array
     if pa.types.is_null(array.type):
-        return pa.nulls(len(array), wanted)
+        nothing = pa.nulls(len(array), wanted)
+        return _rebuild_struct(nothing, wanted, unchanged) if pa.types.is_struct(wanted) else nothing
     if pa.types.is_struct(wanted):
         return _rebuild_struct(array, wanted, leaf)
     if pa.types.is_large_list(wanted) and pa.types.is_list(array.type):
@@ -95,8 +99,41 @@ def _in_memory(wanted: pa.DataType) -> pa.DataType:
 
 def _rebuild_struct(array: pa.Array, wanted: pa.DataType, leaf: Leaf) -> pa.Array:
     children = [rebuild(array.field(i), wanted[i].type, leaf) for i in range(wanted.num_fields)]
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+    if not array.null_count:
+        return pa.StructArray.from_arrays(children, fields=list(wanted))
+    absent = array.is_null()
+    flags = absent.to_numpy(zero_copy_only=False)
+    children = [c if f.nullable else _present(c, flags) for c, f in zip(children, wanted, strict=True)]
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=absent)
+
+
+def _present(array: pa.Array, at: npt.NDArray[np.bool_]) -> pa.Array:
+    """`array` without the nulls it has where `at` is set: whatever lies beneath them stands there."""
+    if not array.null_count:
+        return array
+    if isinstance(array, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(array.type, _present(array.storage, at))
+    null = array.is_null().to_numpy(zero_copy_only=False) & ~at
+    if pa.types.is_struct(array.type):
+        fields = list(array.type)
+        children = [array.field(i) if f.nullable else _present(array.field(i), at) for i, f in enumerate(fields)]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=pa.array(null))
+    bits = np.packbits(np.concatenate([np.zeros(array.offset, np.bool_), ~null]), bitorder="little")
+    nested = pa.types.is_large_list(array.type) or pa.types.is_list(array.type) or pa.types.is_map(array.type)
+    beneath = array.buffers()[1:2] if nested else array.buffers()[1:]
+    children = [_entries(array)] if nested else None
+    return pa.Array.from_buffers(
+        array.type, len(array), [pa.py_buffer(bits), *beneath], -1, array.offset, children=children
+    )
+
+
+def _requires_below(wanted: pa.DataType) -> bool:
+    """Whether a struct in the type has a field that must not be null."""
+    if pa.types.is_struct(wanted):
+        return any(not field.nullable or _requires_below(field.type) for field in wanted)
+    if pa.types.is_list(wanted) or pa.types.is_large_list(wanted):
+        return _requires_below(wanted.value_type)
+    return pa.types.is_map(wanted) and (_requires_below(wanted.key_type) or _requires_below(wanted.item_type))
 
 
 def _rebuild_list(array: pa.Array, wanted: pa.DataType, values: pa.Array) -> pa.Array:

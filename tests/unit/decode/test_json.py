@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -9,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -37,6 +39,7 @@ from pyiceberg.types import (
 
 from sink_core.decode.decoded import DECODE, FIT, Decoded
 from sink_core.decode.json import JsonDecoder
+from sink_core.tables.arrow import conform, file_schema
 from tests.fuzz import mutated
 
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
@@ -318,3 +321,11 @@ def test_what_fits_is_never_refused(value: dict[str, Any]) -> None:
     decoded = JsonDecoder(MIXED_WITH_MAP).decode([json.dumps(value).encode()])
     assert decoded.bad == ()
     assert rows(decoded)[0]["n"] == value["n"]
+
+
+def test_a_null_struct_with_a_required_field_is_a_row_as_any_other() -> None:
+    schema = Schema(NestedField(1, "o", StructType(NestedField(2, "x", IntegerType(), required=True))))
+    decoded = JsonDecoder(schema).decode([b'{"o": {"x": 1}}', b'{"o": null}', b"{}", b'{"o": {}}'])
+    assert decoded.columns.column("o").to_pylist() == [{"x": 1}, None, None]
+    assert [bad.message for bad in decoded.bad] == ["o.x: required, but missing or null"]
+    pq.write_table(pa.Table.from_batches([conform(decoded.columns.columns, file_schema(schema))]), io.BytesIO())
