@@ -64,12 +64,30 @@ class IngestSpec:
     skip: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict[TopicPartition, tuple[int, ...]])
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class FirstBad:
+    """A record that can't be stored, as messages name it."""
+
+    topic: str
+    partition: int
+    offset: int
+    stage: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}] offset {self.offset}: {self.stage}: {self.error}"
+
+
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Files by table, tables without any included, and what became of each slice's offsets."""
+    """Files by table, tables without any included, and what became of each slice's offsets.
+
+    `first_bad` is the first record that went to the dead letters, by topic, partition and offset.
+    """
 
     files: Mapping[str, tuple[WrittenFile, ...]]
     counts: tuple[PartitionCounts, ...]
+    first_bad: FirstBad | None = None
 
 
 def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int) -> TaskResult:
@@ -88,7 +106,7 @@ def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int) -> Task
             for output in work.outputs:
                 output.abort()
             raise
-    return TaskResult(files, tuple(reader.counts))
+    return TaskResult(files, tuple(reader.counts), work.first_bad)
 
 
 @contextmanager
@@ -167,6 +185,7 @@ class _Work:
         self._feeds = [_Feed(table, spec, file_prefix, buffer_bytes) for table in spec.tables]
         self._dead_letters = _Output(spec.dead_letters, spec, file_prefix, buffer_bytes)
         self.outputs = (*self._feeds, self._dead_letters)
+        self.first_bad: FirstBad | None = None
         self._topics = [part.topic for part in slices]
         self._partitions = np.array([part.partition for part in slices], np.int32)
         for part in counts:
@@ -222,12 +241,13 @@ class _Work:
         if not bad:
             return
         letters = [self._letter(messages, value) for _, value in sorted(bad.items())]
+        first = min(FirstBad(x.topic, x.partition, x.offset, x.stage, x.error) for x in letters)
         if self._spec.stop_on_bad_record:
-            first = letters[0]
             raise BadRecord(
-                f"{first.topic}[{first.partition}] offset {first.offset}: {first.stage}: {first.error}",
+                f"{first}; nothing was published",
                 hint="correct the producer or the table; set on_bad_record: dead_letter to set such records aside",
             )
+        self.first_bad = first if self.first_bad is None else min(first, self.first_bad)
         self._dead_letters.write(dead_letter_rows(self._spec.batch_id, letters))
         for i, number in _by_slice(messages.slices[list(bad)]):
             self._counts[i].dead_lettered += number
