@@ -123,7 +123,7 @@ def _rare_collections() -> Generator[None]:
         gc.set_threshold(*thresholds)
 
 
-class _Output:
+class Output:
     """A table being written."""
 
     def __init__(self, table: TableSpec, spec: IngestSpec, file_prefix: str, buffer_bytes: int) -> None:
@@ -150,7 +150,7 @@ class _Output:
             self._writer.abort()
 
 
-class _Feed(_Output):
+class Feed(Output):
     """A data table: records are decoded by its own schema."""
 
     def __init__(self, table: TableSpec, spec: IngestSpec, file_prefix: str, buffer_bytes: int) -> None:
@@ -174,6 +174,17 @@ class _Feed(_Output):
         self.write(pa.RecordBatch.from_pydict(columns))
 
 
+def bad_values(feeds: Sequence[Feed], decoded: Sequence[Decoded]) -> dict[int, BadValue]:
+    """By index, the first table's verdict on each bad value; it names the table if there are several."""
+    bad: dict[int, BadValue] = {}
+    for feed, rows in zip(feeds, decoded, strict=True):
+        for value in rows.bad:
+            by_table = len(feeds) > 1 and value.stage == FIT
+            verdict = replace(value, message=f"{feed.name}: {value.message}") if by_table else value
+            bad.setdefault(value.index, verdict)
+    return bad
+
+
 class _Work:
     """What a task does with each batch of messages."""
 
@@ -182,8 +193,8 @@ class _Work:
     ) -> None:
         self._spec, self._slices, self._counts = spec, slices, counts
         buffer_bytes = BUFFER_BYTES // len(spec.tables)
-        self._feeds = [_Feed(table, spec, file_prefix, buffer_bytes) for table in spec.tables]
-        self._dead_letters = _Output(spec.dead_letters, spec, file_prefix, buffer_bytes)
+        self._feeds = [Feed(table, spec, file_prefix, buffer_bytes) for table in spec.tables]
+        self._dead_letters = Output(spec.dead_letters, spec, file_prefix, buffer_bytes)
         self.outputs = (*self._feeds, self._dead_letters)
         self.first_bad: FirstBad | None = None
         self._topics = [part.topic for part in slices]
@@ -215,7 +226,7 @@ class _Work:
     def _store_records(self, messages: Messages) -> None:
         values = cast(list[bytes], messages.values)
         decoded = [feed.decode(values) for feed in self._feeds]
-        bad = self._bad(decoded)
+        bad = bad_values(self._feeds, decoded)
         keep = np.ones(len(messages), np.bool_)
         keep[list(bad)] = False
         self._bury(messages, bad)
@@ -226,16 +237,6 @@ class _Work:
         for i, number in _by_slice(good.slices):
             written = self._counts[i].written
             written.update({name: rows + number for name, rows in written.items()})
-
-    def _bad(self, decoded: Sequence[Decoded]) -> dict[int, BadValue]:
-        """By index, the first table's verdict on each bad value; it names the table if there are several."""
-        bad: dict[int, BadValue] = {}
-        for feed, rows in zip(self._feeds, decoded, strict=True):
-            for value in rows.bad:
-                by_table = len(self._feeds) > 1 and value.stage == FIT
-                verdict = replace(value, message=f"{feed.name}: {value.message}") if by_table else value
-                bad.setdefault(value.index, verdict)
-        return bad
 
     def _bury(self, messages: Messages, bad: Mapping[int, BadValue]) -> None:
         if not bad:

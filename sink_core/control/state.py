@@ -236,8 +236,12 @@ class CommitState:
 
     def unfed_batches(self, table: str) -> int:
         """How many batches were published that neither named the table nor were read again for it since."""
-        jobs = (job for job in self.range_jobs.values() if job.table == table and not job.conditional)
+        jobs = (job for job in self.range_jobs_of(table) if not job.conditional)
         return self.published - self.fed.get(table, 0) - sum(job.batches for job in jobs)
+
+    def range_jobs_of(self, table: str) -> list[RangeJob]:
+        """Those that were published for a table, oldest first."""
+        return [job for job in self.range_jobs.values() if job.table == table]
 
     @property
     def tables(self) -> list[str]:

@@ -35,7 +35,7 @@ def test_what_needs_no_snapshot(made: list[RangeJob], held: set[str], excused: s
 
 def test_a_job_s_rows_are_expected_and_one_without_rows_only_where_it_is_held() -> None:
     made = [job("r1", (0, 10), (20, 25)), job("r2", resolves=True), job("r3", resolves=True)]
-    assert jobs.expected_rows(made, {"r2"}) == {"r1": 15, "r2": 0}
+    assert jobs.expected_rows(made, {"r2"}, dead_letters=False) == {"r1": 15, "r2": 0}
 
 
 @pytest.mark.parametrize(("end", "found"), [(10, []), (9, ["range-rows"])])
