@@ -74,15 +74,16 @@ def events(
         )
         for output in (*outputs, letters)
     ]
-    counts = {**dict.fromkeys(COUNTED, 0), "records": tried.number_moved + tried.number_left}
-    counts |= {"dead_lettered": tried.number_left, "files": sum(output.files for output in (*outputs, letters))}
+    # Nothing was read: records and dead letters are counted by the batches that read them.
+    totals = {**dict.fromkeys(COUNTED, 0), "offsets": tried.number_moved + tried.number_left, "batches": 0}
+    totals["files"] = sum(output.files for output in (*outputs, letters))
     complete = DataComplete(
         pipeline_id=pipeline_id,
         batch_id=batch_id,
         predecessor=token.metadata,
         kind="range",
         tables=tuple(output.table for output in (*outputs, letters)),
-        totals={**counts, "offsets": counts["records"], "batches": 0},
+        totals=totals,
         topic_ids=topic_ids,
         positions={},
         through_ms={},

@@ -13,10 +13,12 @@ from sink_core.commit.replace import has_deletes, head_manifests
 from sink_core.dead_letters.choice import Chosen, Offsets, choose
 from sink_core.errors import RetriableError, TableUnusable
 from sink_core.offsets import OffsetRange, TopicPartition
+from sink_core.range_jobs.job import ranges_of
 from sink_core.range_jobs.look import ledger_rows, places_in
 from sink_core.session import Session
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
+from sink_core.tables.kafka_rows import may_hold, place_fields, runs_of
 from sink_core.tables.usable import check_usable
 from sink_core.verify.deep import NONE, Held
 from sink_core.verify.files import ReadableFiles, head_tasks
@@ -28,7 +30,9 @@ _COLUMNS = ("batch_id", "topic", "partition", "offset")
 
 @dataclass(frozen=True, slots=True)
 class LettersPlan:
-    """What a job tries: `letters` is their table as loaded, `files` its data files, `tables` those that get them."""
+    """What a job tries: `letters` is their table as loaded, `files` are its data files that may hold them, and `tables`
+    get them.
+    """
 
     chosen: Chosen
     letters: Table
@@ -69,7 +73,8 @@ def plan_letters(
     targets = {table: loaded[table][0] for table in chosen.tables}
     for table, each in {**targets, name: letters}.items():
         check_usable(each.metadata, table=table)
-    return LettersPlan(chosen, letters, files, targets)
+    fields, runs = place_fields(letters.schema(), struct=None), runs_of(ranges_of(chosen.offsets))
+    return LettersPlan(chosen, letters, tuple(file for file in files if may_hold(file, fields, runs)), targets)
 
 
 def _load(session: Session, name: str) -> tuple[Table, int]:

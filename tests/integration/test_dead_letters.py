@@ -135,6 +135,32 @@ def test_a_replay_moves_what_fits_now_and_nothing_else(flow: Flow, spark: SparkS
     assert_proven(flow)
 
 
+def test_the_commands_say_what_is_there_and_what_became_of_it(flow: Flow) -> None:
+    def calve(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+        command = [str(CALVE), "dead-letters", name, str(flow.pipeline.path), *options]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+
+    said = calve("list", "--limit", "2")
+    assert said.returncode == 0, said.stderr
+    lines = said.stdout.splitlines()
+    assert lines[1].startswith(f"{flow.topic}[1] 1\t")
+    assert lines[1].endswith('{"id": 14, "text": "n14", "more": "words"}')
+    assert lines[-1] == f"{flow.pipeline.dead_letter_table}: 6 dead letters"
+    document = json.loads(calve("list", "--json", "--since", "1d", "--topic", flow.topic).stdout)
+    assert (document["total"], len(document["newest"])) == (6, 6)
+    assert sum(each["dead_letters"] for each in document["by_error"]) == 6
+    refused = calve("replay")
+    assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
+    mend(flow)
+    said = calve("replay", "--yes", "--range", f"{flow.topic}/0:0-12")
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.splitlines()[-1].endswith(": 2 moved; 0 still bad")
+    document = json.loads(calve("replay", "--yes", "--json").stdout)
+    assert (document["moved"], document["still_bad"], len(document["jobs"])) == (3, 1, 1)
+    assert {commit["table"] for commit in document["commits"]} == {flow.table, flow.pipeline.dead_letter_table}
+    assert flow.ids() == ALL
+
+
 def test_without_a_fix_nothing_is_published(flow: Flow) -> None:
     events = len(flow.events(DataComplete))
     report = replay(flow)
