@@ -14,7 +14,8 @@ from pyiceberg.table import Table
 from sink_core.commit.view import TableView, view_of
 from sink_core.control import checks
 from sink_core.control.events import DataWritten
-from sink_core.control.state import CommitState, Logged
+from sink_core.control.logged import Logged
+from sink_core.control.state import CommitState
 from sink_core.errors import FindingError, Unreachable
 from sink_core.finding import Finding
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S

@@ -18,7 +18,7 @@ from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.tables.outputs import output_of, write_ledger
 from sink_core.tables.usable import check_usable
 from spark_jobs.runner import SparkRunner
-from spark_jobs.task import IngestSpec, TableSpec, TaskResult, run_task
+from spark_jobs.task import FirstBad, IngestSpec, TableSpec, TaskResult, run_task
 
 
 def write_batch(
@@ -35,7 +35,7 @@ def write_batch(
     results = run_tasks(spec, plan.tasks, runner)
     reach("write.after-files")
     counts = merge_counts(plan, [count for result in results for count in result.counts], [t.name for t in spec.tables])
-    _check_share(pipeline, counts)
+    _check_share(pipeline, counts, [result.first_bad for result in results if result.first_bad])
     files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}
     files[pipeline.ledger_table] += write_ledger(plan, counts, tables[pipeline.ledger_table])
     outputs = tuple(output_of(plan.batch_id, name, table, files[name]) for name, table in tables.items())
@@ -105,14 +105,16 @@ def _result(pickled: bytes) -> TaskResult:
     return pickle.loads(pickled)  # noqa: S301 - written by our own task
 
 
-def _check_share(pipeline: Pipeline, counts: Iterable[PartitionCounts]) -> None:
+def _check_share(pipeline: Pipeline, counts: Iterable[PartitionCounts], first_bad: Sequence[FirstBad]) -> None:
+    """Before anything names the batch's files: they are orphans if its share of bad records is too large."""
     bad, records = 0, 0
     for count in counts:
         bad, records = bad + count.dead_lettered, records + count.records
     limit = pipeline.config.dead_letters.stop_above
     if limit is not None and bad > limit * records:
         raise BadRecord(
-            f"{bad} of {records} records of the batch can't be stored, more than dead_letters.stop_above allows "
-            f"({limit:.2%}); nothing of it was published",
-            hint="correct the producer or the tables, or raise dead_letters.stop_above",
+            f"{bad:,} of {records:,} records of the batch ({bad / records:.2%}) can't be stored, more than "
+            f"dead_letters.stop_above allows ({limit:.2%}); nothing was published; the first: {min(first_bad)}",
+            hint="correct the producer or the tables; to set them aside all the same raise dead_letters.stop_above, or "
+            "leave it out",
         )

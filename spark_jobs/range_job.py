@@ -102,6 +102,20 @@ class RangeReport:
     replaced: int = 0
 
 
+def announce(session: Session, batch_id: str, token: Position) -> None:
+    """Say that a range job planned on `token` begins, before its first file exists."""
+    session.log.append(
+        StartCommit(
+            pipeline_id=session.pipeline_id,
+            batch_id=batch_id,
+            predecessor=token.metadata,
+            file_prefix=f"calve-{batch_id}",
+            config_fingerprint=session.pipeline.config_fingerprint,
+        )
+    )
+    reach("range.after-start-commit")
+
+
 class RangeJobs:
     """Plans, writes, publishes and commits range jobs of one pipeline, which must be bound.
 
@@ -193,7 +207,7 @@ class RangeJobs:
         if isinstance(made, str):
             return RangeReport(table, made, commit=self._commit(table))
         plan = made.plan
-        self._announce(plan)
+        announce(self._session, plan.batch_id, plan.token)
         self._progress(Progress("write", f"{plan.offsets:,} offsets again for {table}", plan.batch_id, plan.offsets))
         written = self._write(made)
         self._progress(Progress("publish", f"{written.output.rows:,} rows for {table}", plan.batch_id))
@@ -265,7 +279,7 @@ class RangeJobs:
             return f"nothing to do: the table {table} has nothing of that"
         check_not_compacted(session, ranges)
         plan = self._with_topics(RangePlan(str(uuid.uuid4()), table, token, ranges, 0, {}), rows)
-        return Planned(plan, loaded, replacing(loaded, table, ranges, rows))
+        return Planned(plan, loaded, replacing(loaded, table, ranges, rows, state.range_jobs_of(table)))
 
     def _with_topics(self, plan: RangePlan, rows: list[LedgerRow]) -> RangePlan:
         """The plan with its topics' UUIDs; they and what Kafka still holds are checked."""
@@ -273,19 +287,6 @@ class RangeJobs:
         topic_ids = {row.topic: row.topic_id for row in rows if row.topic in wanted}
         check_readable(self._session, plan.ranges, topic_ids)
         return replace(plan, topic_ids=topic_ids)
-
-    def _announce(self, plan: RangePlan) -> None:
-        session = self._session
-        session.log.append(
-            StartCommit(
-                pipeline_id=session.pipeline_id,
-                batch_id=plan.batch_id,
-                predecessor=plan.token.metadata,
-                file_prefix=f"calve-{plan.batch_id}",
-                config_fingerprint=session.pipeline.config_fingerprint,
-            )
-        )
-        reach("range.after-start-commit")
 
     def _write(self, made: Planned) -> Written:
         """The files of the one table. What is a dead letter already is left there.

@@ -66,12 +66,30 @@ class IngestSpec:
     skip: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict[TopicPartition, tuple[int, ...]])
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class FirstBad:
+    """A record that can't be stored, as messages name it."""
+
+    topic: str
+    partition: int
+    offset: int
+    stage: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}] offset {self.offset}: {self.stage}: {self.error}"
+
+
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Files by table, tables without any included, and what became of each slice's offsets."""
+    """Files by table, tables without any included, and what became of each slice's offsets.
+
+    `first_bad` is the first record that went to the dead letters, by topic, partition and offset.
+    """
 
     files: Mapping[str, tuple[WrittenFile, ...]]
     counts: tuple[PartitionCounts, ...]
+    first_bad: FirstBad | None = None
 
 
 def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int) -> TaskResult:
@@ -90,7 +108,7 @@ def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int) -> Task
             for output in work.outputs:
                 output.abort()
             raise
-    return TaskResult(files, tuple(reader.counts))
+    return TaskResult(files, tuple(reader.counts), work.first_bad)
 
 
 @contextmanager
@@ -107,7 +125,7 @@ def _rare_collections() -> Generator[None]:
         gc.set_threshold(*thresholds)
 
 
-class _Output:
+class Output:
     """A table being written."""
 
     def __init__(self, table: TableSpec, spec: IngestSpec, file_prefix: str, buffer_bytes: int) -> None:
@@ -134,7 +152,7 @@ class _Output:
             self._writer.abort()
 
 
-class _Feed(_Output):
+class Feed(Output):
     """A data table: records are decoded by its own schema."""
 
     def __init__(
@@ -160,6 +178,17 @@ class _Feed(_Output):
         self.write(pa.RecordBatch.from_pydict(columns))
 
 
+def bad_values(feeds: Sequence[Feed], decoded: Sequence[Decoded]) -> dict[int, BadValue]:
+    """By index, the first table's verdict on each bad value; it names the table if there are several."""
+    bad: dict[int, BadValue] = {}
+    for feed, rows in zip(feeds, decoded, strict=True):
+        for value in rows.bad:
+            by_table = len(feeds) > 1 and value.stage == FIT
+            verdict = replace(value, message=f"{feed.name}: {value.message}") if by_table else value
+            bad.setdefault(value.index, verdict)
+    return bad
+
+
 class _Work:
     """What a task does with each batch of messages."""
 
@@ -169,9 +198,10 @@ class _Work:
         self._spec, self._slices, self._counts = spec, slices, counts
         buffer_bytes = BUFFER_BYTES // len(spec.tables)
         value_format = format_of(spec.value)
-        self._feeds = [_Feed(table, spec, file_prefix, buffer_bytes, value_format) for table in spec.tables]
-        self._dead_letters = _Output(spec.dead_letters, spec, file_prefix, buffer_bytes)
+        self._feeds = [Feed(table, spec, file_prefix, buffer_bytes, value_format) for table in spec.tables]
+        self._dead_letters = Output(spec.dead_letters, spec, file_prefix, buffer_bytes)
         self.outputs = (*self._feeds, self._dead_letters)
+        self.first_bad: FirstBad | None = None
         self._topics = [part.topic for part in slices]
         self._partitions = np.array([part.partition for part in slices], np.int32)
         for part in counts:
@@ -201,7 +231,7 @@ class _Work:
     def _store_records(self, messages: Messages) -> None:
         values = cast(list[bytes], messages.values)
         decoded = [feed.decode(values) for feed in self._feeds]
-        bad = self._bad(decoded)
+        bad = bad_values(self._feeds, decoded)
         keep = np.ones(len(messages), np.bool_)
         keep[list(bad)] = False
         self._bury(messages, bad)
@@ -213,26 +243,17 @@ class _Work:
             written = self._counts[i].written
             written.update({name: rows + number for name, rows in written.items()})
 
-    def _bad(self, decoded: Sequence[Decoded]) -> dict[int, BadValue]:
-        """By index, the first table's verdict on each bad value; it names the table if there are several."""
-        bad: dict[int, BadValue] = {}
-        for feed, rows in zip(self._feeds, decoded, strict=True):
-            for value in rows.bad:
-                by_table = len(self._feeds) > 1 and value.stage == FIT
-                verdict = replace(value, message=f"{feed.name}: {value.message}") if by_table else value
-                bad.setdefault(value.index, verdict)
-        return bad
-
     def _bury(self, messages: Messages, bad: Mapping[int, BadValue]) -> None:
         if not bad:
             return
         letters = [self._letter(messages, value) for _, value in sorted(bad.items())]
+        first = min(FirstBad(x.topic, x.partition, x.offset, x.stage, x.error) for x in letters)
         if self._spec.stop_on_bad_record:
-            first = letters[0]
             raise BadRecord(
-                f"{first.topic}[{first.partition}] offset {first.offset}: {first.stage}: {first.error}",
+                f"{first}; nothing was published",
                 hint="correct the producer or the table; set on_bad_record: dead_letter to set such records aside",
             )
+        self.first_bad = first if self.first_bad is None else min(first, self.first_bad)
         self._dead_letters.write(dead_letter_rows(self._spec.batch_id, letters))
         for i, number in _by_slice(messages.slices[list(bad)]):
             self._counts[i].dead_lettered += number

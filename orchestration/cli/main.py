@@ -11,6 +11,7 @@ from orchestration.cli import (
     broker,
     check,
     config,
+    dead_letters,
     drill,
     init,
     inspect,
@@ -51,5 +52,6 @@ def calve(
 for module in (init, check, config, run, inspect, pause, resolve, replay, maintain, drill):
     module.register(app)
 app.add_typer(broker.app, name="broker")
+app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(positions.app, name="positions")
 app.add_typer(spark.app, name="spark")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from sink_core.errors import CalveError, FindingError
+from sink_core.errors import CalveError, ConfigError, FindingError
 
 STDOUT = Console(highlight=False, markup=False, soft_wrap=True)
 STDERR = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
@@ -61,6 +62,13 @@ def error_document(error: CalveError) -> dict[str, Any]:
             "found": error.found,
         }
     return document
+
+
+def ask(question: str, *, as_json: bool) -> None:
+    """Ask before something is done; a no ends the command. Raises ConfigError where nobody can answer."""
+    if as_json or not sys.stdin.isatty():
+        raise ConfigError("nobody to ask here; nothing was changed", hint="add --yes once you have read what it does")
+    typer.confirm(question, abort=True)
 
 
 @contextmanager

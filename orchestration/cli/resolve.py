@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +9,8 @@ import typer
 
 from orchestration.cli.boundary import command
 from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
-from orchestration.cli.output import say, say_json, working
+from orchestration.cli.output import ask, say, say_json, working
 from orchestration.cli.user import user
-from sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from sink_core.config.effective import Pipeline
@@ -56,7 +54,7 @@ def resolve(
         if not as_json:
             _say(prepared)
         if not yes:
-            _ask(as_json=as_json)
+            ask("Do it?", as_json=as_json)
         with working("resolving"):
             done = carry_out(session, prepared, user())
     if as_json:
@@ -83,9 +81,3 @@ def _say(prepared: Prepared) -> None:
     say(f"{prepared.choice}:")
     for line in prepared.answer.would:
         say(f"  {line}")
-
-
-def _ask(*, as_json: bool) -> None:
-    if as_json or not sys.stdin.isatty():
-        raise ConfigError("nobody to ask here; nothing was changed", hint="add --yes once you have read what it does")
-    typer.confirm("Do it?", abort=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sink_core.batch import ManifestRef
 from sink_core.commit.findings import Identity
 from sink_core.commit.properties import Own
 from sink_core.control.events import DataWritten
-from sink_core.control.state import CommitState, Logged
+from sink_core.control.logged import Logged
+from sink_core.control.state import CommitState
 
 
 def manifests_of(events: Iterable[Logged[DataWritten]]) -> list[ManifestRef]:
@@ -30,11 +31,13 @@ def own_of(
     given_up: tuple[tuple[int, int], ...],
     state: CommitState,
     now: Identity,
+    removed: Mapping[str, int] | None = None,
 ) -> Own:
-    """Under a commit id of its own; `given_up` as in `Own`."""
+    """Under a commit id of its own; `given_up` as in `Own`. `removed` are rows that left, by range job."""
     counts: dict[str, int] = {}
     for logged in events:
         counts[logged.event.batch_id] = counts.get(logged.event.batch_id, 0) + logged.event.rows
+    replaced = {e.event.batch_id: e.event.replaces.rows for e in events if e.event.replaces}
     return Own(
         stored_offset=stored_offset,
         commit_id=str(uuid.uuid4()),
@@ -45,5 +48,5 @@ def own_of(
         control_topic_id=now.control_topic_id,
         cluster_id=now.cluster_id,
         given_up=given_up,
-        replaced={e.event.batch_id: e.event.replaces.rows for e in events if e.event.replaces},
+        replaced={**replaced, **(removed or {})},
     )

@@ -18,8 +18,8 @@ from pyiceberg.table.metadata import TableMetadata
 from sink_core.batch import ManifestRef
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
+from sink_core.control.logged import Logged
 from sink_core.control.range_parts import Replaces
-from sink_core.control.state import Logged
 from sink_core.tables.manifests import entries_of
 
 

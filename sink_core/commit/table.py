@@ -3,7 +3,8 @@
 Crash points of a commit, and what the next one finds (docs/design.md has the whole table):
 
     commit.after-check       nothing written
-    replay.after-manifests   manifests written again that nobody names: orphans
+    letters.after-files      dead letters written again that nobody names: orphans
+    replay.after-manifests   and manifests written again that nobody names: orphans
     commit.after-list        and a manifest list that nobody names: an orphan
     commit.after-swap        the table has the batches and says so itself; the next coordinator only reports it
 """
@@ -24,11 +25,13 @@ from sink_core.commit.findings import AncestryCut, Identity, compare, dropped
 from sink_core.commit.others import Others, Reading, reading_of
 from sink_core.commit.own import gone_of, manifests_of, own_of
 from sink_core.commit.properties import Own, SummaryKeys, to_summary
+from sink_core.commit.removal import Removal, removal
 from sink_core.commit.replace import Taken, fitting
 from sink_core.commit.view import TableView, view_of
 from sink_core.control.events import DataWritten
 from sink_core.control.log import ControlLog
-from sink_core.control.state import CommitState, Logged
+from sink_core.control.logged import Logged
+from sink_core.control.state import CommitState
 from sink_core.errors import CalveError, CommitConflict, ProtocolError, TableUnusable, UnknownOutcome, Unreachable
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
@@ -110,6 +113,8 @@ class TableCommitter:
             reach("commit.after-check")
             if not pending:
                 return _nothing_new(table, view, conflicts)
+            with unreachable_as_ours(f"taking dead letters out of {name}"):
+                out = removal(table, name, taken.events, state)
             own = own_of(
                 taken.events,
                 stored_offset=stored_offset,
@@ -117,9 +122,10 @@ class TableCommitter:
                 given_up=view.latest.given_up if view.latest else (),
                 state=state,
                 now=self.now,
+                removed=out.rows,
             )
             check_still_there(table, taken.events)
-            attempt = self._build(table, taken.events, own)
+            attempt = self._build(table, taken.events, own, out)
             reach("commit.after-list")
             if attempt is not None:
                 lost_to = self.swap(table, attempt)
@@ -205,13 +211,14 @@ class TableCommitter:
         except NoSuchTableError:
             return None
 
-    def _build(self, table: Table, events: Sequence[Logged[DataWritten]], own: Own) -> Attempt | None:
+    def _build(self, table: Table, events: Sequence[Logged[DataWritten]], own: Own, out: Removal) -> Attempt | None:
         """The attempt; None if the head that it would be built on has been replaced and expired meanwhile."""
         name = ".".join(table.name())
         try:
             with unreachable_as_ours(f"writing the manifest list of {name}"):
                 summary = to_summary(self.keys, own)
-                return build_append(table, manifests_of(events), tag=self.tag, summary=summary, gone=gone_of(events))
+                added, gone = [*manifests_of(events), *out.kept], [*gone_of(events), *out.gone]
+                return build_append(table, added, tag=self.tag, summary=summary, gone=gone)
         except TableUnusable:
             now = self._load(name)
             if now is not None and now.metadata.refs == table.metadata.refs:

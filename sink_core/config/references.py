@@ -47,6 +47,11 @@ def resolve(properties: Mapping[str, object]) -> dict[str, Any]:
     return {key: _walk(key, value, _from_environment) for key, value in properties.items()}
 
 
+def names_a_secret(name: str) -> bool:
+    """Whether what has this name is not to be shown."""
+    return _HIDDEN_KEY.search(name) is not None
+
+
 def redact(properties: Mapping[str, object]) -> dict[str, Any]:
     """`properties` fit to be shown: references stay references, secrets written literally become `***`."""
     return {key: _walk(key, value, _shown) for key, value in properties.items()}

@@ -19,7 +19,14 @@ import fastavro
 
 from sink_core.batch import ManifestRef, PartitionSummary
 from sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
-from sink_core.control.schemas import MIN_READER, MIN_READER_KEY, READER_VERSION, REPLACING_READER, SCHEMAS
+from sink_core.control.schemas import (
+    MIN_READER,
+    MIN_READER_KEY,
+    READER_VERSION,
+    REMOVING_READER,
+    REPLACING_READER,
+    SCHEMAS,
+)
 from sink_core.errors import ForeignEvent, ProtocolError
 
 CALVE_VERSION = version("calve")
@@ -76,7 +83,10 @@ class StartCommit(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataWritten(Event):
-    """Files of one batch for one table: `manifests` name those with its own rows."""
+    """Files of one batch for one table: `manifests` name those with its own rows.
+
+    `removes`: it is for the dead letters, of which those leave that lie in the job's ranges.
+    """
 
     event_type: ClassVar[str] = "DATA_WRITTEN"
     batch_id: str
@@ -86,6 +96,7 @@ class DataWritten(Event):
     manifests: tuple[ManifestRef, ...]
     resolves: Resolves | None = None
     replaces: Replaces | None = None
+    removes: bool = False
 
     @property
     def rows(self) -> int:
@@ -99,6 +110,8 @@ class DataWritten(Event):
 
     @property
     def min_reader(self) -> int:
+        if self.removes:
+            return REMOVING_READER
         return REPLACING_READER if self.replaces else MIN_READER[self.event_type]
 
 
@@ -199,6 +212,8 @@ class Checkpoint(Event):
 
     @property
     def min_reader(self) -> int:
+        if any(job.letters for job in self.range_jobs):
+            return REMOVING_READER
         return REPLACING_READER if any(job.replaces for job in self.range_jobs) else MIN_READER[self.event_type]
 
 

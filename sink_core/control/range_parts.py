@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sink_core.batch import ManifestRef
 from sink_core.offsets import TopicPartition
@@ -47,6 +48,10 @@ class RangeRead:
     rows: int
 
     @property
+    def span(self) -> int:
+        return self.end - self.start
+
+    @property
     def at(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
@@ -56,7 +61,9 @@ class RangeJob:
     """What stays known of a published range job. `batches` counts those it has read again, all of each.
 
     `resolves`: it answers a finding, and counts only if it was committed; `replaces`: it took the place of rows, and
-    counts only then as well.
+    counts only then as well. `letters`: it has tried dead letters again. For a data table `ranges` then are those whose
+    records it has got; for the dead letters all that left, where `rows` is 0 if they came back with another error.
+    `topic_ids` are of such a job: offsets are those of topics with these ids.
     """
 
     batch_id: str
@@ -65,6 +72,8 @@ class RangeJob:
     batches: int
     ranges: tuple[RangeRead, ...]
     replaces: bool = False
+    letters: bool = False
+    topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def conditional(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-READER_VERSION = 2
+READER_VERSION = 3
 """The highest `min_reader` this code understands."""
 
 MIN_READER_KEY = "calve.min-reader"
@@ -95,6 +95,8 @@ _RANGE_JOB: Schema = {
         {"name": "batches", "type": "long"},
         {"name": "ranges", "type": _RANGES},
         {"name": "replaces", "type": "boolean", "default": False},
+        {"name": "letters", "type": "boolean", "default": False},
+        {"name": "topic_ids", "type": {"type": "map", "values": "string"}, "default": {}},
     ],
 }
 
@@ -123,6 +125,7 @@ SCHEMAS: dict[str, Schema] = {
             {"name": "manifests", "type": {"type": "array", "items": _MANIFEST}},
             {"name": "resolves", "type": ["null", _RESOLVES], "default": None},
             {"name": "replaces", "type": ["null", _REPLACES], "default": None},
+            {"name": "removes", "type": "boolean", "default": False},
         ],
     ),
     "DATA_COMPLETE": _event(
@@ -197,3 +200,6 @@ MIN_READER: dict[str, int] = dict.fromkeys(SCHEMAS, 1)
 
 REPLACING_READER = 2
 """Readers below this would append the rows of a range job that replaces others."""
+
+REMOVING_READER = 3
+"""Readers below this would leave dead letters that a range job has moved into tables."""

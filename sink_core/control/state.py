@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Generic, TypeVar
 
 from sink_core.control import restored
 from sink_core.control.events import (
@@ -22,6 +21,7 @@ from sink_core.control.events import (
     Resumed,
     StartCommit,
 )
+from sink_core.control.logged import Logged, jobs_of
 from sink_core.control.range_parts import RangeJob
 from sink_core.errors import ProtocolError
 from sink_core.offsets import Offsets, TopicPartition, batch_id_of
@@ -31,17 +31,6 @@ NOWHERE = -1
 
 UNREAD = 0
 """The `through_ms` of a partition with records waiting of which none has been read: no timestamp can be promised."""
-
-
-E = TypeVar("E", bound=Event)
-
-
-@dataclass(frozen=True, slots=True)
-class Logged(Generic[E]):
-    """An event and its offset in the control topic."""
-
-    offset: int
-    event: E
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +54,7 @@ class CommitState:
     all that ever had a position, with the last one; `through_ms` says up to which timestamp each has been read;
     `begins` are the start positions. `published` counts batches, the bootstrap and range jobs left out. `resumed` is
     the last `RESUMED`, whatever followed it. `fed` counts by table the batches that named it, rows or not; `range_jobs`
-    are all that were published, oldest first.
+    are all that were published, by id and table, oldest first.
 
     A log that begins above 0 was trimmed. Its first checkpoint that reaches down to `log_start` then stands for what is
     missing, although it comes after events that were left: `batches`, `started`, `abandoned` and `written` hold what
@@ -93,7 +82,7 @@ class CommitState:
     through_ms: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     last_events: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     fed: dict[str, int] = field(default_factory=dict[str, int])
-    range_jobs: dict[str, RangeJob] = field(default_factory=dict[str, RangeJob])
+    range_jobs: dict[tuple[str, str], RangeJob] = field(default_factory=dict[tuple[str, str], RangeJob])
     deletable: int = 0
     oldest_ms: int | None = None
     resolved_ms: int = 0
@@ -243,12 +232,16 @@ class CommitState:
     @property
     def last_range_job_id(self) -> str:
         """The range job published last, which moved the token; empty if there was none."""
-        return next(reversed(self.range_jobs), "")
+        return next(reversed(self.range_jobs), ("", ""))[0]
 
     def unfed_batches(self, table: str) -> int:
         """How many batches were published that neither named the table nor were read again for it since."""
-        jobs = (job for job in self.range_jobs.values() if job.table == table and not job.conditional)
+        jobs = (job for job in self.range_jobs_of(table) if not job.conditional)
         return self.published - self.fed.get(table, 0) - sum(job.batches for job in jobs)
+
+    def range_jobs_of(self, table: str) -> list[RangeJob]:
+        """Those that were published for a table, oldest first."""
+        return [job for job in self.range_jobs.values() if job.table == table]
 
     @property
     def tables(self) -> list[str]:
@@ -290,7 +283,7 @@ class CommitState:
             self.published += 1
             self.fed.update({table: self.fed.get(table, 0) + 1 for table in event.tables})
         if not event.moves_positions:
-            self._note_range_job(event)
+            self.range_jobs |= {(job.batch_id, job.table): job for job in jobs_of(event, self.written)}
             return
         self.complete = Logged(offset, event)
         if event.kind == "bootstrap":
@@ -299,15 +292,6 @@ class CommitState:
         self._read_through(event.through_ms)
         promised = self._through[-1][1] if self._through else UNREAD
         self._through.append((offset, max(promised, self._lowest_through())))
-
-    def _note_range_job(self, event: DataComplete) -> None:
-        for table in event.tables:
-            last = self.written.get(table, [])[-1:]
-            resolves = any(e.event.batch_id == event.batch_id and e.event.resolves for e in last)
-            replaces = any(e.event.batch_id == event.batch_id and e.event.replaces for e in last)
-            batches = event.totals.get("batches", 0)
-            job = RangeJob(event.batch_id, table, resolves, batches, event.ranges, replaces)
-            self.range_jobs[event.batch_id] = job
 
     def _read_through(self, through_ms: ByPartition) -> None:
         for at, through in dense_to_offsets(through_ms).items():
@@ -372,7 +356,7 @@ class CommitState:
         self.resolved_ms = max(self.resolved_ms, event.resolved_at_ms)
         self.published = event.batches
         self.fed = dict(event.fed)
-        known = {job.batch_id: job for job in event.range_jobs}
+        known = {(job.batch_id, job.table): job for job in event.range_jobs}
         self.range_jobs = known | {key: job for key, job in self.range_jobs.items() if key not in known}
         self.begins = dense_to_offsets(event.begins)
         self.partitions |= dense_to_offsets(event.former_positions) | dense_to_offsets(event.positions)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+from pyiceberg.table import Table
 from pyroaring import BitMap64
 
+from sink_core.commit.view import TableView
+from sink_core.control.events import DataWritten
+from sink_core.control.logged import Logged
 from sink_core.control.state import CommitState
 from sink_core.errors import TableUnusable, Unreachable
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -18,7 +22,7 @@ from sink_core.session import Session
 from sink_core.verify.deep import held_by
 from sink_core.verify.files import ReadableFiles, head_tasks, pending_tasks
 from sink_core.verify.ledger import COLUMNS, LedgerRow, rows_of, with_former
-from sink_core.verify.offset_sets import of_range
+from sink_core.verify.offset_sets import by_partition, of_range
 from sink_core.verify.report import Evidence
 
 _PENDING_S = 5.0
@@ -52,8 +56,17 @@ def ledger_rows(session: Session) -> list[LedgerRow]:
 
 
 def dead_letters_in(session: Session, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
-    """The offsets of records within `ranges` that are dead letters."""
-    seen = held_by(_read(session, session.pipeline.dead_letter_table, ("topic", "partition", "offset"))).seen
+    """The offsets of records within `ranges` that are dead letters, those left out that a job has moved into tables and
+    that are still to leave.
+    """
+    name = session.pipeline.dead_letter_table
+    loaded = session.committer().load_checked(name)
+    # What leaves must be told by the same look as what is there.
+    pending = _pending(session, loaded) if loaded else []
+    seen = held_by(_rows(loaded, pending, name, session, ("topic", "partition", "offset"))).seen if loaded else {}
+    jobs = (session.log.state.range_jobs[each.event.batch_id, name] for each in pending if each.event.removes)
+    for at, offsets in by_partition(part for job in jobs for part in job.ranges if part.rows).items():
+        seen[at] = seen.get(at, BitMap64()) - offsets
     found: dict[TopicPartition, BitMap64] = {}
     for part in ranges:
         inside = seen.get(part.at, BitMap64()) & of_range(part.start, part.end)
@@ -80,15 +93,33 @@ def check_readable(session: Session, ranges: Sequence[OffsetRange], topic_ids: d
         )
 
 
+def places_in(
+    session: Session, name: str, columns: Sequence[str], *, struct: str | None
+) -> dict[TopicPartition, BitMap64]:
+    """The source offsets of a table's rows, what is published and not committed yet included; see `held_by`."""
+    return held_by(_read(session, name, columns), struct=struct).seen
+
+
 def _read(session: Session, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     loaded = session.committer().load_checked(name)
-    if loaded is None:
-        return
-    (table, view), state, evidence = loaded, session.log.state, Evidence()
-    tasks = [
-        *(head_tasks(table, name, evidence) or ()),
-        *pending_tasks(table, state.pending(name, view.uuid, view.stored_offset), name, evidence),
-    ]
+    if loaded is not None:
+        yield from _rows(loaded, _pending(session, loaded), name, session, columns)
+
+
+def _pending(session: Session, loaded: tuple[Table, TableView]) -> list[Logged[DataWritten]]:
+    view = loaded[1]
+    return session.log.state.pending(view.table, view.uuid, view.stored_offset)
+
+
+def _rows(
+    loaded: tuple[Table, TableView],
+    pending: Sequence[Logged[DataWritten]],
+    name: str,
+    session: Session,
+    columns: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
+    table, evidence = loaded[0], Evidence()
+    tasks = [*(head_tasks(table, name, evidence) or ()), *pending_tasks(table, pending, name, evidence)]
     yield from ReadableFiles(table, name, tasks, evidence).read(columns)
     if evidence.violations:
         raise TableUnusable(

@@ -99,21 +99,35 @@ def lost_offsets(found: Losses, rows: Iterable[LedgerRow], state: CommitState) -
             _add(kept, row.at, row.start, row.end)
         elif found.has_lost(row.batch_id, fed=fed):
             _add(lost, row.at, row.start, row.end)
-    for job in (job for job in state.range_jobs.values() if job.table == found.table):
-        seen.add(job.batch_id)
-        for part in job.ranges:
-            if part.topic in former:
-                raise _created_again(found.table, f"{part.at} [{part.start}, {part.end})")
-            if found.has_kept(job.batch_id, fed=not job.conditional):
-                _add(kept, part.at, part.start, part.end)
-            elif found.has_lost(job.batch_id, fed=not job.conditional):
-                _add(lost, part.at, part.start, part.end)
+    late = _of_jobs(found, state, former, lost, kept)
+    seen |= {job.batch_id for job in state.range_jobs_of(found.table)}
     unknown = sorted(found.lost - seen)
     if unknown:
         raise TableUnusable(
             f"{found.table}: the ledger has no row of batch {unknown[0]}, which the table lost", hint=_HINT
         )
-    return {at: left for at, offsets in lost.items() if (left := offsets - kept.get(at, BitMap64()))}
+    left = {at: offsets - kept.get(at, BitMap64()) for at, offsets in lost.items()}
+    for at, offsets in late.items():
+        left[at] = left.get(at, BitMap64()) | offsets
+    return {at: offsets for at, offsets in left.items() if offsets}
+
+
+def _of_jobs(found: Losses, state: CommitState, former: set[str], lost: Offsets, kept: Offsets) -> Offsets:
+    """Add what range jobs have read to `lost` and `kept`; returns lost dead letters that were moved into the table.
+
+    The batch of such a record may be there without it; a job that was published later has read it as well.
+    """
+    late = Offsets()
+    for job in state.range_jobs_of(found.table):
+        for part in job.ranges:
+            if part.topic in former:
+                raise _created_again(found.table, f"{part.at} [{part.start}, {part.end})")
+            if found.has_kept(job.batch_id, fed=not job.conditional):
+                _add(kept, part.at, part.start, part.end)
+                late[part.at] = late.get(part.at, BitMap64()) - of_range(part.start, part.end)
+            elif found.has_lost(job.batch_id, fed=not job.conditional):
+                _add(late if job.letters else lost, part.at, part.start, part.end)
+    return late
 
 
 def _created_again(table: str, lost: str) -> TableUnusable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, ManifestContent
@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from sink_core.batch import ManifestRef
 from sink_core.commit.replace import has_deletes, head_manifests, partitions_known
 from sink_core.commit.view import TableView
-from sink_core.control.range_parts import Replaces
+from sink_core.control.range_parts import RangeJob, Replaces
 from sink_core.control.state import CommitState
 from sink_core.errors import RetriableError, TableUnusable
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -20,6 +20,7 @@ from sink_core.kafka.recount import compacted
 from sink_core.maintenance.expiry import calve_tags
 from sink_core.offsets import OffsetRange
 from sink_core.range_jobs.job import ranges_of
+from sink_core.range_jobs.moved import moved_by
 from sink_core.range_jobs.selected import Wanted, selected, whole_rows
 from sink_core.session import Session
 from sink_core.tables.catalog import unreachable_as_ours
@@ -52,8 +53,9 @@ def ranges_to_replace(
     Raises TableUnusable where that can't be told, RetriableError if a replay is still to be committed.
     """
     pending = state.pending(view.table, view.uuid, view.stored_offset)
-    if any(logged.event.replaces for logged in pending):
-        raise RetriableError(f"{view.table}: another replay was published meanwhile", hint="run again")
+    # Of a batch the ledger tells that the table lacks it; of a range job nothing does.
+    if any((logged.event.batch_id, view.table) in state.range_jobs for logged in pending):
+        raise RetriableError(f"{view.table}: another range job was published meanwhile", hint="run again")
     published_at = {batch_id: batch.offset for batch_id, batch in state.batches.items()}
     gone = given_up(view, {row.batch_id for row in rows}, published_at)
     absent = dict.fromkeys(gone, "was given up by an answer to a finding")
@@ -95,8 +97,13 @@ def check_not_compacted(session: Session, ranges: Sequence[OffsetRange]) -> None
         )
 
 
-def replacing(table: Table, name: str, ranges: Sequence[OffsetRange], rows: Sequence[LedgerRow]) -> Replacing:
-    """What a replay of `ranges` takes the place of. Raises TableUnusable for files that can't be written again."""
+def replacing(
+    table: Table, name: str, ranges: Sequence[OffsetRange], rows: Sequence[LedgerRow], jobs: Iterable[RangeJob]
+) -> Replacing:
+    """What a replay of `ranges` takes the place of; `jobs` are the table's.
+
+    Raises TableUnusable for files that can't be written again.
+    """
     fields, runs = place_fields(table.schema(), struct=KAFKA_COLUMN), runs_of(ranges)
     with unreachable_as_ours(f"reading the manifests of {name}"):
         live = (
@@ -113,7 +120,7 @@ def replacing(table: Table, name: str, ranges: Sequence[OffsetRange], rows: Sequ
                 hint="have Spark's rewrite_data_files write it under the current spec; then start the replay again",
             )
     head = table.current_snapshot()
-    return Replacing(head.snapshot_id if head else None, files, whole_rows(name, ranges, rows))
+    return Replacing(head.snapshot_id if head else None, files, whole_rows(name, ranges, rows, moved_by(jobs)))
 
 
 def replaces_of(batch_id: str, name: str, table: Table, found: Replacing, rewritten: Sequence[Rewritten]) -> Replaces:

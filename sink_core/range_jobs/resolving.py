@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
+from sink_core.control.logged import Logged
 from sink_core.control.range_parts import Resolves
-from sink_core.control.state import CommitState, Logged
+from sink_core.control.state import CommitState
 from sink_core.offsets import after
 
 REFILLED = frozenset({"table-rolled-back", "table-restored", "tag-removed", "table-recreated"})

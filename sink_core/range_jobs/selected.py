@@ -10,6 +10,7 @@ from pyroaring import BitMap64
 from sink_core.control.range_parts import RangeJob, RangeRead
 from sink_core.errors import TableUnusable
 from sink_core.offsets import OffsetRange, TopicPartition
+from sink_core.range_jobs.moved import Moved
 from sink_core.verify.ledger import LedgerRow
 from sink_core.verify.offset_sets import by_partition, of_range, shown
 
@@ -75,13 +76,18 @@ def selected(
     return found
 
 
-def whole_rows(table: str, ranges: Iterable[OffsetRange], rows: Collection[LedgerRow]) -> dict[OffsetRange, int]:
-    """By range how many rows the ledger says the table got of it, for ranges that are made of whole rows of it."""
+def whole_rows(
+    table: str, ranges: Iterable[OffsetRange], rows: Collection[LedgerRow], moved: Moved
+) -> dict[OffsetRange, int]:
+    """By range how many rows the ledger says the table got of it, for ranges that are made of whole rows of it; with
+    the dead letters that it has got since.
+    """
     expected: dict[OffsetRange, int] = {}
     for part in ranges:
         inside = [r for r in rows if r.at == part.at and not r.former and part.start <= r.start and r.end <= part.end]
         if sum(r.end - r.start for r in inside) == part.span and all(table in r.written for r in inside):
-            expected[part] = sum(r.written[table] for r in inside)
+            late = sum(moved.within(r.at, r.topic_id, r.start, r.end) for r in inside)
+            expected[part] = sum(r.written[table] for r in inside) + late
     return expected
 
 

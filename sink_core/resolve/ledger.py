@@ -17,7 +17,8 @@ from sink_core.batch import ManifestRef
 from sink_core.commit.own import manifests_of
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
-from sink_core.control.state import CommitState, Logged
+from sink_core.control.logged import Logged
+from sink_core.control.state import CommitState
 from sink_core.errors import FindingError
 from sink_core.resolve.answer import Answer, no_answer
 from sink_core.resolve.loss import lost_by_recreation

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
-from sink_core.control.state import CommitState, Logged
+from sink_core.control.logged import Logged
+from sink_core.control.state import CommitState
 
 Events = tuple[Logged[DataWritten], ...]
 
@@ -64,8 +65,8 @@ def lost_by_recreation(view: TableView, state: CommitState) -> Loss:
         e for e in state.written.get(view.table, []) if e.event.table_uuid != view.uuid and e.offset < stored
     )
     own = state.pending(view.table, view.uuid, view.stored_offset)
-    # One that replaces rows is dropped: what it was written for is looked at by commits only.
-    kept = tuple(e for e in own if e.offset < stored and e.event.replaces is None)
+    # One that replaces or removes rows is dropped: what it was written for is looked at by commits only.
+    kept = tuple(e for e in own if e.offset < stored and e.event.replaces is None and not e.event.removes)
     return Loss(0, stored, events, kept=kept)
 
 

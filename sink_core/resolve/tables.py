@@ -23,7 +23,8 @@ from sink_core.commit.properties import Own, to_summary
 from sink_core.commit.table import ATTEMPTS, back_off, check_still_there, gave_up
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
-from sink_core.control.state import CommitState, Logged
+from sink_core.control.logged import Logged
+from sink_core.control.state import CommitState
 from sink_core.errors import FindingError
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
@@ -75,7 +76,7 @@ def recommit(session: Session, found: FindingError) -> Answer:
         loss = _loss(found, view, state)
         if loss.unknown:
             raise no_answer(found, "recommit", loss.unknown)
-        if again := [logged.event.batch_id for logged in loss.events if logged.event.replaces]:
+        if again := [logged.event.batch_id for logged in loss.events if logged.event.replaces or logged.event.removes]:
             raise no_answer(
                 found, "recommit", f"range job {again[0]} replaced rows of a table that is not there any more"
             )

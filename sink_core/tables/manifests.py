@@ -34,7 +34,7 @@ from sink_core.batch import ManifestRef, PartitionSummary
 from sink_core.tables.files import WrittenFile, data_file
 
 _NO_SNAPSHOT = -1
-_REWRITTEN = re.compile(r"calve-(\d+)-without-.*\.avro")
+_REWRITTEN = re.compile(r"calve-(\d+)-without-.*\.(?:avro|parquet)")
 
 
 class _ManifestWriter(ManifestWriterV2):
@@ -80,11 +80,16 @@ def write_manifest_of(
 
 def rewritten_name(sequence_number: int) -> str:
     """The name of a manifest that is written again for the snapshot with `sequence_number`."""
-    return f"calve-{sequence_number}-without-{uuid.uuid4()}.avro"
+    return f"{rewritten_prefix(sequence_number)}-{uuid.uuid4()}.avro"
+
+
+def rewritten_prefix(sequence_number: int) -> str:
+    """What the names of files begin with that a commit writes for the snapshot with `sequence_number`."""
+    return f"calve-{sequence_number}-without"
 
 
 def rewritten_for(name: str) -> int | None:
-    """The sequence number in a name made by `rewritten_name`, None for any other."""
+    """The sequence number in a name made by `rewritten_name` or with `rewritten_prefix`, None for any other."""
     found = _REWRITTEN.fullmatch(name)
     return int(found[1]) if found else None
 

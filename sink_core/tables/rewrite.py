@@ -22,6 +22,8 @@ from sink_core.tables.kafka_column import KAFKA_COLUMN
 from sink_core.tables.kafka_rows import Runs, of_runs
 from sink_core.tables.writer import TableWriter
 
+_PLACES = ("topic", "partition", "offset")
+
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
@@ -33,20 +35,30 @@ class Rewritten:
 
 
 def rewrite_without(
-    io: FileIO, metadata: TableMetadata, file: DataFile, runs: Runs, file_prefix: str, *, target_file_size: int
+    io: FileIO,
+    metadata: TableMetadata,
+    file: DataFile,
+    runs: Runs,
+    file_prefix: str,
+    *,
+    target_file_size: int | None,
+    struct: str | None = KAFKA_COLUMN,
 ) -> Rewritten | None:
     """Write the file again by the table's current schema and the file's own partition spec; None if it has no such row.
 
-    No delete may apply to the file. Memory: a few batches of rows, beside what `TableWriter` gathers.
+    Which rows these are the column `struct` says, or the columns topic, partition and offset. No delete may apply to
+    the file. Memory: a few batches of rows, beside what `TableWriter` gathers.
     """
-    taken = sum(int(flags.sum()) for _rows, flags in _read(io, metadata, file, runs, only_places=True))
+    taken = sum(
+        int(flags.sum()) for _rows, flags in rows_of_file(io, metadata, file, runs, struct=struct, only_places=True)
+    )
     if taken == 0:
         return None
     own_spec = metadata.model_copy(update={"default_spec_id": file.spec_id})
     writer = TableWriter(io, own_spec, file_prefix, target_file_size=target_file_size)
     try:
         if taken < file.record_count:
-            for rows, flags in _read(io, metadata, file, runs):
+            for rows, flags in rows_of_file(io, metadata, file, runs, struct=struct):
                 writer.write(_as_written(rows, writer.schema).filter(pa.array(~flags)))
         return Rewritten(file.file_path, taken, tuple(writer.close()))
     except BaseException:
@@ -54,20 +66,28 @@ def rewrite_without(
         raise
 
 
-def _read(
-    io: FileIO, metadata: TableMetadata, file: DataFile, runs: Runs, *, only_places: bool = False
+def rows_of_file(
+    io: FileIO, metadata: TableMetadata, file: DataFile, runs: Runs, *, struct: str | None, only_places: bool = False
 ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
-    """Batches of rows by the current schema, or of the column `_kafka` only, and which rows are of the ranges."""
+    """Batches of rows by the current schema, or only of the columns that say their places, and a flag per row: whether
+    it is of the ranges. No delete may apply to the file.
+    """
     schema: Schema = metadata.schema()
-    wanted = schema.select(KAFKA_COLUMN) if only_places else schema
+    wanted = schema.select(*([struct] if struct else _PLACES)) if only_places else schema
     scan = ArrowScan(metadata, io, wanted, AlwaysTrue())
     # Its public method reads a whole file into memory.
     for rows in scan._record_batches_from_scan_tasks_and_deletes([FileScanTask(file)], {}):  # pyright: ignore[reportPrivateUsage]
-        # `flatten` puts the struct's own nulls into its fields.
-        parts = dict(
-            zip((f.name for f in rows.column(KAFKA_COLUMN).type), rows.column(KAFKA_COLUMN).flatten(), strict=True)
-        )
-        yield rows, of_runs(parts["topic"], parts["partition"], parts["offset"], runs)
+        topic, partition, offset = _places(rows, struct)
+        yield rows, of_runs(topic, partition, offset, runs)
+
+
+def _places(rows: pa.RecordBatch, struct: str | None) -> list[pa.Array]:
+    if struct is None:
+        return [rows.column(name) for name in _PLACES]
+    # `flatten` puts the struct's own nulls into its fields.
+    column = rows.column(struct)
+    parts = dict(zip((f.name for f in column.type), column.flatten(), strict=True))
+    return [parts[name] for name in _PLACES]
 
 
 def _as_written(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from pyiceberg.table import FileScanTask, Table
 from sink_core.batch import ManifestRef
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
-from sink_core.control.state import Logged
+from sink_core.control.logged import Logged
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.manifests import entries_of
 from sink_core.verify.report import Evidence

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from pyroaring import BitMap64
 
 from sink_core.control.range_parts import RangeJob, RangeRead
 from sink_core.offsets import TopicPartition
@@ -12,9 +15,15 @@ from sink_core.verify.offset_sets import by_partition
 from sink_core.verify.report import Evidence
 
 
-def expected_rows(jobs: Iterable[RangeJob], held: Collection[str]) -> dict[str, int]:
-    """Rows of each job that the table must hold, or does: one without rows has no snapshot unless it resolved."""
-    rows = {job.batch_id: sum(part.rows for part in job.ranges) for job in jobs}
+def expected_rows(jobs: Iterable[RangeJob], held: Collection[str], *, dead_letters: bool) -> dict[str, int]:
+    """Rows of each job that the table must hold, or does: one without rows has no snapshot unless it resolved.
+
+    To the dead letters a job adds those that came back with another error.
+    """
+    rows: dict[str, int] = {}
+    for job in jobs:
+        back = job.letters and dead_letters
+        rows[job.batch_id] = sum((0 if part.rows else part.span) if back else part.rows for part in job.ranges)
     return {batch_id: number for batch_id, number in rows.items() if number or batch_id in held}
 
 
@@ -33,12 +42,28 @@ def excused(jobs: Collection[RangeJob], held: Collection[str], rows: Iterable[Le
     return {batch_id for batch_id, whole in replaced.items() if whole and batch_id not in held}
 
 
-def ranges_read(jobs: Iterable[RangeJob], pending: Collection[str], held: Collection[str]) -> list[RangeRead]:
+def ranges_read(
+    jobs: Sequence[RangeJob], pending: Collection[str], held: Collection[str], letters: Collection[str] = ()
+) -> list[RangeRead]:
     """What was read for the table of batches that did not feed it, as far as it is committed, and in place of rows that
-    it had, if the table `held` the job.
+    it had, if the table `held` the job; with the dead letters that the jobs `letters` have put there later. `jobs` are
+    oldest first.
     """
-    counting = (job for job in jobs if not job.resolves and job.batch_id not in pending)
-    return [part for job in counting if not job.replaces or job.batch_id in held for part in job.ranges]
+    found: list[RangeRead] = []
+    later: dict[TopicPartition, BitMap64] = {}
+    for job in reversed(jobs):
+        if job.batch_id in letters:
+            for at, offsets in by_partition(job.ranges).items():
+                later[at] = later.get(at, NONE) | offsets
+        elif not (
+            job.resolves or job.letters or job.batch_id in pending or (job.replaces and job.batch_id not in held)
+        ):
+            found += [replace(p, rows=p.rows + _number(later, p)) for p in reversed(job.ranges)]
+    return found[::-1]
+
+
+def _number(offsets: OffsetSets, part: RangeRead) -> int:
+    return offsets.get(part.at, NONE).range_cardinality(part.start, part.end)
 
 
 def compare(table: str, held: Held, parts: Iterable[RangeRead], evidence: Evidence) -> None:

@@ -10,6 +10,7 @@ from pyiceberg.table import FileScanTask, Table
 from sink_core.control.range_parts import RangeJob
 from sink_core.errors import TableUnusable
 from sink_core.offsets import TopicPartition
+from sink_core.range_jobs.moved import moved_by
 from sink_core.session import Session
 from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
 from sink_core.verify import batches, jobs, since, snapshots
@@ -171,7 +172,7 @@ class _Proof:
     def _check_snapshots(self, name: str) -> None:
         table, view, history = self._world.tables[name], self._world.views[name], self._world.history
         held = snapshots.contents(view).snapshots.keys()
-        of_jobs = jobs.expected_rows(self._jobs(name), held)
+        of_jobs = jobs.expected_rows(self._jobs(name), held, dead_letters=name == self._internal.dead_letters)
         expected = batches.expected_rows(history, self._ledger, name, self._internal, self._published) | of_jobs
         excused = jobs.excused(self._jobs(name), held, self._rows()) if self._jobs(name) else set[str]()
         published_at, whole, pending = self._published_at(), view.whole, self._pending[name]
@@ -191,16 +192,18 @@ class _Proof:
             return
         held = self._in_window(offsets.held_by(files.read([KAFKA_COLUMN]), struct=KAFKA_COLUMN))
         of_head = snapshots.contents(self._world.views[name]).snapshots.keys()
-        again = jobs.ranges_read(self._jobs(name), self._pending[name], of_head)
+        letters = self._letter_jobs(name)
+        again = jobs.ranges_read(self._jobs(name), self._pending[name], of_head, {job.batch_id for job in letters})
         if self._window is not None:
             again = [part for part in self._window.within(again) if part.topic not in self._mixed]
-        read_again = by_partition(again)
+        read_again, moved = by_partition(again), moved_by(letters)
 
         def expected(row: LedgerRow) -> int | None:
             by_job = name not in row.written and read_again.get(row.at, offsets.NONE).range_cardinality(
                 row.start, row.end
             )
-            return None if by_job else row.written.get(name, 0)
+            late = moved.within(row.at, row.topic_id, row.start, row.end)
+            return None if by_job else row.written.get(name, 0) + late
 
         self._compare(name, held, expected)
         jobs.compare(name, held, again, self._evidence)
@@ -213,14 +216,31 @@ class _Proof:
         return held
 
     def _jobs(self, name: str) -> list[RangeJob]:
-        return [job for job in self._world.state.range_jobs.values() if job.table == name]
+        return self._world.state.range_jobs_of(name)
+
+    def _letter_jobs(self, name: str) -> list[RangeJob]:
+        """Those that have tried dead letters again, and whose part in the table is committed and not given up."""
+        found = {
+            job.batch_id: job for job in self._jobs(name) if job.letters and job.batch_id not in self._pending[name]
+        }
+        gone = snapshots.given_up(self._world.views[name], found, self._published_at())
+        return [job for batch_id, job in found.items() if batch_id not in gone]
 
     def _check_dead_letters(self) -> offsets.Held:
         files = self._files.get(self._internal.dead_letters)
         if files is None:
             return offsets.Held()
         held = self._in_window(offsets.held_by(files.read(_DEAD_LETTER_COLUMNS)))
-        self._compare(files.name, held, lambda row: row.dead_lettered)
+        moved = moved_by(self._letter_jobs(files.name))
+
+        def expected(row: LedgerRow) -> int:
+            return row.dead_lettered - moved.within(row.at, row.topic_id, row.start, row.end)
+
+        self._compare(files.name, held, expected)
+        # What is published is to leave; the tables may have it already.
+        leaving = (job for job in self._jobs(files.name) if job.letters and job.batch_id in self._pending[files.name])
+        for at, gone in by_partition(p for job in leaving for p in job.ranges if p.rows).items():
+            held.seen[at] = held.seen.get(at, gone) - gone
         return held
 
     def _compare(self, name: str, held: offsets.Held, expected: Callable[[LedgerRow], int | None]) -> None:

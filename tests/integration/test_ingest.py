@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from orchestration.broker import Broker, free_port
 from sink_core.batch import BatchPlan, WrittenBatch
 from sink_core.config.connections import SparkSettings
+from sink_core.control.events import DataWritten
 from sink_core.errors import BadRecord, CalveError, FindingError, TableUnusable
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.tables.catalog import open_catalog
@@ -108,22 +109,28 @@ def test_stop_on_a_bad_record_names_it_and_publishes_nothing(flow: Flow, produce
     before = flow.positions()
     produce(flow.topic, [record(3), b'{"id": true}'])
     stopping = flow.but(extra={"on_bad_record": "stop"})
-    with pytest.raises(BadRecord, match=rf"{flow.topic}\[0\] offset 4: fit: .*id"):
+    with pytest.raises(BadRecord, match=rf"{flow.topic}\[0\] offset 4: fit: .*id.*; nothing was published") as caught:
         stopping.run()
+    assert "set on_bad_record: dead_letter" in caught.value.hint
     assert flow.positions() == before
     assert flow.ids() == [0, 1, 2]
 
 
 def test_too_many_bad_records_stop_the_batch(flow: Flow, produce: Produce) -> None:
-    produce(flow.topic, [record(0), record(1), b"bad", b"bad"])
-    for limit, allowed in (("49%", False), ("50%", True)):
-        limited = flow.but(extra={"dead_letters": {"stop_above": limit}})
-        if allowed:
-            limited.run()
-        else:
-            with pytest.raises(BadRecord, match=r"2 of 4 records .* dead_letters.stop_above allows \(49.00%\)"):
-                limited.run()
-    assert flow.ids() == [0, 1]
+    flow.produce(range(3))
+    flow.run()
+    before, files = flow.positions(), flow.events(DataWritten)
+    produce(flow.topic, [record(3), record(4), b"bad", b"worse"])
+    limited = flow.but(extra={"dead_letters": {"stop_above": "49%"}})
+    said = rf"2 of 4 records .*\(50.00%\).*stop_above allows \(49.00%\); nothing was published; the first: {flow.topic}"
+    with pytest.raises(BadRecord, match=rf"{said}\[0\] offset 5: decode: ") as caught:
+        limited.run()
+    assert "raise dead_letters.stop_above" in caught.value.hint
+    assert (flow.positions(), flow.events(DataWritten), flow.ids()) == (before, files, [0, 1, 2])
+    assert flow.rows(flow.pipeline.dead_letter_table) == []
+    flow.but(extra={"dead_letters": {"stop_above": "50%"}}).run()
+    assert flow.ids() == [0, 1, 2, 3, 4]
+    assert [row["offset"] for row in flow.rows(flow.pipeline.dead_letter_table)] == [5, 6]
 
 
 def test_a_partition_split_over_tasks_has_one_count_and_no_row_twice(flow: Flow) -> None:

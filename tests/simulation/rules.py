@@ -33,8 +33,9 @@ from sink_core.control import checks
 from sink_core.control.decision import Decision, Verdict, decide
 from sink_core.control.group import to_kafka
 from sink_core.control.log import ControlLog
+from sink_core.control.logged import Logged
 from sink_core.control.publisher import Publisher
-from sink_core.control.state import CommitState, Logged
+from sink_core.control.state import CommitState
 from sink_core.offsets import Position
 from sink_core.planning import Planner
 from sink_core.resolve.jump import Jump

@@ -14,6 +14,7 @@ from tests.e2e.faults.world import World
 from tests.failpoints import FAILPOINTS
 
 EVENTS = 60
+SPOILT = 8
 ANSWERS = 6
 """How many findings in a row are answered at most."""
 
@@ -88,6 +89,13 @@ def _replay(_start: Start, world: World, _failpoint: str) -> list[str]:
     return ["replay", world.file, "--table", world.table, "--from", "2020-01-01T00:00:00Z"]
 
 
+def _letters(start: Start, world: World, _failpoint: str) -> list[str]:
+    world.spoil(SPOILT)
+    run_to_end(start, world)
+    world.mend()
+    return ["dead-letters", "replay", world.file, "--yes"]
+
+
 def _orphans(start: Start, world: World, _failpoint: str) -> list[str]:
     args = ["maintain", world.file, "orphans"]
     world.age_files()
@@ -149,11 +157,18 @@ REPLAYED = (
     "commit.after-swap",
 )
 
+MOVED = (
+    "letters.*",
+    "replay.after-manifests",
+    *(name for name in REPLAYED if name != "replay.*"),
+)
+
 WAYS = (
     Way("first run", ("bind.*", "publish.*"), _run, first_use=True),
     Way("run", ("plan.*", "write.*", "publish.*", "commit.*"), _run),
     Way("refill", ("range.*", "publish.*"), _refill, REFILLED),
     Way("replay", REPLAYED, _replay, again=True),
+    Way("letters", MOVED, _letters, again=True),
     Way("trim", ("trim.*",), _trim, again=True),
     Way("orphans", ("orphans.*", "publish.*"), _orphans, again=True, on_spark=True),
     Way("answer", ("resolve.*",), _answer, CHOICES),

@@ -17,6 +17,7 @@ import yaml
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.types import LongType, StringType
 
 from sink_core.control.log import REQUIRED_CONFIG
 from sink_core.kafka import clients
@@ -61,6 +62,7 @@ class World:
     events: set[int] = field(default_factory=set[int])
     broken: int = 0
     _next: int = 0
+    _columns: int = 0
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True)
@@ -111,6 +113,30 @@ class World:
         at.offset = found.offset + 1
         for done in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [at])]).values():
             done.result(TIMEOUT_S)
+
+    def spoil(self, records: int) -> None:
+        """Somebody adds a column as a number, of which the producer makes a text: these records can't be stored."""
+        self._columns += 1
+        self._add_column("long")
+        self._producer.begin_transaction()
+        for _ in range(records):
+            self._next += 1
+            event = {"id": self._next, "at": "2026-01-01T12:00:00Z", f"c{self._columns}": "words"}
+            self._producer.produce(self.name, json.dumps(event), partition=self.random.randrange(EMPTY_PARTITION))
+            self.events.add(self._next)
+        self._producer.commit_transaction(TIMEOUT_S)
+
+    def mend(self) -> None:
+        """Somebody makes a text of the last such column: the records fit."""
+        with closing(support.open_catalog(self.directory / "lake")) as catalog:
+            update = catalog.load_table(self.table).update_schema(allow_incompatible_changes=True)
+            update.delete_column(f"c{self._columns}").commit()
+        self._add_column("string")
+
+    def _add_column(self, kind: str) -> None:
+        with closing(support.open_catalog(self.directory / "lake")) as catalog:
+            update = catalog.load_table(self.table).update_schema()
+            update.add_column(f"c{self._columns}", LongType() if kind == "long" else StringType()).commit()
 
     def roll_back(self) -> None:
         """Somebody rolls the table back by a snapshot."""

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resumed, StartCommit
+from sink_core.control.logged import Logged
 from sink_core.control.range_parts import Resolves
-from sink_core.control.state import NOWHERE, UNREAD, CommitState, Logged
+from sink_core.control.state import NOWHERE, UNREAD, CommitState
 from sink_core.errors import ProtocolError
 from tests.unit.control.build import (
     PIPELINE_ID,

@@ -8,6 +8,7 @@ from pyroaring import BitMap64
 from sink_core.control.range_parts import RangeJob, RangeRead
 from sink_core.errors import TableUnusable
 from sink_core.offsets import OffsetRange
+from sink_core.range_jobs.moved import moved_by
 from sink_core.range_jobs.selected import Wanted, check_same, selected, whole_rows
 from sink_core.verify.offset_sets import of_range
 from tests.unit.verify.hand_made import AT, DATA, row
@@ -65,7 +66,7 @@ def test_offsets_that_two_topics_had_are_refused() -> None:
 
 
 def test_ranges_of_whole_rows_must_give_as_many_rows_as_before() -> None:
-    expected = whole_rows(DATA, [asked(0, 20), asked(12, 15), asked(20, 30)], ROWS)
+    expected = whole_rows(DATA, [asked(0, 20), asked(12, 15), asked(20, 30)], ROWS, moved_by(()))
     assert expected == {asked(0, 20): 18}
     check_same(DATA, [RangeRead(*AT, 0, 20, 18), RangeRead(*AT, 12, 15, 1)], expected)
     with pytest.raises(TableUnusable, match="gives 17 rows now, and gave 18"):

@@ -35,7 +35,23 @@ def test_what_needs_no_snapshot(made: list[RangeJob], held: set[str], excused: s
 
 def test_a_job_s_rows_are_expected_and_one_without_rows_only_where_it_is_held() -> None:
     made = [job("r1", (0, 10), (20, 25)), job("r2", resolves=True), job("r3", resolves=True)]
-    assert jobs.expected_rows(made, {"r2"}) == {"r1": 15, "r2": 0}
+    assert jobs.expected_rows(made, {"r2"}, dead_letters=False) == {"r1": 15, "r2": 0}
+
+
+def letters(batch_id: str, *ranges: tuple[int, int, int]) -> RangeJob:
+    read = tuple(RangeRead(*AT, *each) for each in ranges)
+    return RangeJob(batch_id, DATA, False, 0, read, letters=True, topic_ids={AT.topic: "T"})
+
+
+def test_of_dead_letters_a_table_has_what_was_moved_and_they_have_what_came_back() -> None:
+    made = [letters("l1", (3, 5, 2), (7, 8, 0))]
+    assert jobs.expected_rows(made, set(), dead_letters=False) == {"l1": 2}
+    assert jobs.expected_rows(made, set(), dead_letters=True) == {"l1": 1}
+
+
+def test_history_has_the_dead_letters_that_were_moved_later_and_no_earlier_ones() -> None:
+    made = [letters("l1", (1, 2, 1)), job("h1", (0, 10)), letters("l2", (3, 5, 2)), letters("l3", (6, 7, 1))]
+    assert [p.rows for p in jobs.ranges_read(made, (), (), {"l1", "l2"})] == [12]
 
 
 @pytest.mark.parametrize(("end", "found"), [(10, []), (9, ["range-rows"])])

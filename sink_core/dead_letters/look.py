@@ -1,0 +1,131 @@
+"""What a replay of dead letters is planned on: the dead letters of the head, the ledger, and what the tables have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyroaring import BitMap64
+
+from sink_core.commit.replace import has_deletes, head_manifests
+from sink_core.dead_letters.choice import Chosen, Offsets, choose
+from sink_core.errors import RetriableError, TableUnusable
+from sink_core.offsets import OffsetRange, TopicPartition
+from sink_core.range_jobs.job import ranges_of
+from sink_core.range_jobs.look import ledger_rows, places_in
+from sink_core.session import Session
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
+from sink_core.tables.kafka_rows import may_hold, place_fields, runs_of
+from sink_core.tables.usable import check_usable
+from sink_core.verify.deep import NONE, Held
+from sink_core.verify.files import ReadableFiles, head_tasks
+from sink_core.verify.offset_sets import by_partition, shown
+from sink_core.verify.report import Evidence
+
+_COLUMNS = ("batch_id", "topic", "partition", "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class LettersPlan:
+    """What a job tries: `letters` is their table as loaded, `files` are its data files that may hold them, and `tables`
+    get them.
+    """
+
+    chosen: Chosen
+    letters: Table
+    files: tuple[DataFile, ...]
+    tables: Mapping[str, Table]
+
+
+def plan_letters(
+    session: Session, wanted: Sequence[OffsetRange], tried: Mapping[TopicPartition, BitMap64]
+) -> LettersPlan:
+    """Choose among the dead letters of the head those in `wanted` (all if empty) and not in `tried`.
+
+    To be called after the token and the log were read, and what is published was committed. Raises FindingError,
+    TableUnusable, RetriableError if another replay is published and not committed yet.
+    """
+    pipeline = session.pipeline
+    name = pipeline.dead_letter_table
+    rows = ledger_rows(session)
+    session.log.refresh_to_end()
+    loaded = {table: _load(session, table) for table in (*(t.name for t in pipeline.tables), name)}
+    letters, stored = loaded.pop(name)
+    state = session.log.state
+    if any(e.event.removes for e in state.pending(name, str(letters.metadata.table_uuid), stored)):
+        raise RetriableError(f"{name}: another replay of dead letters was published meanwhile", hint="run again")
+    with unreachable_as_ours(f"reading the manifests of {name}"):
+        if has_deletes(head_manifests(letters)):
+            raise TableUnusable(
+                f"{name}: has delete files: which dead letters are left can't be told by its data files alone",
+                hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); then run again",
+            )
+    places, files = _places(letters, name, by_partition(wanted) if wanted else None, tried)
+
+    def holds(table: str, offsets: Offsets) -> Offsets:
+        return _holds(session, loaded[table][0], table, offsets)
+
+    jobs = list(state.range_jobs.values())
+    chosen = choose(places, rows, list(loaded), name, jobs, holds)
+    targets = {table: loaded[table][0] for table in chosen.tables}
+    for table, each in {**targets, name: letters}.items():
+        check_usable(each.metadata, table=table)
+    fields, runs = place_fields(letters.schema(), struct=None), runs_of(ranges_of(chosen.offsets))
+    return LettersPlan(chosen, letters, tuple(file for file in files if may_hold(file, fields, runs)), targets)
+
+
+def _load(session: Session, name: str) -> tuple[Table, int]:
+    found = session.committer().load_checked(name)
+    if found is None:
+        raise TableUnusable(f"{name}: dropped while this run was at work", hint="run again")
+    return found[0], found[1].stored_offset
+
+
+def _places(
+    table: Table, name: str, wanted: Offsets | None, tried: Mapping[TopicPartition, BitMap64]
+) -> tuple[dict[tuple[str, TopicPartition], BitMap64], tuple[DataFile, ...]]:
+    """The dead letters by batch and partition, and the table's data files.
+
+    Raises TableUnusable for one that is there twice: as two records it would be in the tables twice.
+    """
+    evidence, found, all_of = Evidence(), dict[tuple[str, TopicPartition], BitMap64](), Held()
+    tasks = head_tasks(table, name, evidence) or []
+    for batch in ReadableFiles(table, name, tasks, evidence).read(_COLUMNS):
+        all_of.take(*(batch.column(c) for c in _COLUMNS[1:]))
+        for batch_id, topic, partition, offset in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+            at = TopicPartition(topic, partition)
+            if (wanted is None or offset in wanted.get(at, NONE)) and offset not in tried.get(at, NONE):
+                found.setdefault((batch_id, at), BitMap64()).add(offset)
+    if evidence.violations:
+        raise TableUnusable(
+            f"{name}: can't be read as a whole: {evidence.violations[0].message}", hint="calve verify FILE names more"
+        )
+    twice = [each for at, offsets in sorted(all_of.twice.items()) for each in shown(at, offsets)]
+    if twice:
+        raise TableUnusable(
+            f"{name}: {twice[0]} is there more than once: a replay would put it into the tables as often",
+            hint="somebody has added it again; delete one of them by hand",
+        )
+    return found, tuple(task.file for task in tasks)
+
+
+def _holds(session: Session, table: Table, name: str, offsets: Offsets) -> Offsets:
+    if not has_kafka_column(table.schema(), table=name):
+        raise TableUnusable(
+            f"{name}: has no column {KAFKA_COLUMN}: whether it has dead letters that were moved before can't be told",
+            hint="the dead letters were rolled back after a replay; leave these ranges out",
+        )
+    seen = places_in(session, name, [KAFKA_COLUMN], struct=KAFKA_COLUMN)
+    return {at: wanted & seen.get(at, NONE) for at, wanted in offsets.items()}
+
+
+def union(sets: Iterable[Mapping[TopicPartition, BitMap64]]) -> Offsets:
+    """All offsets of all sets."""
+    found = Offsets()
+    for each in sets:
+        for at, offsets in each.items():
+            found[at] = found.get(at, NONE) | offsets
+    return found

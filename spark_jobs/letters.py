@@ -1,0 +1,148 @@
+"""Dead letters tried again on Spark: those that fit now become rows of the tables. No rows pass through the driver.
+
+What is tried is what the dead letter holds, all of the record, and not what Kafka has under its offset: the record may
+be gone there, and the topic may be another one by now.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+
+from sink_core.decode.decoded import BadValue
+from sink_core.formats import format_of
+from sink_core.offsets import TopicPartition
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.files import WrittenFile
+from sink_core.tables.internal import DeadLetter, dead_letter_rows
+from sink_core.tables.io import open_io
+from sink_core.tables.kafka_column import kafka_array
+from sink_core.tables.kafka_rows import Runs
+from sink_core.tables.rewrite import rows_of_file
+from sink_core.tables.writer import BUFFER_BYTES
+from spark_jobs.runner import SparkRunner
+from spark_jobs.task import Feed, IngestSpec, Output, bad_values
+
+Places = dict[TopicPartition, list[int]]
+
+
+@dataclass(slots=True)
+class LettersResult:
+    """Files by table, and the offsets of what was moved, of what stays with another error, and of what stays."""
+
+    files: Mapping[str, tuple[WrittenFile, ...]] = field(default_factory=dict[str, tuple[WrittenFile, ...]])
+    moved: Places = field(default_factory=dict[TopicPartition, list[int]])
+    changed: Places = field(default_factory=dict[TopicPartition, list[int]])
+    same: Places = field(default_factory=dict[TopicPartition, list[int]])
+
+
+def try_letters(spec: IngestSpec, files: Sequence[DataFile], runs: Runs, runner: SparkRunner) -> list[LettersResult]:
+    """Decode the dead letters in `files` that lie in `runs` for the tables of `spec`, and write what fits all of them.
+
+    Raises what reading and storage raise; files written until then are orphans.
+    """
+    number = min(len(files), runner.parallelism())
+    groups = [files[i::number] for i in range(number)]
+    return [_result(pickled) for pickled in runner.run(partial(_run, spec, groups, runs), number)]
+
+
+def _result(pickled: bytes) -> LettersResult:
+    return pickle.loads(pickled)  # noqa: S301 - written by our own task
+
+
+def _run(spec: IngestSpec, groups: Sequence[Sequence[DataFile]], runs: Runs, number: int) -> bytes:
+    work = _Work(spec, f"calve-{spec.batch_id}-{number}")
+    try:
+        metadata = work.letters.metadata
+        with unreachable_as_ours(f"reading {work.letters.name}"):
+            io = open_io(spec.catalog, work.letters.name, metadata.location)
+            for file in groups[number]:
+                for rows, flags in rows_of_file(io, metadata, file, runs, struct=None):
+                    if flags.any():
+                        work.store(rows.filter(pa.array(flags)))
+        work.close()
+    except BaseException:
+        work.abort()
+        raise
+    return pickle.dumps(work.result)
+
+
+class _Work:
+    """What a task does with each batch of dead letters."""
+
+    def __init__(self, spec: IngestSpec, file_prefix: str) -> None:
+        buffer_bytes = BUFFER_BYTES // max(1, len(spec.tables))
+        value_format = format_of(spec.value)
+        self._feeds = [Feed(table, spec, file_prefix, buffer_bytes, value_format) for table in spec.tables]
+        self.letters = Output(spec.dead_letters, spec, file_prefix, buffer_bytes)
+        self.result = LettersResult()
+
+    def close(self) -> None:
+        self.result.files = {output.name: output.close() for output in (*self._feeds, self.letters)}
+
+    def abort(self) -> None:
+        for output in (*self._feeds, self.letters):
+            output.abort()
+
+    def store(self, rows: pa.RecordBatch) -> None:
+        # Without a value it was changed by hand; it then is no record of any format.
+        values: list[bytes] = [value or b"" for value in rows.column("value").to_pylist()]
+        decoded = [feed.decode(values) for feed in self._feeds]
+        bad = bad_values(self._feeds, decoded)
+        keep = np.ones(len(values), np.bool_)
+        keep[list(bad)] = False
+        places = [TopicPartition(*at) for at in zip(*(rows.column(n).to_pylist() for n in _PLACE), strict=True)]
+        offsets = rows.column("offset").to_pylist()
+        for at, offset, good in zip(places, offsets, keep.tolist(), strict=True):
+            if good:
+                self.result.moved.setdefault(at, []).append(offset)
+        origin = _origin(rows.filter(pa.array(keep)))
+        for feed, found in zip(self._feeds, decoded, strict=True):
+            feed.write_decoded(found, keep, origin)
+        for index, verdict in sorted(bad.items()):
+            self._bury(rows.slice(index, 1).to_pylist()[0], verdict)
+
+    def _bury(self, row: dict[str, Any], verdict: BadValue) -> None:
+        at = TopicPartition(row["topic"], row["partition"])
+        # Of a record whose headers could not be had the error says that as well.
+        _, semicolon, remark = row["error"].partition("; headers left out")
+        error = f"{verdict.message}{semicolon}{remark}"
+        if (row["stage"], row["error"]) == (verdict.stage, error):
+            self.result.same.setdefault(at, []).append(row["offset"])
+            return
+        self.result.changed.setdefault(at, []).append(row["offset"])
+        letter = DeadLetter(
+            error=error,
+            stage=verdict.stage,
+            topic=at.topic,
+            partition=at.partition,
+            offset=row["offset"],
+            timestamp_ms=-1 if row["timestamp"] is None else round(row["timestamp"].timestamp() * 1000),
+            key=row["key"],
+            value=row["value"],
+            headers=None if row["headers"] is None else [(h["key"], h["value"]) for h in row["headers"]],
+        )
+        self.letters.write(dead_letter_rows(row["batch_id"], [letter]))
+
+
+_PLACE = ("topic", "partition")
+
+
+def _origin(rows: pa.RecordBatch) -> pa.Array:
+    """The column `_kafka` of the records, as their first try would have had it."""
+    names = rows.column("topic").dictionary_encode()
+    timestamps = rows.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(-1000)
+    return kafka_array(
+        names.dictionary.to_pylist(),
+        names.indices.to_numpy(),
+        rows.column("partition").to_numpy(),
+        rows.column("offset").to_numpy(),
+        timestamps.to_numpy() // 1000,
+    )
