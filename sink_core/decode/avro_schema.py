@@ -63,9 +63,39 @@ def writer_schema(name: str, text: str, references: Sequence[str] = ()) -> Write
             parse_schema(_loaded(reference), named_schemas=cast(dict[str, Any], definitions))
         root = cast(Node, parse_schema(_loaded(text), named_schemas=cast(dict[str, Any], definitions)))
         readable = parse_schema(cast(Any, _Plain(definitions).of(root)))
+        _refuse_empty_items(WriterSchema(name, root, definitions, readable), root, set())
     except (SchemaParseException, UnknownType, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not an Avro schema: {type(error).__name__}: {error}") from None
     return WriterSchema(name, root, definitions, readable)
+
+
+def _refuse_empty_items(schema: WriterSchema, given: Node, seen: set[str]) -> None:
+    """Raise SchemaParseException for an array of what takes no bytes: a record of a few could say it has 2⁶³ items."""
+    node = schema.resolved(given)
+    if isinstance(node, str):
+        return
+    if isinstance(node, list):
+        parts = cast(list[Node], node)
+    elif node.get("name") in seen:
+        return
+    else:
+        if "name" in node:
+            seen.add(str(node["name"]))
+        parts = [field["type"] for field in node.get("fields", ())]
+        parts += [node[key] for key in ("items", "values") if key in node]
+        if node["type"] == "array" and _takes_no_bytes(schema, node["items"]):
+            raise SchemaParseException(f"an array of {shown(schema.resolved(node['items']))}, which takes no bytes")
+    for part in parts:
+        _refuse_empty_items(schema, part, seen)
+
+
+def _takes_no_bytes(schema: WriterSchema, given: Node) -> bool:
+    node = schema.resolved(given)
+    if not isinstance(node, dict):
+        return node == "null"
+    if node["type"] == "fixed":
+        return node["size"] == 0
+    return node["type"] in ("record", "error") and all(_takes_no_bytes(schema, f["type"]) for f in node["fields"])
 
 
 def logical(node: Node) -> str | None:

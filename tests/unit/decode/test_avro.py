@@ -543,3 +543,13 @@ def test_only_records_have_columns(text: str) -> None:
 def test_what_is_no_schema_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not an Avro schema"):
         writer_schema("s", text)
+
+
+@pytest.mark.parametrize(
+    "items", ["null", {"type": "fixed", "name": "F", "size": 0}, {**POINT, "fields": [{"name": "n", "type": "null"}]}]
+)
+def test_a_schema_by_which_a_few_bytes_are_a_list_without_end_is_refused(items: object) -> None:
+    endless = ["null", {"type": "array", "items": items}]
+    text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": endless}]})
+    with pytest.raises(ValueError, match=r"not an Avro schema: .*an array of .*, which takes no bytes"):
+        writer_schema("s", text)
