@@ -41,7 +41,7 @@ def missing(table: str, rows: Iterable[LedgerRow], state: CommitState, *, max_of
 
     Raises TableUnusable if one of them was read from a topic that was created again.
     """
-    jobs = (job for job in state.range_jobs.values() if job.table == table and not job.conditional)
+    jobs = (job for job in state.range_jobs_of(table) if not job.conditional)
     done = by_partition(part for job in jobs for part in job.ranges)
     batches: dict[str, list[OffsetRange]] = {}
     for row in rows:

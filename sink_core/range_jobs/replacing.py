@@ -60,7 +60,7 @@ def ranges_to_replace(
     gone = given_up(view, {row.batch_id for row in rows}, published_at)
     absent = dict.fromkeys(gone, "was given up by an answer to a finding")
     absent |= dict.fromkeys((e.event.batch_id for e in pending), "is published and not committed yet")
-    jobs = [job for job in state.range_jobs.values() if job.table == view.table]
+    jobs = state.range_jobs_of(view.table)
     return ranges_of(selected(view.table, rows, wanted, jobs, absent))
 
 
