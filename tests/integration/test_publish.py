@@ -219,9 +219,9 @@ def test_the_events_of_10_000_partitions_pass_a_topic_with_default_limits(flow: 
     event = replace(first, event_id="big", batch_id="big", positions={"t": offsets}, through_ms={"t": offsets})
     at = TopicPartition(flow.topic, 0)
     with flow.session() as session:
+        session.log.open(create=False)
         decided = Decision(Verdict.PUBLISH, "for the test")
         session.publisher.publish(lambda _positions, _state: decided, [event], {at: Position(0, "big")})
-        session.log.open(create=False)
         assert session.log.refresh_to_end().last_publish == event
 
 
