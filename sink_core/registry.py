@@ -82,11 +82,6 @@ class Registry:
         """The kinds of schemas the registry knows: the lightest question. Raises Unreachable and ConfigError."""
         return self._ask("asking what it knows", lambda client: client.get_schema_types())
 
-    def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
     def _look_up(self, number: int) -> WriterSchema | str:
         """The schema, or what is wrong with it."""
         name = f"schema id {number}"

@@ -28,7 +28,7 @@ from sink_core.control.decision import Decision, Verdict
 from sink_core.control.state import CommitState
 from sink_core.dead_letters.choice import Offsets
 from sink_core.dead_letters.events import Tried, events
-from sink_core.dead_letters.look import LettersPlan, plan_letters, union
+from sink_core.dead_letters.look import LettersPlan, plan_letters
 from sink_core.failpoints import reach
 from sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions, TopicPartition
 from sink_core.planning import check_topics
@@ -38,6 +38,7 @@ from sink_core.range_jobs.look import token_and_log
 from sink_core.session import Session
 from sink_core.tables.kafka_rows import runs_of
 from sink_core.tables.outputs import output_of
+from sink_core.verify.offset_sets import union
 from spark_jobs.ingest import task_spec
 from spark_jobs.letters import LettersResult, try_letters
 from spark_jobs.range_job import announce

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sink_core.checks.checklist import Check, Note
 from sink_core.config.effective import Pipeline
-from sink_core.formats import fixed_schema
+from sink_core.formats import Sample, fixed_schema
 
 if TYPE_CHECKING:
     from sink_core.registry import Registry
-
-Sample = Callable[[], list[bytes]]
 
 
 def registry_checks(pipeline: Pipeline, sample: Sample) -> tuple[Check, ...]:

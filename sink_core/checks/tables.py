@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cached_property
 
@@ -14,12 +13,11 @@ from pyiceberg.table import Table
 from sink_core.checks.checklist import Check, Note
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.errors import ConfigError
+from sink_core.formats import Sample
 from sink_core.tables.catalog import open_catalog, unreachable_as_ours
 from sink_core.tables.create import columns_shown, load_if_there, missing_table, new_table
 from sink_core.tables.kafka_column import has_kafka_column
 from sink_core.tables.usable import check_usable
-
-Sample = Callable[[], list[bytes]]
 
 
 class TableChecks:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from sink_core.batch import ManifestRef
-from sink_core.commit.replace import has_deletes, head_manifests, partitions_known
+from sink_core.commit.replace import has_deletes, head_manifests, live_files, partitions_known
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.control.state import CommitState
@@ -49,23 +49,23 @@ def removal(table: Table, name: str, events: Sequence[Logged[DataWritten]], stat
     parts = (part for batch_id in removing for part in state.range_jobs[batch_id, name].ranges)
     rewritten = _rewritten(table, name, ranges_of(by_partition(parts)))
     reach("letters.after-files")
-    paths = {each.path for each in rewritten}
-    gone = [file for file in _live(table) if file.file_path in paths]
-    kept = [file for each in rewritten for file in each.files]
+    gone = [file for file, _ in rewritten]
+    kept = [file for _, each in rewritten for file in each.files]
     # Which of several took a row out nobody can tell, and nobody asks.
-    rows = {**dict.fromkeys(removing, 0), removing[-1]: sum(each.rows for each in rewritten)}
+    rows = {**dict.fromkeys(removing, 0), removing[-1]: sum(each.rows for _, each in rewritten)}
     return Removal(_gone(table, gone), _kept(table, kept), rows)
 
 
-def _rewritten(table: Table, name: str, ranges: Sequence[OffsetRange]) -> list[Rewritten]:
+def _rewritten(table: Table, name: str, ranges: Sequence[OffsetRange]) -> list[tuple[DataFile, Rewritten]]:
+    """The data files that hold rows of the ranges, each with what takes its place."""
     if has_deletes(head_manifests(table)):
         raise TableUnusable(
             f"{name}: has delete files, and dead letters that were replayed are to leave it",
             hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); the next commit then goes on",
         )
     metadata, fields, runs = table.metadata, place_fields(table.schema(), struct=None), runs_of(ranges)
-    prefix, found = rewritten_prefix(metadata.next_sequence_number()), list[Rewritten]()
-    for file in _live(table):
+    prefix, found = rewritten_prefix(metadata.next_sequence_number()), list[tuple[DataFile, Rewritten]]()
+    for file in live_files(table):
         if not may_hold(file, fields, runs):
             continue
         if not partitions_known(metadata, file.spec_id):
@@ -75,17 +75,8 @@ def _rewritten(table: Table, name: str, ranges: Sequence[OffsetRange]) -> list[R
             )
         again = rewrite_without(table.io, metadata, file, runs, prefix, target_file_size=None, struct=None)
         if again is not None:
-            found.append(again)
+            found.append((file, again))
     return found
-
-
-def _live(table: Table) -> list[DataFile]:
-    return [
-        entry.data_file
-        for manifest in head_manifests(table)
-        if manifest.content is ManifestContent.DATA
-        for entry in manifest.fetch_manifest_entry(table.io)
-    ]
 
 
 def _gone(table: Table, files: Sequence[DataFile]) -> tuple[ManifestRef, ...]:

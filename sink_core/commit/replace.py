@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
@@ -86,6 +86,16 @@ def head_manifests(table: Table) -> list[ManifestFile]:
     """The manifests of the head."""
     head = table.current_snapshot()
     return head.manifests(table.io) if head is not None else []
+
+
+def live_files(table: Table) -> list[DataFile]:
+    """The data files of the head."""
+    return [
+        entry.data_file
+        for manifest in head_manifests(table)
+        if manifest.content is ManifestContent.DATA
+        for entry in manifest.fetch_manifest_entry(table.io)
+    ]
 
 
 def has_deletes(manifests: Iterable[ManifestFile]) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeGuard
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -80,8 +79,7 @@ class TableView:
     @property
     def latest(self) -> Own | None:
         """What the snapshot of ours says that took in most, of tag and head's ancestors."""
-        owns = (snapshot.own for snapshot in (self.tagged, self.nearest) if snapshot)
-        return max((own for own in owns if self.counts(own)), key=lambda own: own.stored_offset, default=None)
+        return max(self.counted((self.tagged, self.nearest)), key=lambda own: own.stored_offset, default=None)
 
     @property
     def newest(self) -> SnapshotView | None:
@@ -89,15 +87,15 @@ class TableView:
         ours = (snapshot for snapshot in self.snapshots.values() if snapshot.own is not None)
         return max(ours, key=lambda snapshot: snapshot.sequence_number, default=None)
 
-    def counts(self, own: Own | None) -> TypeGuard[Own]:
-        """Whether `own` is of the control topic that the table was last committed to from.
+    def counted(self, snapshots: Iterable[SnapshotView | None]) -> list[Own]:
+        """What those of `snapshots` say that are of the control topic which the table was last committed to from.
 
         Offsets of one that was rebuilt since are another count; a head rolled back to before that has them.
         """
         last = self.tagged if self.tagged and self.tagged.own else self.newest
-        if own is None or last is None or last.own is None:
-            return False
-        return own.control_topic_id == last.own.control_topic_id
+        topic_id = last.own.control_topic_id if last and last.own else None
+        owns = (snapshot.own for snapshot in snapshots if snapshot is not None)
+        return [own for own in owns if own is not None and own.control_topic_id == topic_id]
 
     def own_or_copied(self, snapshot: SnapshotView) -> Own | None:
         """What a snapshot of ours, or the one that it is a cherry-picked copy of, says."""

@@ -18,10 +18,11 @@ COUNTED = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_
 
 def data_written(batch: WrittenBatch, pipeline_id: str) -> list[DataWritten]:
     """One event per table that got rows."""
-    return [_written(batch.plan.batch_id, output, pipeline_id) for output in batch.tables if output.manifests]
+    return [written(batch.plan.batch_id, output, pipeline_id) for output in batch.tables if output.manifests]
 
 
-def _written(batch_id: str, output: TableOutput, pipeline_id: str) -> DataWritten:
+def written(batch_id: str, output: TableOutput, pipeline_id: str) -> DataWritten:
+    """The event for the files of one table."""
     return DataWritten(
         pipeline_id=pipeline_id,
         batch_id=batch_id,

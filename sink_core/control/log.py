@@ -23,6 +23,7 @@ from sink_core.errors import (
     RetriableError,
     Unreachable,
 )
+from sink_core.finding import Finding
 from sink_core.kafka import clients
 from sink_core.kafka.failures import classify, reported
 from sink_core.kafka.source import describe_topics, end_offsets, high_watermarks, log_starts, offsets_at
@@ -114,14 +115,7 @@ class ControlLog:
                 time.sleep(LSO_POLL_S)
             return lso
 
-        state = self._read(stable_end, deadline)
-        if (now := self._id_now()) != self.topic_id:
-            self.close()
-            self._broken_off_by = checks.control_topic_recreated(self.topic, self.topic_id, now).error(
-                self._pipeline_file
-            )
-            raise self._broken_off_by
-        return state
+        return self._read(stable_end, deadline, same_topic=True)
 
     def append(self, event: Event) -> Appended:
         """A plain write, durable when this returns. For events that are harmless twice."""
@@ -235,15 +229,18 @@ class ControlLog:
         at = TopicPartition(self.topic, PARTITION)
         return question(self._admin, [at], timeout_s=clients.ADMIN_TIMEOUT_S)[at]
 
-    def _read(self, end: Callable[[], int], deadline: float) -> CommitState:
+    def _read(self, end: Callable[[], int], deadline: float, *, same_topic: bool = False) -> CommitState:
         """Read up to `end`, which is asked for after the log start: below it then lies the checkpoint for what is
-        missing.
+        missing. With `same_topic` the topic must still be the one that was opened.
         """
         self._broken_off_by = None
         try:
             began_again = self._read_whole(end, deadline)
             if not self._about_to_replace:
-                self._stop_on_damage(began_again=began_again)
+                self._stop_on(checks.foreign_events(self.state, self.topic))
+                self._stop_on(checks.truncated(self.state, self.topic) if began_again else None)
+            if same_topic and (now := self._id_now()) != self.topic_id:
+                self._stop_on(checks.control_topic_recreated(self.topic, self.topic_id, now))
         except CalveError as error:
             self._broken_off_by = error
             raise
@@ -262,11 +259,7 @@ class ControlLog:
             else:
                 return began_again
 
-    def _stop_on_damage(self, *, began_again: bool) -> None:
-        """Raise FindingError if others have written to the topic, or have deleted what was to be read next."""
-        finding = checks.foreign_events(self.state, self.topic)
-        if finding is None and began_again:
-            finding = checks.truncated(self.state, self.topic)
+    def _stop_on(self, finding: Finding | None) -> None:
         if finding is not None:
             self.close()
             raise finding.error(self._pipeline_file)

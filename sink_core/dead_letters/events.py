@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
 
 from sink_core.batch import TableOutput
-from sink_core.control.complete import COUNTED
+from sink_core.control.complete import COUNTED, written
 from sink_core.control.events import DataComplete, DataWritten
 from sink_core.control.range_parts import RangeRead
 from sink_core.offsets import Position, TopicPartition
-from sink_core.verify.offset_sets import runs
+from sink_core.verify.offset_sets import runs, union
 
 OffsetSets = Mapping[TopicPartition, BitMap64]
 
@@ -38,11 +38,7 @@ class Tried:
 
     @property
     def left(self) -> OffsetSets:
-        both: dict[TopicPartition, BitMap64] = {}
-        for sets in (self.changed, self.same):
-            for at, offsets in sets.items():
-                both[at] = both.get(at, BitMap64()) | offsets
-        return both
+        return union([self.changed, self.same])
 
     @property
     def ranges(self) -> tuple[RangeRead, ...]:
@@ -62,18 +58,8 @@ def events(
     pipeline_id: str,
 ) -> list[DataWritten | DataComplete]:
     """What publishes the job: rows for each of `outputs`, and for the dead letters what leaves and what comes back."""
-    written = [
-        DataWritten(
-            pipeline_id=pipeline_id,
-            batch_id=batch_id,
-            table=output.table,
-            table_uuid=output.table_uuid,
-            schema_id=output.schema_id,
-            manifests=output.manifests,
-            removes=output is letters,
-        )
-        for output in (*outputs, letters)
-    ]
+    rows = [written(batch_id, output, pipeline_id) for output in outputs]
+    leaving = replace(written(batch_id, letters, pipeline_id), removes=True)
     # Nothing was read: records and dead letters are counted by the batches that read them.
     totals = {**dict.fromkeys(COUNTED, 0), "offsets": tried.number_moved + tried.number_left, "batches": 0}
     totals["files"] = sum(output.files for output in (*outputs, letters))
@@ -92,4 +78,4 @@ def events(
         records_by_topic={},
         ranges=tried.ranges,
     )
-    return [*written, complete]
+    return [*rows, leaving, complete]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile
@@ -120,12 +120,3 @@ def _holds(session: Session, table: Table, name: str, offsets: Offsets) -> Offse
         )
     seen = places_in(session, name, [KAFKA_COLUMN], struct=KAFKA_COLUMN)
     return {at: wanted & seen.get(at, NONE) for at, wanted in offsets.items()}
-
-
-def union(sets: Iterable[Mapping[TopicPartition, BitMap64]]) -> Offsets:
-    """All offsets of all sets."""
-    found = Offsets()
-    for each in sets:
-        for at, offsets in each.items():
-            found[at] = found.get(at, NONE) | offsets
-    return found

@@ -53,7 +53,7 @@ def losses(view: TableView, state: CommitState) -> Losses:
             f"{view.table}: what the head holds of this pipeline can't be known: its older snapshots were expired",
             hint=_HINT,
         )
-    own = [snapshot.own.stored_offset for snapshot in view.snapshots.values() if view.counts(snapshot.own)]
+    own = [own.stored_offset for own in view.counted(view.snapshots.values())]
     trimmed = base.stored_offset < state.log_start
     if trimmed and own:
         raise TableUnusable(

@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from sink_core.batch import ManifestRef
-from sink_core.commit.replace import has_deletes, head_manifests, partitions_known
+from sink_core.commit.replace import has_deletes, head_manifests, live_files, partitions_known
 from sink_core.commit.view import TableView
 from sink_core.control.range_parts import RangeJob, Replaces
 from sink_core.control.state import CommitState
@@ -106,13 +106,7 @@ def replacing(
     """
     fields, runs = place_fields(table.schema(), struct=KAFKA_COLUMN), runs_of(ranges)
     with unreachable_as_ours(f"reading the manifests of {name}"):
-        live = (
-            entry.data_file
-            for manifest in head_manifests(table)
-            if manifest.content is ManifestContent.DATA
-            for entry in manifest.fetch_manifest_entry(table.io)
-        )
-        files = tuple(file for file in live if may_hold(file, fields, runs))
+        files = tuple(file for file in live_files(table) if may_hold(file, fields, runs))
     for file in files:
         if not partitions_known(table.metadata, file.spec_id):
             raise TableUnusable(

@@ -44,7 +44,7 @@ def base_of(view: TableView) -> Base | None:
         if nearest is None and view.own_or_copied(snapshot) is not None:
             nearest = snapshot.snapshot_id
         if snapshot.own is not None:
-            return Base(nearest, snapshot.own.stored_offset if view.counts(snapshot.own) else 0)
+            return Base(nearest, max((own.stored_offset for own in view.counted([snapshot])), default=0))
     # pyiceberg's expiry takes the parent out of the oldest snapshot it leaves; the first one ever has number 1.
     cut = oldest is not None and oldest.sequence_number > 1
     return None if cut and _is_ours_anywhere(view) else Base(nearest, 0)

@@ -36,10 +36,9 @@ def lost_by_roll_back(view: TableView, state: CommitState) -> Loss:
     its snapshots or its reports tell of.
     """
     told = state.told_offset(view.table, view.uuid)
-    owns = [s.own for s in view.snapshots.values() if view.counts(s.own)]
-    stored = max([told, view.stored_offset, *(own.stored_offset for own in owns)])
+    stored = max([told, view.stored_offset, *(own.stored_offset for own in view.counted(view.snapshots.values()))])
     base = view.nearest
-    since = base.own.stored_offset if base and view.counts(base.own) else 0
+    since = max((own.stored_offset for own in view.counted([base])), default=0)
     unknown = ""
     if base is None and not view.whole:
         unknown = "snapshots were expired, and what the table still holds can't be told"

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.config.pipeline import AutoCreate
 from sink_core.errors import CalveError, ConfigError, TableUnusable
-from sink_core.formats import format_of
+from sink_core.formats import Sample, format_of
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
 from sink_core.tables.kafka_column import KAFKA_COLUMN, kafka_field
@@ -40,9 +40,6 @@ DEFAULT_PROPERTIES: Mapping[str, str] = {
     CREATED_BY: f"calve {version('calve')}",
 }
 """Properties of every table Calve creates; `auto_create.properties` win over them."""
-
-Sample = Callable[[], list[bytes]]
-"""Values of records of the source; only called if columns must be made of them, and once."""
 
 Columns = Callable[[], Schema]
 """The columns that the records' format and a sample of them ask for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from pyroaring import BitMap64
@@ -28,6 +28,15 @@ def by_partition(parts: Iterable[OffsetRange | RangeRead]) -> dict[TopicPartitio
     for part in parts:
         offsets.setdefault(part.at, BitMap64()).update(of_range(part.start, part.end))
     return offsets
+
+
+def union(sets: Iterable[Mapping[TopicPartition, BitMap64]]) -> dict[TopicPartition, BitMap64]:
+    """All offsets of all sets."""
+    found: dict[TopicPartition, BitMap64] = {}
+    for each in sets:
+        for at, offsets in each.items():
+            found[at] = found.get(at, BitMap64()) | offsets
+    return found
 
 
 def runs(offsets: BitMap64) -> Iterator[tuple[int, int]]:
