@@ -95,16 +95,22 @@ Content = DataFile | Manifest | ManifestList
 
 @dataclass
 class FileStore:
-    """All files ever written that have not been deleted, by path, and when each was written (ms)."""
+    """All files ever written that have not been deleted, by path, and when each was written (ms).
+
+    `described` are the rows of each data file, deleted ones included, for what only looks at metrics in manifests.
+    """
 
     now_ms: Callable[[], int]
     files: dict[str, Content] = field(default_factory=dict[str, Content])
     written_ms: dict[str, int] = field(default_factory=dict[str, int])
+    described: dict[str, tuple[Row, ...]] = field(default_factory=dict[str, "tuple[Row, ...]"])
 
     def write(self, path: str, content: Content) -> str:
         assert path not in self.files, path
         self.files[path] = content
         self.written_ms[path] = self.now_ms()
+        if isinstance(content, DataFile):
+            self.described[path] = content.rows
         return path
 
     def delete(self, path: str) -> None:

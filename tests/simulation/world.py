@@ -184,7 +184,7 @@ class World:
 
     def holds(self, file: ListedFile, runs: Runs) -> bool:
         """Whether a data file has rows of the ranges. As in tables, the id of their topic is not in them."""
-        return any(self._is_of(row, runs) for row in self.store.rows(file.file_path))
+        return any(self._is_of(row, runs) for row in self.store.described[file.file_path])
 
     def _is_of(self, row: Row, runs: Runs) -> bool:
         if row[0] != "record":
@@ -288,13 +288,15 @@ class World:
 
     def kept_of(self, batch_id: str, name: str, table: Any, files: Sequence[str]) -> TableOutput:
         """Of the rows that a replay leaves as they are."""
-        rows = sum(len(self.store.rows(path)) for path in files)
+        rows = sum(len(self.store.described[path]) for path in files)
         return self._output(batch_id, name, table, files, rows, "-kept")
 
     def gone_of(self, batch_id: str, table: Any, _spec_id: int, gone: Sequence[ListedFile]) -> ManifestRef:
         """Names the files that a replay takes out."""
         name, paths = ".".join(table.name()), [file.file_path for file in gone]
-        return self._manifest(batch_id, name, table, paths, sum(len(self.store.rows(path)) for path in paths), "-gone")
+        return self._manifest(
+            batch_id, name, table, paths, sum(len(self.store.described[path]) for path in paths), "-gone"
+        )
 
     def _output(
         self, batch_id: str, name: str, table: Any, files: Sequence[str], rows: int, suffix: str
