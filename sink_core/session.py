@@ -82,6 +82,7 @@ class Session:
             str(self.pipeline.path),
             self.pipeline.ledger_table,
             self.others,
+            self.pipeline.from_now,
             first_reading,
         )
 

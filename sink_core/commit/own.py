@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sink_core.batch import ManifestRef
 from sink_core.commit.findings import Identity
 from sink_core.commit.properties import Own
+from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.control.state import CommitState
@@ -29,11 +30,16 @@ def own_of(
     stored_offset: int,
     last_event_id: str,
     given_up: tuple[tuple[int, int], ...],
+    view: TableView,
     state: CommitState,
     now: Identity,
+    from_now: bool,
     removed: Mapping[str, int] | None = None,
 ) -> Own:
-    """Under a commit id of its own; `given_up` as in `Own`. `removed` are rows that left, by range job."""
+    """Under a commit id of its own; `given_up` as in `Own`. `removed` are rows that left, by range job.
+
+    `from_now`: the table need not have what was published without it.
+    """
     counts: dict[str, int] = {}
     for logged in events:
         counts[logged.event.batch_id] = counts.get(logged.event.batch_id, 0) + logged.event.rows
@@ -41,7 +47,7 @@ def own_of(
     return Own(
         stored_offset=stored_offset,
         commit_id=str(uuid.uuid4()),
-        valid_through_ms=state.valid_through_ms(stored_offset),
+        valid_through_ms=_valid_through_ms(view, state, stored_offset, from_now=from_now),
         batches=tuple(counts),
         counts=counts,
         last_event_id=last_event_id,
@@ -50,3 +56,10 @@ def own_of(
         given_up=given_up,
         replaced={**replaced, **(removed or {})},
     )
+
+
+def _valid_through_ms(view: TableView, state: CommitState, stored_offset: int, *, from_now: bool) -> int | None:
+    """VTTS; what the table said before, as long as batches that were published without it have not been read again."""
+    if from_now or state.unfed_batches(view.table, stored_offset) == 0:
+        return state.valid_through_ms(stored_offset)
+    return view.latest.valid_through_ms if view.latest else None

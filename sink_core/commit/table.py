@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -82,7 +82,9 @@ class Examined:
 @dataclass(frozen=True, slots=True)
 class TableCommitter:
     """Commits to the tables of one pipeline. `pipeline_file` only serves the commands in messages, `ledger` is the name
-    of the pipeline's ledger. `first_reading` says what it will read, as long as it has not published anything."""
+    of the pipeline's ledger, `from_now` are tables that need not have what was published without them. `first_reading`
+    says what it will read, as long as it has not published anything.
+    """
 
     catalog: Catalog
     tag: str
@@ -92,6 +94,7 @@ class TableCommitter:
     pipeline_file: str
     ledger: str
     others: Others
+    from_now: Set[str] = frozenset()
     first_reading: Callable[[], Reading] | None = None
 
     def commit(self, name: str) -> TableCommit | None:
@@ -120,8 +123,10 @@ class TableCommitter:
                 stored_offset=stored_offset,
                 last_event_id=pending[-1].event.event_id,
                 given_up=view.latest.given_up if view.latest else (),
+                view=view,
                 state=state,
                 now=self.now,
+                from_now=name in self.from_now,
                 removed=out.rows,
             )
             check_still_there(table, taken.events)

@@ -130,6 +130,12 @@ class Pipeline:
         """Every table a batch can feed: data tables, ledger and dead letters."""
         return (*(table.name for table in self.tables), self.ledger_table, self.dead_letter_table)
 
+    @property
+    def from_now(self) -> frozenset[str]:
+        """The tables that need not have what was published before they were added."""
+        entire = {table.name for table in self.tables if table.history == "replay"}
+        return frozenset(self.table_names) - entire
+
     def require_tables(self, names: Iterable[str]) -> None:
         """Raise ConfigError for a table that this pipeline does not feed."""
         foreign = sorted(set(names) - set(self.table_names))

@@ -234,9 +234,14 @@ class CommitState:
         """The range job published last, which moved the token; empty if there was none."""
         return next(reversed(self.range_jobs), ("", ""))[0]
 
-    def unfed_batches(self, table: str) -> int:
-        """How many batches were published that neither named the table nor were read again for it since."""
+    def unfed_batches(self, table: str, up_to: int | None = None) -> int:
+        """How many batches were published that neither named the table nor were read again for it since, by range jobs
+        below the control offset `up_to` if it is given.
+        """
         jobs = (job for job in self.range_jobs_of(table) if not job.conditional)
+        if up_to is not None:
+            # Every table has what a trim took out of the log.
+            jobs = (j for j in jobs if j.batch_id not in self.batches or self.batches[j.batch_id].offset < up_to)
         return self.published - self.fed.get(table, 0) - sum(job.batches for job in jobs)
 
     def range_jobs_of(self, table: str) -> list[RangeJob]:

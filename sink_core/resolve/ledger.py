@@ -31,7 +31,6 @@ from sink_core.tables.writer import TableWriter
 
 def rebuild(session: Session, found: FindingError) -> Answer:
     """Put the rows of every batch into the ledger that is there now, or is created; refused if one can't be had."""
-    now = session.identity
 
     def build(table: Table, view: TableView, state: CommitState) -> Taking:
         loss = lost_by_recreation(view, state)
@@ -43,7 +42,7 @@ def rebuild(session: Session, found: FindingError) -> Answer:
         def manifests() -> Sequence[ManifestRef]:
             return [*_rewritten(table, loss.events), *manifests_of(loss.kept)]
 
-        return Taking(manifests, answering((*loss.events, *loss.kept), loss.stored, (), view, state, now), line)
+        return Taking(manifests, answering(session, (*loss.events, *loss.kept), loss.stored, (), view, state), line)
 
     if trouble := trimmed(session.log.state, found.subject):
         raise no_answer(found, "rebuild", trouble)

@@ -17,7 +17,6 @@ from pyiceberg.table import Table
 
 from sink_core.batch import ManifestRef
 from sink_core.commit.append import build_append
-from sink_core.commit.findings import Identity
 from sink_core.commit.own import manifests_of, own_of
 from sink_core.commit.properties import Own, to_summary
 from sink_core.commit.table import ATTEMPTS, back_off, check_still_there, gave_up
@@ -52,7 +51,6 @@ Build = Callable[[Table, TableView, CommitState], Taking]
 
 def accept(session: Session, found: FindingError) -> Answer:
     """Go on with the table as it is: an empty snapshot that has the highest known control offset."""
-    now = session.identity
 
     def build(_table: Table, view: TableView, state: CommitState) -> Taking:
         loss = _loss(found, view, state)
@@ -62,7 +60,7 @@ def accept(session: Session, found: FindingError) -> Answer:
             "whose events are known are given up"
         )
         given_up = loss.given_up_with(view)
-        own = answering(loss.kept, loss.stored, given_up, view, state, now)
+        own = answering(session, loss.kept, loss.stored, given_up, view, state)
         return Taking(lambda: manifests_of(loss.kept), own, line)
 
     return answer_table(session, found, build)
@@ -70,7 +68,6 @@ def accept(session: Session, found: FindingError) -> Answer:
 
 def recommit(session: Session, found: FindingError) -> Answer:
     """Append the files of exactly the batches that the table has lost, if all of them are still there."""
-    now = session.identity
 
     def build(table: Table, view: TableView, state: CommitState) -> Taking:
         loss = _loss(found, view, state)
@@ -89,9 +86,8 @@ def recommit(session: Session, found: FindingError) -> Answer:
             f"{len(loss.events)} batches are appended"
         )
         given_up = view.latest.given_up if view.latest else ()
-        return Taking(
-            lambda: manifests_of(loss.events), answering(loss.events, loss.stored, given_up, view, state, now), line
-        )
+        own = answering(session, loss.events, loss.stored, given_up, view, state)
+        return Taking(lambda: manifests_of(loss.events), own, line)
 
     return answer_table(session, found, build)
 
@@ -157,16 +153,25 @@ def _rows(session: Session, found: FindingError) -> int:
 
 
 def answering(
+    session: Session,
     events: Sequence[Logged[DataWritten]],
     stored: int,
     given_up: tuple[tuple[int, int], ...],
     view: TableView,
     state: CommitState,
-    now: Identity,
 ) -> Own:
     """What a snapshot says that takes in `events` and stores `stored`, whatever lies below."""
     last = _last_event_id(stored, view, state)
-    return own_of(events, stored_offset=stored, last_event_id=last, given_up=given_up, state=state, now=now)
+    return own_of(
+        events,
+        stored_offset=stored,
+        last_event_id=last,
+        given_up=given_up,
+        view=view,
+        state=state,
+        now=session.identity,
+        from_now=view.table in session.pipeline.from_now,
+    )
 
 
 def _last_event_id(stored: int, view: TableView, state: CommitState) -> str:

@@ -23,7 +23,7 @@ from tests.simulation.environment import Environment, installed
 from tests.simulation.history import PLACES, Action, History, Result, draw
 from tests.simulation.rules import BUGS, RULES
 from tests.simulation.transitions import TRANSITIONS
-from tests.simulation.world import pipeline_file
+from tests.simulation.world import pipeline_files
 
 CHUNK = 25
 REACHED = sorted({failpoint for failpoints in PLACES.values() for failpoint in failpoints} - {"resolve.after-rebind"})
@@ -69,12 +69,13 @@ def running(*, mixture: str | None = None, off: str | None = None) -> Iterator[R
         tempfile.TemporaryDirectory() as directory,
         pytest.MonkeyPatch.context() as patch,
     ):
-        pipeline = load(pipeline_file(Path(directory)))
+        first, added = pipeline_files(Path(directory))
+        pipelines = load(first), load(added)
         with installed() as environment:
             transitions.count(patch, partial(_visit, environment))
             if off is not None:
                 {**RULES, **BUGS}[off].switch_off(patch, environment)
-            yield lambda seed, actions=None: History(environment, pipeline, seed).run(actions, mixture)
+            yield lambda seed, actions=None: History(environment, pipelines, seed).run(actions, mixture)
 
 
 def _visit(environment: Environment, name: str) -> None:

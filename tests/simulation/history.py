@@ -23,22 +23,45 @@ from tests.simulation.world import Actor, World
 ROUNDS = 25
 """Undisturbed rounds after which a pipeline must have caught up."""
 
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What makes a history: kinds of processes and what others do to the world; of what stands there twice there is
+    twice as much.
+    """
+
+    kinds: Sequence[str]
+    mild: Sequence[str] = (*("produce",) * 6, *sorted(users.MILD))
+    harsh: Sequence[str] = tuple(sorted(users.HARSH))
+
+    @property
+    def answers(self) -> bool:
+        return "resolve" in self.kinds
+
+
 MIXTURES = {
-    "ingestion": ("run",) * 4 + ("publish",) * 3 + ("commit",) * 4 + ("pause",),
-    "everything": (*("run", "commit") * 3, *("publish", "trim") * 2, "keep alive", "orphans", "expire"),
-    "answers": ("run", "publish", "commit", "commit", "resolve", "resolve", "resolve", "orphans", "trim", "keep alive"),
-    "refills": (*("resolve",) * 4, "commit", "publish", "orphans"),
-    "lost log": (*("resolve",) * 4, *("publish", "commit") * 2, "run", "orphans", "trim"),
-    "sleepers": ("publish", "commit", "commit", "orphans"),
-    "replays": (*("replay",) * 4, *("run", "publish") * 2, *("commit",) * 2, "orphans", "trim", "expire"),
-    "replays and answers": (*("replay",) * 3, *("resolve",) * 3, "publish", "commit", "orphans"),
-    "hosts of two versions": (*("replay",) * 2, *("old publish", "old commit") * 3, "run", "trim"),
-    "guardians": ("run", "publish", "publish", "commit", "keep alive", *("orphans",) * 3, *("trim",) * 3),
+    "ingestion": Mixture(("run",) * 4 + ("publish",) * 3 + ("commit",) * 4 + ("pause",)),
+    "everything": Mixture((*("run", "commit") * 3, *("publish", "trim") * 2, "keep alive", "orphans", "expire")),
+    "answers": Mixture(("run", "publish", *("commit",) * 2, *("resolve",) * 3, "orphans", "trim", "keep alive")),
+    "refills": Mixture((*("resolve",) * 4, "commit", "publish", "orphans")),
+    "lost log": Mixture(
+        (*("resolve",) * 4, *("publish", "commit") * 2, "run", "orphans", "trim"),
+        harsh=tuple(sorted(users.HARSH | users.LOST_LOG)),
+    ),
+    "sleepers": Mixture(("publish", "commit", "commit", "orphans")),
+    "replays": Mixture((*("replay",) * 4, *("run", "publish") * 2, *("commit",) * 2, "orphans", "trim", "expire")),
+    "replays and answers": Mixture((*("replay",) * 3, *("resolve",) * 3, "publish", "commit", "orphans")),
+    "hosts of two versions": Mixture((*("replay",) * 2, *("old publish", "old commit") * 3, "run", "trim")),
+    "guardians": Mixture(("run", "publish", "publish", "commit", "keep alive", *("orphans",) * 3, *("trim",) * 3)),
+    "a table added": Mixture(
+        (*("run",) * 3, "publish", "commit", *("stale publish",) * 2, "stale commit", "resolve", "trim", "orphans"),
+        mild=(*("produce",) * 4, *("add table",) * 4, "append", "compact", "add partition"),
+        harsh=users.TO_TABLES,
+    ),
 }
-"""Kinds of processes that make a history; one that stands there twice is drawn twice as often."""
 
 _TASKS = {
-    "run": ("bind", "plan", "write", "publish", "commit"),
+    "run": ("bind", "plan", "write", "publish", "commit", "range"),
     "publish": ("bind", "plan", "write", "publish"),
     "commit": ("commit",),
     "keep alive": ("publish",),
@@ -50,6 +73,8 @@ _TASKS = {
     "replay": ("range", "replay", "publish", "commit"),
     "old publish": ("bind", "plan", "write", "publish"),
     "old commit": ("commit",),
+    "stale publish": ("bind", "plan", "write", "publish"),
+    "stale commit": ("commit",),
 }
 PLACES = {kind: [f for f in FAILPOINTS if f.partition(".")[0] in tasks] for kind, tasks in _TASKS.items()}
 """Failpoints that a kind of process can reach."""
@@ -83,61 +108,61 @@ def draw(seed: int, mixture: str | None = None) -> list[Action]:
     """The actions of a seed, of a `mixture` of processes that is drawn as well if it is not given."""
     chance = random.Random(seed)
     actions = _warm_up(chance.choice(("commit", "orphans"))) if chance.random() < 0.5 else []
-    kinds = MIXTURES[mixture or chance.choice(list(MIXTURES))]
-    return actions + (_duels(chance, kinds) if chance.random() < 0.4 else _crowd(chance, kinds))
+    mix = MIXTURES[mixture or chance.choice(list(MIXTURES))]
+    return actions + (_duels(chance, mix) if chance.random() < 0.4 else _crowd(chance, mix))
 
 
-def _duels(chance: random.Random, kinds: Sequence[str]) -> list[Action]:
+def _duels(chance: random.Random, mix: Mixture) -> list[Action]:
     """Again and again one process falls asleep at a failpoint, others go by, and it wakes up."""
     actions: list[Action] = []
     number = 0
     for _ in range(chance.choice((2, 4, 8))):
-        actions.append(_deed(chance, kinds, harsh=False))
-        if "resolve" in kinds and chance.random() < 0.4:
-            actions += _asleep_over_an_answer(chance, number, kinds)
+        actions.append(_deed(chance, mix, harsh=False))
+        if mix.answers and chance.random() < 0.4:
+            actions += _asleep_over_an_answer(chance, number, mix)
             number += 5
             continue
-        if "resolve" in kinds:
-            what = "drop" if chance.random() < 0.4 else chance.choice(_harsh(kinds))
+        if mix.answers:
+            what = "drop" if chance.random() < 0.4 else chance.choice(mix.harsh)
             actions += [Action("deed", what=what, number=chance.getrandbits(30)), _spawn(chance, number, "resolve")]
             actions.append(Action("finish", number))
             number += 1
         if chance.random() < 0.5:
             actions += [_spawn(chance, number, "publish"), Action("finish", number)]
         sleeper, number = number + 1, number + 2
-        kind = chance.choice(kinds)
+        kind = chance.choice(mix.kinds)
         actions += [_spawn(chance, sleeper, kind), Action("reach", sleeper, chance.choice(PLACES[kind]))]
         for _ in range(chance.choice((1, 1, 2, 3))):
             if chance.random() < 0.2:
-                actions.append(_deed(chance, kinds, harsh=chance.random() < 0.5))
-            actions += [_spawn(chance, number, chance.choice(kinds)), Action("finish", number)]
+                actions.append(_deed(chance, mix, harsh=chance.random() < 0.5))
+            actions += [_spawn(chance, number, chance.choice(mix.kinds)), Action("finish", number)]
             number += 1
         if chance.random() < 0.8:
             actions.append(Action("finish", sleeper))
     return actions
 
 
-def _asleep_over_an_answer(chance: random.Random, sleeper: int, kinds: Sequence[str]) -> list[Action]:
+def _asleep_over_an_answer(chance: random.Random, sleeper: int, mix: Mixture) -> list[Action]:
     """An answer or a range job falls asleep with its files written, and what others then do makes them worthless."""
-    others = chance.choice((["orphans"] * 2, [chance.choice(kinds) for _ in range(3)]))
-    actions = [_deed(chance, kinds, harsh=True), _spawn(chance, sleeper, "resolve")]
+    others = chance.choice((["orphans"] * 2, [chance.choice(mix.kinds) for _ in range(3)]))
+    actions = [_deed(chance, mix, harsh=True), _spawn(chance, sleeper, "resolve")]
     actions.append(Action("reach", sleeper, chance.choice(WITH_FILES)))
     for number, kind in enumerate(others, sleeper + 1):
         actions += [_spawn(chance, number, kind), Action("finish", number)]
     return [*actions, Action("finish", sleeper)]
 
 
-def _crowd(chance: random.Random, kinds: Sequence[str]) -> list[Action]:
+def _crowd(chance: random.Random, mix: Mixture) -> list[Action]:
     """Many processes that go on by turns, in small steps and large ones."""
     harm, alone = chance.choice((0, 0, 1, 2, 4)), chance.choice((0.0, 0.3, 0.6))
-    harm += 3 if "resolve" in kinds else 0
+    harm += 3 if mix.answers else 0
     actions: list[Action] = []
     alive: list[int] = []
     for number in range(chance.choice((15, 30, 60))):
         lot = chance.random()
         if lot < 0.4 or not alive:
             alive.append(number)
-            kind = chance.choice(kinds)
+            kind = chance.choice(mix.kinds)
             actions.append(_spawn(chance, number, kind))
             if (how := chance.random()) < alone:
                 actions.append(Action("finish", number))
@@ -156,7 +181,7 @@ def _crowd(chance: random.Random, kinds: Sequence[str]) -> list[Action]:
         else:
             harsh = harm > 0 and chance.random() < 0.3
             harm -= harsh
-            actions.append(_deed(chance, kinds, harsh=harsh))
+            actions.append(_deed(chance, mix, harsh=harsh))
     if chance.random() < 0.5:
         # Else they sleep until everything else has been done without them.
         actions += [Action("finish", number) for number in chance.sample(alive, len(alive))]
@@ -167,13 +192,8 @@ def _spawn(chance: random.Random, number: int, kind: str) -> Action:
     return Action("spawn", number, kind, chance.getrandbits(30))
 
 
-def _harsh(kinds: Sequence[str]) -> list[str]:
-    return sorted(users.HARSH | users.LOST_LOG if kinds is MIXTURES["lost log"] else users.HARSH)
-
-
-def _deed(chance: random.Random, kinds: Sequence[str], *, harsh: bool) -> Action:
-    names = _harsh(kinds) if harsh else ["produce"] * 6 + sorted(users.MILD)
-    return Action("deed", what=chance.choice(names), number=chance.getrandbits(30))
+def _deed(chance: random.Random, mix: Mixture, *, harsh: bool) -> Action:
+    return Action("deed", what=chance.choice(mix.harsh if harsh else mix.mild), number=chance.getrandbits(30))
 
 
 def _warm_up(second: str) -> list[Action]:
@@ -193,14 +213,14 @@ class History:
     """Runs actions, then lets everything come to its end, then wakes the processes that were left behind."""
 
     environment: Environment
-    pipeline: Pipeline
+    pipelines: tuple[Pipeline, Pipeline]
     seed: int
     actors: dict[int, Actor] = field(default_factory=dict[int, Actor])
 
     def run(self, actions: Sequence[Action] | None = None, mixture: str | None = None) -> Result:
         """The seed's own actions unless others are given."""
         random.seed(self.seed)
-        world = self.environment.world = World(self.seed, self.pipeline)
+        world = self.environment.world = World(self.seed, self.pipelines)
         violation = None
         try:
             for action in draw(self.seed, mixture) if actions is None else actions:

@@ -89,12 +89,15 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Where a batch's event for one table is. `uncertain`: it is gone, and a rebuild will say what became of it."""
+    """Where a batch's event for one table is. `uncertain`: it is gone, and a rebuild will say what became of it;
+    `history`: it is of a range job whose rows the table has from nowhere else.
+    """
 
     topic_id: str
     offset: int
     batch_id: str
     uncertain: bool = False
+    history: bool = False
 
 
 @dataclass
@@ -146,7 +149,10 @@ class Oracle:
 
     def _files_published(self, offset: int, event: DataWritten) -> None:
         topic_id = self.cluster.topics[self.pipeline.control_topic].topic_id
-        self.published.setdefault(event.table, []).append(Published(topic_id, offset, event.batch_id))
+        ranges_only = self.batches[event.batch_id].plan is None
+        history = ranges_only and event.resolves is None and event.replaces is None
+        published = Published(topic_id, offset, event.batch_id, history=history)
+        self.published.setdefault(event.table, []).append(published)
         for ref in event.added:
             if missing := [path for path in (ref.path, *self._files_of(ref)) if path not in self.catalog.store.files]:
                 raise Violation(f"batch {event.batch_id} was published without its file {missing[0]}")
@@ -286,7 +292,7 @@ class Oracle:
         for event in self.published.get(name, []):
             reached = event.topic_id == SETTLED or event.uncertain
             reached = reached or (event.topic_id == topic_id and event.offset < stored)
-            if reached and self.complete[event.batch_id].kind != "range":
+            if reached and (event.history or self.complete[event.batch_id].kind != "range"):
                 unsure = event.uncertain or self._is_given_up(name, event)
                 unsure = unsure or (name, event.batch_id) in self._given_up_before
                 (may if unsure else want).update(self.batches[event.batch_id].rows[name])
@@ -319,6 +325,19 @@ class Oracle:
         control = self.cluster.topics[self.pipeline.control_topic]
         for name in self.catalog.tables:
             self.check_table(name, control.topic_id, control.logs[0].end)
+        for table in self.pipeline.tables:
+            if table.history == "replay" and table.name not in self.accepted:
+                self._check_history(table.name)
+
+    def _check_history(self, name: str) -> None:
+        """A table that was added has what was published without it."""
+        wanted = {("record", n) for batch_id in self.complete for n in self._records(self.batches.get(batch_id))}
+        if missing := wanted - set(self.catalog.rows(name)):
+            raise Violation(f"{name}: of what was published without it, missing {sorted(missing)[:4]}")
+
+    def _records(self, batch: Batch | None) -> set[int]:
+        tables = [table.name for table in self.pipeline.tables]
+        return {number for table in tables for _, number in batch.rows.get(table, ())} if batch else set()
 
     def check_report(self, report: RunReport) -> None:
         """Nobody calls a batch stale that is published, unless its events have been trimmed."""

@@ -27,7 +27,7 @@ from spark_jobs.range_job import RangeJobs
 from spark_jobs.refill import refill
 from spark_jobs.run import Bounds, run_pipeline
 from tests.simulation.oracle import OLD, TOPIC
-from tests.simulation.world import World
+from tests.simulation.world import STALE, World
 
 RUNNER: Any = SimpleNamespace(parallelism=lambda: 2)
 ENDLESS_S = 1e9
@@ -49,7 +49,7 @@ def commit(world: World) -> None:
     with world.session() as session:
         if session.read_only():
             session.bind()
-            session.coordinator().commit(tables=world.pipeline.table_names).raise_failures()
+            session.coordinator().commit(tables=session.pipeline.table_names).raise_failures()
 
 
 def keep_alive(world: World) -> None:
@@ -150,6 +150,8 @@ KINDS: dict[str, Callable[[World], None]] = {
     "replay": replay,
     f"{OLD}publish": publish,
     f"{OLD}commit": commit,
+    f"{STALE}publish": publish,
+    f"{STALE}commit": commit,
 }
 
 

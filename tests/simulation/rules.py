@@ -8,6 +8,7 @@ all of them on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId
 
 import sink_core.commit.findings
+import sink_core.commit.own
 import sink_core.commit.replace
 import sink_core.commit.table
 import sink_core.control.log
@@ -254,10 +256,29 @@ def _resolving_event_committed_like_any_other(patch: pytest.MonkeyPatch, _: Envi
 def _accepting_moves_nothing_but_the_tag(patch: pytest.MonkeyPatch, _: Environment) -> None:
     real = sink_core.resolve.tables.answering
 
-    def answering(events: Any, stored: int, given_up: Any, view: Any, state: Any, now: Any) -> Any:
-        return real(events, view.nearest.own.stored_offset if view.nearest else 0, given_up, view, state, now)
+    def answering(session: Any, events: Any, stored: int, given_up: Any, view: Any, state: Any) -> Any:
+        return real(session, events, view.nearest.own.stored_offset if view.nearest else 0, given_up, view, state)
 
     patch.setattr(sink_core.resolve.tables, "answering", answering)
+
+
+def _history_forgets_the_last_job(patch: pytest.MonkeyPatch, _: Environment) -> None:
+    real = spark_jobs.range_job.missing
+
+    def missing(table: str, rows: Any, state: CommitState, *, max_offsets: int) -> Any:
+        forgetful = copy(state)
+        forgetful.range_jobs = dict(list(state.range_jobs.items())[:-1])
+        return real(table, rows, forgetful, max_offsets=max_offsets)
+
+    patch.setattr(spark_jobs.range_job, "missing", missing)
+
+
+def _valid_through_before_its_history(patch: pytest.MonkeyPatch, _: Environment) -> None:
+    def valid_through_ms(_view: object, state: CommitState, stored_offset: int, *, from_now: bool) -> int | None:
+        del from_now
+        return state.valid_through_ms(stored_offset)
+
+    patch.setattr(sink_core.commit.own, "_valid_through_ms", valid_through_ms)
 
 
 def _retry_without_assertion(patch: pytest.MonkeyPatch, _: Environment) -> None:
@@ -365,6 +386,8 @@ RULES: dict[str, Rule] = {
     "a replay asserts the files that it takes out": Rule(_replay_whatever_the_head_holds, "replays"),
     "what a broken read left is not used": Rule(_state_used_after_a_broken_read, "hosts of two versions"),
     "accepting stores the highest known offset": Rule(_accepting_moves_nothing_but_the_tag, "answers"),
+    "a history leaves out what was read again": Rule(_history_forgets_the_last_job, "a table added"),
+    "VTTS waits for the history": Rule(_valid_through_before_its_history, "a table added"),
     "events count once their transaction is committed": Rule(_uncommitted_events_read),
 }
 

@@ -24,7 +24,7 @@ from sink_core.config.load import load
 from sink_core.kafka import clients
 from tests import support
 from tests.simulation.environment import installed
-from tests.simulation.world import World, pipeline_file
+from tests.simulation.world import World, pipeline_files
 
 MODEL, REAL = "model", "real"
 TAG = "calve-p"
@@ -34,7 +34,8 @@ SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 @pytest.fixture
 def world(tmp_path: Path) -> Generator[World]:
     with installed() as environment:
-        environment.world = World(0, load(pipeline_file(tmp_path)))
+        first, added = pipeline_files(tmp_path)
+        environment.world = World(0, (load(first), load(added)))
         yield environment.world
 
 

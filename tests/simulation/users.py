@@ -204,6 +204,10 @@ def _did_to_control_topic(world: World, deed: str) -> None:
     world.oracle.deeds |= {(deed, subject) for subject in (pipeline.name, TOPIC, *pipeline.table_names)}
 
 
+def add_table(world: World, _chance: random.Random) -> None:
+    world.add_table()
+
+
 MILD: dict[str, Deed] = {
     "produce": produce,
     "append": append_foreign,
@@ -235,7 +239,19 @@ LOST_LOG: dict[str, Deed] = {
 }
 """What takes events of the pipeline itself away."""
 
-DEEDS = {**MILD, **HARSH, **LOST_LOG}
+TO_TABLES = (
+    "roll back",
+    "roll back and expire",
+    "untag and roll back",
+    "expire",
+    "recreate",
+    "drop",
+    "untag",
+    "restore",
+)
+"""Harsh, and leaves the topics as they are."""
+
+DEEDS = {**MILD, **HARSH, **LOST_LOG, "add table": add_table}
 
 
 def mend(world: World, finding: str, subject: str) -> bool:

@@ -29,6 +29,12 @@ from tests.simulation.oracle import BAD, GAP, OLD, TOPIC, Batch, Oracle
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.storage import DataFile, FileStore, ListedFile, Manifest, Row, SimCatalog
 
+STALE = "stale "
+"""Begins the names of processes on hosts whose pipeline file does not have the table that was added."""
+
+ADDED = "db.added"
+"""The table that is added to the pipeline in some histories, with `history: replay`."""
+
 
 @dataclass
 class Actor:
@@ -40,13 +46,15 @@ class Actor:
 
 
 class World:
-    """One history's world. `calm` ends all loss in the network; `stopped_on` are findings, with their subjects, that
-    processes have ended with; `saved` and `dropped` are catalog entries that users have put aside.
+    """One history's world. `pipelines` are the file as it is at first, and with a table added; `pipeline` is the one in
+    effect. `calm` ends all loss in the network; `stopped_on` are findings, with their subjects, that processes have
+    ended with; `saved` and `dropped` are catalog entries that users have put aside.
     """
 
-    def __init__(self, seed: int, pipeline: Pipeline) -> None:
+    def __init__(self, seed: int, pipelines: tuple[Pipeline, Pipeline]) -> None:
         self.chance = random.Random(seed)
-        self.pipeline = pipeline
+        self.pipelines = pipelines
+        self.pipeline = pipelines[0]
         self.scheduler = Scheduler()
         self.calm = False
         self.trace: list[str] = []
@@ -60,7 +68,7 @@ class World:
         self.network = Network(self.scheduler, self.cluster, self._fate)
         self.store = FileStore(self.now_ms)
         self.catalog = SimCatalog(self.scheduler, self.store, self._fate, self.cluster.pending)
-        self.oracle = Oracle(pipeline, self.cluster, self.catalog, self.note)
+        self.oracle = Oracle(self.pipeline, self.cluster, self.catalog, self.note)
         self.cluster.create_topic(TOPIC, 2, {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"})
         self._records = 0
         self._places: dict[int, tuple[TopicPartition, int]] = {}
@@ -81,7 +89,14 @@ class World:
         self.note(f"SOMEBODY did {deed}: {subject}")
 
     def session(self) -> Session:
-        return Session.open(self.pipeline)
+        process = self.scheduler.current
+        stale = process is not None and process.name.startswith(STALE)
+        return Session.open(self.pipelines[0] if stale else self.pipeline)
+
+    def add_table(self) -> None:
+        """The pipeline's file has one more table from here on."""
+        self.pipeline = self.oracle.pipeline = self.pipelines[1]
+        self.note("USER adds a table")
 
     def spawn(self, name: str, main: Callable[[], None], *, seed: int, loss: float) -> Actor:
         actor = Actor(Process(name, main), random.Random(seed), loss)
@@ -259,7 +274,7 @@ class World:
         log = self.cluster.log(part.at)
         if part.start < log.start or part.end > log.end:
             raise RetriableError(f"{part} is not in the log [{log.start}, {log.end})")
-        tables = [table.name for table in self.pipeline.tables]
+        tables = [table.name for table in self.pipelines[1].tables if table.name in batch.rows]
         counts = PartitionCounts(part.topic, part.partition, part.start, part.end, timestamp_type=2)
         counts.written = dict.fromkeys(tables, 0)
         for record in log.records[part.start : part.end]:
@@ -331,17 +346,20 @@ def _ledger_values(c: PartitionCounts) -> tuple[Any, ...]:
     return (c.topic, c.partition, c.start, c.end, *counted)
 
 
-def pipeline_file(directory: Path) -> Path:
-    """The pipeline of all histories, written below `directory`."""
+def pipeline_files(directory: Path) -> tuple[Path, Path]:
+    """The pipeline of all histories, and the same with a table added, written below `directory`."""
     (directory / "connections.yaml").write_text(
         "deployment: sim\n"
         "kafka: {main: {bootstrap.servers: simulated}}\n"
         "catalog: {lake: {type: sql, uri: 'sqlite://', warehouse: 'sim:///'}}\n"
         "spark: {none: {master: 'local[1]'}}\n"
     )
-    path = directory / "pipeline.yaml"
-    path.write_text(
-        f"name: p\nsource: {{kafka: main, topics: [{TOPIC}]}}\ncatalog: lake\nspark: none\n"
-        "tables: [{name: db.t, auto_create: {columns: {id: long}}}]\nbatch: {max_records: 6}\n"
-    )
-    return path
+    first, added = directory / "pipeline.yaml", directory / "added.yaml"
+    one = "{name: db.t, auto_create: {columns: {id: long}}}"
+    other = f"{{name: {ADDED}, auto_create: {{columns: {{id: long}}}}, history: replay}}"
+    for path, tables in ((first, one), (added, f"{one}, {other}")):
+        path.write_text(
+            f"name: p\nsource: {{kafka: main, topics: [{TOPIC}]}}\ncatalog: lake\nspark: none\n"
+            f"tables: [{tables}]\nbatch: {{max_records: 6}}\n"
+        )
+    return first, added

@@ -1,0 +1,68 @@
+"""What a snapshot of ours promises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sink_core.commit.own import own_of
+from sink_core.commit.view import TableView
+from sink_core.control.events import DataComplete
+from tests.unit.commit.build import NOW, own, snapshot, view
+from tests.unit.control.build import complete, log, through
+
+EMPTY = view(head=None, tag=None)
+PROMISED = view(snapshot(1, ours=own(1, valid_through_ms=300)), head=1, tag=1)
+BOOT = complete("boot", kind="bootstrap")
+
+
+def elsewhere(batch_id: str, through_ms: int) -> DataComplete:
+    return replace(through(batch_id, through_ms), tables=("db.other",))
+
+
+def job(batch_id: str, batches: int) -> DataComplete:
+    return replace(complete(batch_id, {}, kind="range"), totals={"batches": batches})
+
+
+def promised(*events: DataComplete, stored: int, table: TableView = EMPTY, from_now: bool = False) -> int | None:
+    made = own_of(
+        (),
+        stored_offset=stored,
+        last_event_id="",
+        given_up=(),
+        view=table,
+        state=log(BOOT, *events),
+        now=NOW,
+        from_now=from_now,
+    )
+    return made.valid_through_ms
+
+
+@pytest.mark.parametrize(
+    ("events", "stored", "wanted"),
+    [
+        ((through("b1", 500),), 2, 500),
+        ((elsewhere("b1", 500), through("b2", 700)), 3, None),
+        ((elsewhere("b1", 500), through("b2", 700), job("r1", 1)), 4, 700),
+        ((elsewhere("b1", 500), elsewhere("b2", 600), through("b3", 700), job("r1", 1)), 5, None),
+    ],
+)
+def test_a_table_is_valid_through_once_it_has_what_was_published_without_it(
+    events: tuple[DataComplete, ...], stored: int, wanted: int | None
+) -> None:
+    assert promised(*events, stored=stored) == wanted
+
+
+def test_a_range_job_counts_once_the_table_has_taken_it_in() -> None:
+    events = elsewhere("b1", 500), through("b2", 700), job("r1", 1)
+    assert promised(*events, stored=3) is None
+
+
+def test_what_was_promised_stays_while_a_host_with_an_older_file_leaves_the_table_out() -> None:
+    events = through("b1", 300), elsewhere("b2", 500), through("b3", 700)
+    assert promised(*events, stored=4, table=PROMISED) == 300
+
+
+def test_a_table_that_takes_in_what_comes_from_now_on_lacks_nothing() -> None:
+    assert promised(elsewhere("b1", 500), through("b2", 700), stored=3, from_now=True) == 700
