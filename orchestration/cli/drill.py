@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +47,8 @@ def drill(
     if unknown:
         raise ConfigError(f"{unknown[0]}: no crash point of a run", hint=f"there are {', '.join(CRASH_POINTS)}")
     crash_points = [point for point in CRASH_POINTS if not only or point in only]
+    # Ended by either signal it removes what it has made.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     made, rounds, left = Drill(load(file, connections)), list["Round"](), list[str]()
     with working("preparing") as status:
         try:

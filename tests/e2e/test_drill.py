@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,13 +62,16 @@ def test_a_run_killed_at_a_crash_point_loses_nothing_and_nothing_is_left_of_the_
     assert flow.load_table().metadata_location == before, "the pipeline of the file is not touched"
 
 
-def test_an_interrupted_drill_leaves_nothing(flow: Flow) -> None:
+@pytest.mark.parametrize(
+    "end", [lambda drill: os.killpg(drill, signal.SIGINT), lambda drill: os.kill(drill, signal.SIGTERM)]
+)
+def test_a_drill_that_is_ended_leaves_nothing(flow: Flow, end: Callable[[int], None]) -> None:
     started, deadline = drill(flow), time.monotonic() + ENDS_S
     while not any("_ledger" in name for name in made(flow)):
         assert started.poll() is None, started.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.2)
-    os.killpg(started.pid, signal.SIGINT)
+    end(started.pid)
     stdout, stderr = started.communicate(timeout=ENDS_S)
     assert started.returncode == 130, f"{stdout}{stderr}"
     assert made(flow) == set()

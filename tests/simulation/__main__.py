@@ -14,7 +14,7 @@ def main() -> int:
     """0 if no promise was broken."""
     options = _options().parse_args()
     if options.seed is None:
-        totals = run_for(options.seconds, first=options.first)
+        totals = run_for(options.seconds, first=options.first, visits=options.visits)
         print(totals)
         return int(bool(totals.violations))
     chosen = {"mixture": options.mixture, "off": options.off}
@@ -32,6 +32,13 @@ def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seconds", type=float, default=180.0, metavar="S", help="how long histories run (180)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the first seed (0)")
+    parser.add_argument(
+        "--visits",
+        type=int,
+        default=0,
+        metavar="N",
+        help="go on for up to three times as long until histories have been everywhere N times (0)",
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="run one history, and shorten it if it breaks a promise")
     parser.add_argument("--mixture", choices=tuple(MIXTURES), help="processes of the history (default: drawn)")
     parser.add_argument("--off", choices=(*RULES, *BUGS), metavar="RULE", help="with a rule off, or with a known bug")

@@ -20,7 +20,7 @@ import pytest
 from sink_core.config.load import load
 from tests.simulation import transitions
 from tests.simulation.environment import Environment, installed
-from tests.simulation.history import PLACES, Action, History, Result, draw
+from tests.simulation.history import MIXTURES, PLACES, Action, History, Result, draw
 from tests.simulation.rules import BUGS, RULES
 from tests.simulation.transitions import TRANSITIONS
 from tests.simulation.world import pipeline_files
@@ -34,12 +34,12 @@ Run = Callable[[int, Sequence[Action] | None], Result]
 
 @dataclass(slots=True)
 class Totals:
-    """What histories came to. `violations` by seed."""
+    """What histories came to. `violations` by the arguments that play one again."""
 
     histories: int = 0
     visits: Counter[str] = field(default_factory=Counter[str])
     outcomes: Counter[str] = field(default_factory=Counter[str])
-    violations: dict[int, str] = field(default_factory=dict[int, str])
+    violations: dict[str, str] = field(default_factory=dict[str, str])
 
     def add(self, other: Totals) -> None:
         self.histories += other.histories
@@ -58,7 +58,7 @@ class Totals:
             lines += ["", f"{title:<45}{'visits':>12}", *(f"{name:<45}{self.visits[name]:>12,}" for name in names)]
         lines += ["", f"{'outcome':<45}{'times':>12}"]
         lines += [f"{name:<45}{times:>12,}" for name, times in sorted(self.outcomes.items())]
-        lines += [f"\nseed {seed}: {what}" for seed, what in sorted(self.violations.items())]
+        lines += [f"\n{again}: {what}" for again, what in sorted(self.violations.items())]
         return "\n".join(lines)
 
 
@@ -82,6 +82,10 @@ def _visit(environment: Environment, name: str) -> None:
     environment.world.visits[name] += 1
 
 
+def _again(seed: int, mixture: str | None) -> str:
+    return f"--seed {seed}" + (f' --mixture "{mixture}"' if mixture else "")
+
+
 def run_seeds(seeds: Iterable[int], *, mixture: str | None = None, off: str | None = None) -> Totals:
     """One after the other, in this process."""
     totals = Totals()
@@ -92,30 +96,60 @@ def run_seeds(seeds: Iterable[int], *, mixture: str | None = None, off: str | No
             totals.visits += result.visits
             totals.outcomes += result.outcomes
             if result.violation is not None:
-                totals.violations[seed] = result.violation
+                totals.violations[_again(seed, mixture)] = result.violation
     return totals
+
+
+@dataclass(slots=True)
+class Campaign:
+    """Which mixture is next, by what the histories of each have come to: each in turn for as long as everything is
+    visited alike, else the one that visits most what was visited least.
+    """
+
+    visits: int
+    totals: Totals = field(default_factory=Totals)
+    by_mixture: dict[str, Totals] = field(default_factory=lambda: {name: Totals() for name in MIXTURES})
+
+    def add(self, mixture: str, found: Totals) -> None:
+        self.totals.add(found)
+        self.by_mixture[mixture].add(found)
+
+    def next_mixture(self, chunk: int) -> str:
+        seldom = self.totals.seldom(self.visits)
+        if chunk % 2 == 0 or not seldom or not self.totals.histories:
+            return list(MIXTURES)[chunk // 2 % len(MIXTURES)]
+        rarest = min(seldom, key=lambda place: seldom[place])
+        return max(MIXTURES, key=lambda name: self._rate(name, rarest))
+
+    def _rate(self, mixture: str, place: str) -> float:
+        found = self.by_mixture[mixture]
+        return found.visits[place] / max(1, found.histories)
 
 
 def run_for(seconds: float, *, first: int = 0, visits: int = 0) -> Totals:
     """Seeds from `first` on, on all cores, until a promise is broken, or the time is over.
 
-    If something has not been visited `visits` times by then, it goes on for up to three times as long.
+    Every other chunk of seeds is of the mixture that goes where fewest have been. If something has not been visited
+    `visits` times by then, it goes on for up to three times as long.
     """
-    deadline, totals, workers = time.monotonic() + seconds, Totals(), os.cpu_count() or 1
-    starts = count(first, CHUNK)
+    deadline, campaign, workers = time.monotonic() + seconds, Campaign(visits), os.cpu_count() or 1
+    chunks = count()
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
 
-        def submit() -> Future[Totals]:
-            start = next(starts)
-            return pool.submit(run_seeds, range(start, start + CHUNK))
+        def submit() -> tuple[str, Future[Totals]]:
+            chunk = next(chunks)
+            mixture, start = campaign.next_mixture(chunk), first + chunk * CHUNK
+            return mixture, pool.submit(run_seeds, range(start, start + CHUNK), mixture=mixture)
 
         under_way = [submit() for _ in range(2 * workers)]
         while under_way:
-            totals.add(under_way.pop(0).result())
+            mixture, future = under_way.pop(0)
+            campaign.add(mixture, future.result())
             late = time.monotonic() - deadline
-            if not totals.violations and (late < 0 or (late < 2 * seconds and totals.seldom(visits))):
+            wanted = late < 0 or (late < 2 * seconds and campaign.totals.seldom(visits))
+            if wanted and not campaign.totals.violations:
                 under_way.append(submit())
-    return totals
+    return campaign.totals
 
 
 def shorten(seed: int, *, mixture: str | None = None, off: str | None = None) -> tuple[list[Action], Result]:

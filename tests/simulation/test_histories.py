@@ -7,14 +7,14 @@ import pytest
 from tests.simulation.campaign import run_for, running, shorten
 
 SECONDS = 170.0
-VISITS = 100
+VISITS = 200
 
 
 @pytest.mark.timeout(900)
 def test_no_history_breaks_a_promise() -> None:
     totals = run_for(SECONDS, visits=VISITS)
     print(totals)
-    again = "".join(f"\npython -m tests.simulation --seed {seed}" for seed in totals.violations)
+    again = "".join(f"\npython -m tests.simulation {arguments}" for arguments in totals.violations)
     assert not totals.violations, f"{totals.violations}{again}"
     assert not totals.seldom(VISITS)
 
