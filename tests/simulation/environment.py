@@ -27,6 +27,7 @@ import sink_core.kafka.source
 import sink_core.maintenance.orphans
 import sink_core.range_jobs.replacing
 import sink_core.resolve.jump
+import sink_core.resolve.ledger
 import sink_core.resolve.rebuild
 import sink_core.resolve.tables
 import sink_core.session
@@ -70,6 +71,7 @@ class Environment:
         self._install_chance(patch)
         patch.setattr(spark_jobs.run, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named))
         patch.setattr(sink_core.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
+        patch.setattr(sink_core.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))
         patch.setattr(sink_core.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))
         patch.setattr(sink_core.resolve.jump, "output_of", lambda *given: self.world.output_of(*given))
         patch.setattr(spark_jobs.range_job, "output_of", lambda *given: self.world.output_of(*given))

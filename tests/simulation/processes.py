@@ -101,9 +101,6 @@ def resolve(world: World) -> None:
             return
         found = world.chance.choice(stand)
         choices = [c for c in found.choices if c == "refill" or (found.finding, c) in RESOLVERS]
-        if found.subject == world.pipeline.ledger_table and "rebuild" in choices:
-            # What it reads are Parquet files.
-            choices.remove("rebuild")
         if not choices:
             return
         choice = "refill" if "refill" in choices and world.chance.random() < 0.5 else world.chance.choice(choices)
@@ -111,7 +108,7 @@ def resolve(world: World) -> None:
         world.note(f"answers {found.finding} of {found.subject} by {choice}")
         if choice == "accept":
             world.oracle.accepted.add(found.subject)
-        if choice == "rebuild":
+        if choice == "rebuild" and found.subject != world.pipeline.ledger_table:
             world.oracle.rebuild_begins()
         carry_out(session, prepared, "u")
         world.outcomes[f"answered: {found.finding} by {choice}"] += 1

@@ -13,8 +13,9 @@ from pyiceberg.table.metadata import TableMetadata
 
 from sink_core.batch import BatchPlan, ManifestRef, PartitionCounts, TableOutput, WrittenBatch
 from sink_core.config.effective import Pipeline
-from sink_core.control.events import Event
-from sink_core.errors import FindingError, ProtocolError, RetriableError
+from sink_core.control.events import DataWritten, Event
+from sink_core.control.logged import Logged
+from sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.resolve.accounts import Accounts, fold
 from sink_core.session import Session
@@ -187,6 +188,19 @@ class World:
         rows: list[Row] = [("ledger", plan.batch_id, c.partition) for c in counts]
         self.oracle.batches[plan.batch_id] = Batch(plan, {name: rows}, {}, list(counts))
         return self._write(plan.batch_id, name, rows)
+
+    def ledger_of(self, table: Any, events: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:
+        """The files that the events name as files of the ledger that was created again."""
+        if not events:
+            return []
+        name, batch_id = ".".join(table.name()), f"rebuilt-{self.new_id()}"
+        self.oracle.batches[batch_id] = Batch(None, {}, {})
+        try:
+            paths = [path for e in events for ref in e.event.added for path in self.store.manifest(ref.path).files]
+            rows = [row for path in paths for row in self.store.rows(path)]
+        except FileNotFoundError as error:
+            raise TableUnusable(f"{name}: {error} is gone") from error
+        return [self._manifest(batch_id, name, table, self._write(batch_id, name, rows), len(rows), "")]
 
     def run_tasks(self, spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], runner: object) -> list[TaskResult]:
         """Reads ranges again for the one table of `spec`."""
