@@ -6,14 +6,16 @@ Knows neither a terminal nor Dagster: both give it a callback for progress and g
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sink_core.batch import WrittenBatch
 from sink_core.commit.coordinator import CommitReport
+from sink_core.commit.schema_change import change_schema
 from sink_core.config.effective import Pipeline
 from sink_core.control.complete import data_complete, data_written
 from sink_core.control.decision import Decision, Verdict, decide
@@ -132,7 +134,13 @@ class Ingest:
         self._progress(Progress("write", what, plan.batch_id, plan.offsets))
         with _timed(seconds, "write"):
             tables = self._load_tables()
-            written = write_batch(plan, pipeline=self._session.pipeline, tables=tables, runner=self._runner)
+            written = write_batch(
+                plan,
+                pipeline=self._session.pipeline,
+                tables=tables,
+                runner=self._runner,
+                change=self._change_tables,
+            )
         self._progress(Progress("publish", f"{written.records:,} records", plan.batch_id))
         with _timed(seconds, "publish"):
             decision = self._publish(planned, written)
@@ -171,6 +179,15 @@ class Ingest:
         if gone:
             raise TableUnusable(f"{', '.join(gone)}: dropped while this run was at work", hint="run again")
         return {name: found[0] for name, found in loaded.items() if found is not None}
+
+    def _change_tables(self, wanted: Mapping[str, Schema]) -> dict[str, Table]:
+        """Give tables what records need, as far as their `evolve` allows, and load all as `_load_tables` does."""
+        session = self._session
+        for table in session.pipeline.tables:
+            if table.name in wanted:
+                changes = change_schema(session.catalog, table.name, wanted[table.name], table.evolve)
+                self._progress(Progress("write", f"{table.name}: {', '.join(changes) or 'changed by others'}"))
+        return self._load_tables()
 
     def _publish(self, planned: Planned, written: WrittenBatch) -> Decision:
         session, plan = self._session, planned.plan
