@@ -171,7 +171,7 @@ class Feed(Output):
         super().__init__(table, spec, file_prefix, buffer_bytes)
         schema = self.metadata.schema()
         self._kafka = has_kafka_column(schema, table=table.name)
-        self._decoder = value_format.decoder(without_kafka_column(schema) if self._kafka else schema)
+        self._decoder = value_format.decoder(without_kafka_column(schema) if self._kafka else schema, table.evolve)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         return self._decoder.decode(values)
