@@ -15,7 +15,6 @@ from pyiceberg.table import Table
 
 from sink_core.batch import WrittenBatch
 from sink_core.commit.coordinator import CommitReport
-from sink_core.commit.schema_change import change_schema
 from sink_core.config.effective import Pipeline
 from sink_core.control.complete import data_complete, data_written
 from sink_core.control.decision import Decision, Verdict, decide
@@ -32,6 +31,7 @@ from spark_jobs.ingest import write_batch
 from spark_jobs.range_job import RangeJobs, RangeReport
 from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
+from spark_jobs.until_fit import give
 
 LINGER_POLL_S = 0.1
 
@@ -182,11 +182,7 @@ class Ingest:
 
     def _change_tables(self, wanted: Mapping[str, Schema]) -> dict[str, Table]:
         """Give tables what records need, as far as their `evolve` allows, and load all as `_load_tables` does."""
-        session = self._session
-        for table in session.pipeline.tables:
-            if table.name in wanted:
-                changes = change_schema(session.catalog, table.name, wanted[table.name], table.evolve)
-                self._progress(Progress("write", f"{table.name}: {', '.join(changes) or 'changed by others'}"))
+        give(self._session, wanted, self._progress)
         return self._load_tables()
 
     def _publish(self, planned: Planned, written: WrittenBatch) -> Decision:

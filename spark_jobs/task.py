@@ -199,6 +199,16 @@ def bad_values(feeds: Sequence[Feed], decoded: Sequence[Decoded]) -> dict[int, B
     return bad
 
 
+def gather(wanted: dict[str, Schema], feeds: Sequence[Feed], decoded: Sequence[Decoded]) -> bool:
+    """Add what the decoded values want to `wanted`. Whether that is anything by now: then a task writes nothing any
+    more, and only reads on for what else is wanted."""
+    for feed, rows in zip(feeds, decoded, strict=True):
+        if rows.wanted is not None:
+            known = [wanted[feed.name]] if feed.name in wanted else []
+            wanted[feed.name] = merged([*known, rows.wanted])
+    return bool(wanted)
+
+
 class _Work:
     """What a task does with each batch of messages."""
 
@@ -242,7 +252,9 @@ class _Work:
     def _store_records(self, messages: Messages) -> None:
         values = cast(list[bytes], messages.values)
         decoded = [feed.decode(values) for feed in self._feeds]
-        if self._gathers(decoded):
+        if gather(self.wanted, self._feeds, decoded):
+            for output in self.outputs:
+                output.abort()
             return
         bad = bad_values(self._feeds, decoded)
         keep = np.ones(len(messages), np.bool_)
@@ -255,17 +267,6 @@ class _Work:
         for i, number in _by_slice(good.slices):
             written = self._counts[i].written
             written.update({name: rows + number for name, rows in written.items()})
-
-    def _gathers(self, decoded: Sequence[Decoded]) -> bool:
-        """Whether a table must be given something first. The task then only reads on for what else is wanted."""
-        for feed, rows in zip(self._feeds, decoded, strict=True):
-            if rows.wanted is not None:
-                if not self.wanted:
-                    for output in self.outputs:
-                        output.abort()
-                known = [self.wanted[feed.name]] if feed.name in self.wanted else []
-                self.wanted[feed.name] = merged([*known, rows.wanted])
-        return bool(self.wanted)
 
     def _bury(self, messages: Messages, bad: Mapping[int, BadValue]) -> None:
         if not bad:

@@ -11,7 +11,10 @@ from typing import Protocol, TypeVar
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
+from sink_core.commit.schema_change import change_schema
+from sink_core.session import Session
 from sink_core.tables.evolution import merged_by_table
+from spark_jobs.steps import OnProgress, Progress
 
 CHANGES = 3
 """How often tables are changed for one batch. What does not fit them after that is for the dead letters."""
@@ -26,6 +29,14 @@ class Wants(Protocol):
 
     @property
     def wanted(self) -> Mapping[str, Schema]: ...
+
+
+def give(session: Session, wanted: Mapping[str, Schema], on_progress: OnProgress) -> None:
+    """Give tables what is wanted of them, as far as their `evolve` allows. Raises as `change_schema` does."""
+    for table in session.pipeline.tables:
+        if table.name in wanted:
+            changes = change_schema(session.catalog, table.name, wanted[table.name], table.evolve)
+            on_progress(Progress("write", f"{table.name}: {', '.join(changes) or 'changed by others'}"))
 
 
 R = TypeVar("R", bound=Wants)

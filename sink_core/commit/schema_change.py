@@ -42,6 +42,7 @@ def change_schema(catalog: Catalog, name: str, wanted: Schema, steps: Collection
         change = evolved(table.schema(), wanted, steps, used_by(table.metadata))
         if change is None:
             return ()
+        reach("evolve.before-change")
         try:
             catalog.commit_table(table, _requirements(table), _updates(table, change))
         except Exception as error:  # noqa: BLE001 - whatever a catalog raises, the next load shows whether it landed
