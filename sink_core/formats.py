@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pyiceberg.schema import Schema
 
 from sink_core.config.effective import SchemaFile, ValueSettings
+from sink_core.config.pipeline import EvolveStep
 from sink_core.decode.decoded import Decoder
 from sink_core.decode.json import JsonDecoder
 from sink_core.decode.whole import WholeDecoder, whole_schema
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from sink_core.decode.avro_schema import WriterSchema
     from sink_core.registry import Registry
 
+Steps = Collection[EvolveStep]
 Sample = Callable[[], list[bytes]]
 """Values of records of the source, read when they are asked for."""
 
@@ -26,8 +28,9 @@ Sample = Callable[[], list[bytes]]
 class Format(Protocol):
     """A format of values; what its decoders share, such as a registry's schemas, lives as long as it."""
 
-    def decoder(self, schema: Schema) -> Decoder:
-        """A decoder for a table whose columns, `_kafka` left out, are those of `schema`."""
+    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
+        """A decoder for a table whose columns, `_kafka` left out, are those of `schema`; what it may be given more is
+        of `steps`."""
         ...
 
     def columns(self, sample: Sample) -> Schema:
@@ -50,8 +53,8 @@ def format_of(value: ValueSettings) -> Format:
 class Json:
     """One JSON object per value."""
 
-    def decoder(self, schema: Schema) -> Decoder:
-        return JsonDecoder(schema)
+    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
+        return JsonDecoder(schema, steps)
 
     def columns(self, sample: Sample) -> Schema:
         return infer_schema(sample())
@@ -63,7 +66,7 @@ class Whole:
 
     type: str
 
-    def decoder(self, schema: Schema) -> Decoder:
+    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:  # noqa: ARG002 - one column is all
         return WholeDecoder(schema, self.type)
 
     def columns(self, sample: Sample) -> Schema:  # noqa: ARG002 - whatever the values are
@@ -76,10 +79,10 @@ class FixedAvro:
 
     schema: WriterSchema
 
-    def decoder(self, schema: Schema) -> Decoder:
+    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
         from sink_core.decode.avro import AvroDecoder, OneSchema
 
-        return AvroDecoder(schema, OneSchema(self.schema))
+        return AvroDecoder(schema, OneSchema(self.schema), steps)
 
     def columns(self, sample: Sample) -> Schema:  # noqa: ARG002 - the schema is known
         from sink_core.tables.avro_columns import avro_columns
@@ -93,10 +96,10 @@ class RegistryAvro:
 
     registry: Registry
 
-    def decoder(self, schema: Schema) -> Decoder:
+    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
         from sink_core.decode.avro import AvroDecoder
 
-        return AvroDecoder(schema, self.registry)
+        return AvroDecoder(schema, self.registry, steps)
 
     def columns(self, sample: Sample) -> Schema:
         from sink_core.tables.avro_columns import avro_columns

@@ -21,6 +21,8 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from sink_core.commit.table import TableCommit
@@ -44,6 +46,7 @@ from spark_jobs.letters import LettersResult, try_letters
 from spark_jobs.range_job import announce
 from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
+from spark_jobs.until_fit import Tables, give, until_fit
 
 TRIES = 20
 """How often in a row a replay is planned again because another range job was published first."""
@@ -128,15 +131,23 @@ class LetterJobs:
         announce(session, batch_id, token)
         total = plan.chosen.total
         self._progress(Progress("write", f"trying {total:,} dead letters", batch_id, total))
-        spec = task_spec(batch_id, pipeline, {**plan.tables, self._name: plan.letters})
-        results = try_letters(spec, plan.files, runs_of(ranges_of(plan.chosen.offsets)), self._runner)
+
+        def write(tables: Tables, evolving: bool) -> list[LettersResult]:
+            spec = task_spec(batch_id, pipeline, tables, evolving=evolving)
+            return try_letters(spec, plan.files, runs_of(ranges_of(plan.chosen.offsets)), self._runner)
+
+        def change(wanted: Mapping[str, Schema]) -> Tables:
+            give(session, wanted, self._progress)
+            return {**self._load(plan.tables), self._name: plan.letters}
+
+        tables, results = until_fit({**plan.tables, self._name: plan.letters}, write, change)
         reach("range.after-files")
         tried = _tried(results)
         if not tried.moved and not tried.changed:
             return batch_id, tried, None
         outputs = {
             name: output_of(batch_id, name, table, [file for r in results for file in r.files.get(name, ())])
-            for name, table in {**plan.tables, self._name: plan.letters}.items()
+            for name, table in tables.items()
         }
         letters = outputs.pop(self._name)
         reach("range.after-manifests")
@@ -153,6 +164,11 @@ class LetterJobs:
         made = events(batch_id, token, tried, fed, letters, topic_ids, session.pipeline_id)
         moved = {token_at: Position(token.offset + 1, batch_id)}
         return batch_id, tried, session.publisher.publish(after_fence, made, moved)
+
+    def _load(self, names: Iterable[str]) -> dict[str, Table]:
+        """Tables as they are now; raises what stands against one."""
+        found = {name: self._session.committer().load_checked(name) for name in names}
+        return {name: table[0] for name, table in found.items() if table is not None}
 
     def _commit(self) -> list[TableCommit]:
         """Take what is published into all tables; raises what stands against that."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
 
 from sink_core.decode.decoded import BadValue
 from sink_core.formats import format_of
@@ -28,19 +29,21 @@ from sink_core.tables.kafka_rows import Runs
 from sink_core.tables.rewrite import rows_of_file
 from sink_core.tables.writer import BUFFER_BYTES
 from spark_jobs.runner import SparkRunner
-from spark_jobs.task import Feed, IngestSpec, Output, bad_values
+from spark_jobs.task import Feed, IngestSpec, Output, bad_values, gather
 
 Places = dict[TopicPartition, list[int]]
 
 
 @dataclass(slots=True)
 class LettersResult:
-    """Files by table, and the offsets of what was moved, of what stays with another error, and of what stays."""
+    """Files by table, and the offsets of what was moved, of what stays with another error, and of what stays. With
+    anything `wanted` these say nothing, as in `TaskResult`."""
 
     files: Mapping[str, tuple[WrittenFile, ...]] = field(default_factory=dict[str, tuple[WrittenFile, ...]])
     moved: Places = field(default_factory=dict[TopicPartition, list[int]])
     changed: Places = field(default_factory=dict[TopicPartition, list[int]])
     same: Places = field(default_factory=dict[TopicPartition, list[int]])
+    wanted: dict[str, Schema] = field(default_factory=dict[str, Schema])
 
 
 def try_letters(spec: IngestSpec, files: Sequence[DataFile], runs: Runs, runner: SparkRunner) -> list[LettersResult]:
@@ -67,6 +70,8 @@ def _run(spec: IngestSpec, groups: Sequence[Sequence[DataFile]], runs: Runs, num
                 for rows, flags in rows_of_file(io, metadata, file, runs, struct=None):
                     if flags.any():
                         work.store(rows.filter(pa.array(flags)))
+        if work.result.wanted:
+            return pickle.dumps(LettersResult(wanted=work.result.wanted))
         work.close()
     except BaseException:
         work.abort()
@@ -95,6 +100,9 @@ class _Work:
         # Without a value it was changed by hand; it then is no record of any format.
         values: list[bytes] = [value or b"" for value in rows.column("value").to_pylist()]
         decoded = [feed.decode(values) for feed in self._feeds]
+        if gather(self.result.wanted, self._feeds, decoded):
+            self.abort()
+            return
         bad = bad_values(self._feeds, decoded)
         keep = np.ones(len(values), np.bool_)
         keep[list(bad)] = False

@@ -19,9 +19,10 @@ Crash points, and what the next one finds (docs/design.md has the whole table; t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sink_core.batch import PartitionCounts, TableOutput
@@ -61,6 +62,8 @@ from spark_jobs.ingest import run_tasks, task_spec
 from spark_jobs.rewrite import RewriteSpec, rewrite_files
 from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
+from spark_jobs.task import TaskResult
+from spark_jobs.until_fit import Tables, give, until_fit
 
 REPLAYS = 3
 """How often a replay is started again whose files somebody else rewrote before its commit."""
@@ -294,20 +297,31 @@ class RangeJobs:
         Raises BadRecord for a record that the table can't take and that was not set aside when it was published.
         """
         session, pipeline, plan, loaded = self._session, self._session.pipeline, made.plan, made.table
-        check_usable(loaded.metadata, table=plan.table)
         dead = session.committer().load_checked(pipeline.dead_letter_table)
         if dead is None:
             raise TableUnusable(f"{pipeline.dead_letter_table}: dropped while this run was at work", hint="run again")
-        spec = task_spec(plan.batch_id, pipeline, {plan.table: loaded, pipeline.dead_letter_table: dead[0]})
-        spec = replace(spec, stop_on_bad_record=True, skip=dead_letters_in(session, plan.ranges))
-        results = run_tasks(spec, tasks_of(plan.ranges, self._runner.parallelism()), self._runner)
+        letters, skip = {pipeline.dead_letter_table: dead[0]}, dead_letters_in(session, plan.ranges)
+
+        def write(tables: Tables, evolving: bool) -> list[TaskResult]:
+            check_usable(tables[plan.table].metadata, table=plan.table)
+            spec = task_spec(plan.batch_id, pipeline, tables, evolving=evolving)
+            spec = replace(spec, stop_on_bad_record=True, skip=skip)
+            return run_tasks(spec, tasks_of(plan.ranges, self._runner.parallelism()), self._runner)
+
+        def change(wanted: Mapping[str, Schema]) -> dict[str, Table]:
+            give(session, wanted, self._progress)
+            return {plan.table: self._load(plan.table), **letters}
+
+        tables, results = until_fit({plan.table: loaded, **letters}, write, change)
+        loaded = tables[plan.table]
         reach("range.after-files")
         counts = [counts for result in results for counts in result.counts]
         replaces = None
         if made.replacing is not None:
             check_same(plan.table, read_again(plan, counts), made.replacing.expected)
             self._progress(Progress("write", f"{len(made.replacing.files)} files of {plan.table}", plan.batch_id))
-            rewrite = RewriteSpec(plan.batch_id, pipeline.catalog, spec.tables[0], runs_of(plan.ranges))
+            [target] = task_spec(plan.batch_id, pipeline, tables).tables
+            rewrite = RewriteSpec(plan.batch_id, pipeline.catalog, target, runs_of(plan.ranges))
             rewritten = rewrite_files(rewrite, made.replacing.files, self._runner)
             reach("replay.after-files")
             replaces = replaces_of(plan.batch_id, plan.table, loaded, made.replacing, rewritten)
@@ -315,6 +329,13 @@ class RangeJobs:
         output = output_of(plan.batch_id, plan.table, loaded, files)
         reach("range.after-manifests")
         return Written(output, counts, replaces)
+
+    def _load(self, name: str) -> Table:
+        """The table as it is, whatever finding stands against it."""
+        table = self._session.committer().examine(name).table
+        if table is None:
+            raise TableUnusable(f"{name}: dropped while this run was at work", hint="run again")
+        return table
 
     def _publish(self, plan: RangePlan, written: Written) -> Decision:
         session, token = self._session, self._session.publisher.token

@@ -6,10 +6,11 @@ Knows neither a terminal nor Dagster: both give it a callback for progress and g
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sink_core.batch import WrittenBatch
@@ -30,6 +31,7 @@ from spark_jobs.ingest import write_batch
 from spark_jobs.range_job import RangeJobs, RangeReport
 from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
+from spark_jobs.until_fit import give
 
 LINGER_POLL_S = 0.1
 
@@ -132,7 +134,13 @@ class Ingest:
         self._progress(Progress("write", what, plan.batch_id, plan.offsets))
         with _timed(seconds, "write"):
             tables = self._load_tables()
-            written = write_batch(plan, pipeline=self._session.pipeline, tables=tables, runner=self._runner)
+            written = write_batch(
+                plan,
+                pipeline=self._session.pipeline,
+                tables=tables,
+                runner=self._runner,
+                change=self._change_tables,
+            )
         self._progress(Progress("publish", f"{written.records:,} records", plan.batch_id))
         with _timed(seconds, "publish"):
             decision = self._publish(planned, written)
@@ -171,6 +179,11 @@ class Ingest:
         if gone:
             raise TableUnusable(f"{', '.join(gone)}: dropped while this run was at work", hint="run again")
         return {name: found[0] for name, found in loaded.items() if found is not None}
+
+    def _change_tables(self, wanted: Mapping[str, Schema]) -> dict[str, Table]:
+        """Give tables what records need, as far as their `evolve` allows, and load all as `_load_tables` does."""
+        give(self._session, wanted, self._progress)
+        return self._load_tables()
 
     def _publish(self, planned: Planned, written: WrittenBatch) -> Decision:
         session, plan = self._session, planned.plan

@@ -13,15 +13,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from confluent_kafka import Message
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from sink_core.batch import PartitionCounts
 from sink_core.config.effective import CatalogSettings, ValueSettings
+from sink_core.config.pipeline import EvolveStep
 from sink_core.decode.decoded import FIT, BadValue, Decoded
 from sink_core.errors import BadRecord
 from sink_core.formats import Format, format_of
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.evolution import merged
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
 from sink_core.tables.io import open_io
@@ -41,11 +44,13 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history."""
+    """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history. `evolve`
+    says what a task may want of its schema."""
 
     name: str
     metadata: str
     target_file_size: int
+    evolve: tuple[EvolveStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +89,15 @@ class FirstBad:
 class TaskResult:
     """Files by table, tables without any included, and what became of each slice's offsets.
 
-    `first_bad` is the first record that went to the dead letters, by topic, partition and offset.
+    `first_bad` is the first record that went to the dead letters, by topic, partition and offset. `wanted` has, by
+    table, the fields that records need and the table lacks (`tables/evolution`); with it there are no files, and the
+    counts say nothing: all is to be written again once the tables have them.
     """
 
     files: Mapping[str, tuple[WrittenFile, ...]]
     counts: tuple[PartitionCounts, ...]
     first_bad: FirstBad | None = None
+    wanted: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
 
 
 def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int) -> TaskResult:
@@ -103,6 +111,8 @@ def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int) -> Task
         try:
             for messages in reader:
                 work.store(messages)
+            if work.wanted:
+                return TaskResult({}, tuple(reader.counts), wanted=work.wanted)
             files = {output.name: output.close() for output in work.outputs}
         except BaseException:
             for output in work.outputs:
@@ -161,7 +171,7 @@ class Feed(Output):
         super().__init__(table, spec, file_prefix, buffer_bytes)
         schema = self.metadata.schema()
         self._kafka = has_kafka_column(schema, table=table.name)
-        self._decoder = value_format.decoder(without_kafka_column(schema) if self._kafka else schema)
+        self._decoder = value_format.decoder(without_kafka_column(schema) if self._kafka else schema, table.evolve)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         return self._decoder.decode(values)
@@ -189,6 +199,16 @@ def bad_values(feeds: Sequence[Feed], decoded: Sequence[Decoded]) -> dict[int, B
     return bad
 
 
+def gather(wanted: dict[str, Schema], feeds: Sequence[Feed], decoded: Sequence[Decoded]) -> bool:
+    """Add what the decoded values want to `wanted`. Whether that is anything by now: then a task writes nothing any
+    more, and only reads on for what else is wanted."""
+    for feed, rows in zip(feeds, decoded, strict=True):
+        if rows.wanted is not None:
+            known = [wanted[feed.name]] if feed.name in wanted else []
+            wanted[feed.name] = merged([*known, rows.wanted])
+    return bool(wanted)
+
+
 class _Work:
     """What a task does with each batch of messages."""
 
@@ -202,6 +222,7 @@ class _Work:
         self._dead_letters = Output(spec.dead_letters, spec, file_prefix, buffer_bytes)
         self.outputs = (*self._feeds, self._dead_letters)
         self.first_bad: FirstBad | None = None
+        self.wanted: dict[str, Schema] = {}
         self._topics = [part.topic for part in slices]
         self._partitions = np.array([part.partition for part in slices], np.int32)
         for part in counts:
@@ -231,6 +252,10 @@ class _Work:
     def _store_records(self, messages: Messages) -> None:
         values = cast(list[bytes], messages.values)
         decoded = [feed.decode(values) for feed in self._feeds]
+        if gather(self.wanted, self._feeds, decoded):
+            for output in self.outputs:
+                output.abort()
+            return
         bad = bad_values(self._feeds, decoded)
         keep = np.ones(len(messages), np.bool_)
         keep[list(bad)] = False

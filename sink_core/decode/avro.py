@@ -8,8 +8,8 @@ halved, in the end to single ones, whose verdict decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any, Protocol
 
@@ -17,12 +17,15 @@ import pyarrow as pa
 from fastavro import schemaless_reader
 from pyiceberg.schema import Schema
 
+from sink_core.config.pipeline import EvolveStep
 from sink_core.decode.avro_at_once import reader
 from sink_core.decode.avro_schema import WriterSchema, shown
 from sink_core.decode.avro_types import Carriers, from_avro
 from sink_core.decode.convert import Converter
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from sink_core.tables.arrow import file_schema
+from sink_core.tables.avro_columns import avro_wants
+from sink_core.tables.evolution import merged
 
 # fastavro quotes what it reads from, by its place in memory.
 _READER = re.compile(r" from <_io\.BytesIO.*>")
@@ -60,18 +63,28 @@ class _Group:
 
 
 class AvroDecoder:
-    """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`)."""
+    """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`), `steps`
+    says what the table may be given: what the schemas of records ask for, whatever is in these."""
 
-    def __init__(self, schema: Schema, framing: Framing) -> None:
-        self._framing = framing
+    def __init__(self, schema: Schema, framing: Framing, steps: Collection[EvolveStep] = ()) -> None:
+        self._framing, self._schema, self._steps = framing, schema, steps
         self._typed = file_schema(schema)
         self._converter = Converter(schema, from_avro)
         self._plans: dict[int, _Plan] = {}
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """As `Decoder.decode`."""
-        if (decoded := self._at_once(values)) is not None:
-            return decoded
+        decoded = self._at_once(values) or self._one_by_one(values)
+        return self._wanting(decoded) if self._steps else decoded
+
+    def _wanting(self, decoded: Decoded) -> Decoded:
+        """With what the schemas met since the last time need of the table."""
+        wanted = [plan.wanted for plan in self._plans.values() if plan.wanted is not None]
+        for plan in self._plans.values():
+            plan.wanted = None
+        return replace(decoded, wanted=merged(wanted)) if wanted else decoded
+
+    def _one_by_one(self, values: Sequence[bytes]) -> Decoded:
         bad: dict[int, BadValue] = {}
         pieces = [([], self._converter.convert(_nothing(self._typed))[0])]
         for group in self._read(values, bad):
@@ -117,8 +130,12 @@ class AvroDecoder:
 
     def _plan(self, schema: WriterSchema) -> _Plan:
         found = self._plans.get(id(schema))
-        # The plan holds the schema, so that no other one gets its id.
-        return found or self._plans.setdefault(id(schema), _Plan(schema, self._typed))
+        if found is None:
+            # The plan holds the schema, so that no other one gets its id.
+            found = self._plans[id(schema)] = _Plan(schema, self._typed)
+            if self._steps:
+                found.wanted = avro_wants(schema, self._schema, self._steps)
+        return found
 
 
 class _Plan:
@@ -130,6 +147,7 @@ class _Plan:
         self._type = carriers.struct(self._record["fields"] if self._record else [], typed)
         self._misfits = carriers.misfits
         self.at_once = reader(schema, self._type)
+        self.wanted: Schema | None = None
 
     def carry(self, group: _Group, bad: dict[int, BadValue]) -> list[tuple[list[int], pa.RecordBatch]]:
         """The group's records as batches of the carriers' types with their places; what doesn't fit goes to `bad`."""

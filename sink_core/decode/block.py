@@ -19,6 +19,7 @@ from sink_core.decode.text import carried_as_text
 
 UNFRAMED = "not a JSON object: it doesn't begin with { and end with }"
 
+_OTHERS = {False: "ignore", True: "infer"}
 _WHITESPACE = b" \t\r\n"
 _OPEN, _CLOSE = b"{}"
 
@@ -41,9 +42,12 @@ def stripped(value: bytes) -> bytes:
     return value.strip(_WHITESPACE)
 
 
-def read(block: bytes, records: int, schema: pa.Schema) -> pa.RecordBatch:
+def read(block: bytes, records: int, schema: pa.Schema, *, others: bool = False) -> pa.RecordBatch:
     """One row for each of the records, framed, in `block`. All or nothing: raises ValueError if one isn't one JSON
     object in UTF-8 or doesn't have the types of `schema`, which is one of `parsed_schema`.
+
+    With `others` fields that the schema lacks are there as well, behind those of the schema, in types that Arrow
+    guesses; it is a ValueError too if a field has several.
     """
     if not block.isascii():
         block.decode()
@@ -51,12 +55,39 @@ def read(block: bytes, records: int, schema: pa.Schema) -> pa.RecordBatch:
     reader = pj.open_json(
         pa.BufferReader(block),
         read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
-        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=_OTHERS[others]),
     )
     table = reader.read_all()
     if table.num_rows != records:
         raise ValueError(f"{table.num_rows} JSON objects in {records} record{'s' * (records > 1)}")
     return only_batch(table)
+
+
+def others_in(found: pa.Schema | pa.DataType, asked: pa.Schema | pa.DataType, path: str = "") -> list[str]:
+    """The dotted names of fields that `read` found with `others`; those that are only null or empty say nothing."""
+    known = {field.name: field.type for field in asked}
+    names: list[str] = []
+    for field in found:
+        name = f"{path}{field.name}"
+        if field.name not in known:
+            names += [name] if _says_something(field.type) else []
+        elif field.type != known[field.name]:
+            names += _others_within(field.type, known[field.name], name)
+    return names
+
+
+def _others_within(found: pa.DataType, asked: pa.DataType, path: str) -> list[str]:
+    if pa.types.is_struct(found) and pa.types.is_struct(asked):
+        return others_in(found, asked, f"{path}.")
+    if pa.types.is_list(found) and pa.types.is_list(asked):
+        return _others_within(found.value_type, asked.value_type, f"{path}.element")
+    return []
+
+
+def _says_something(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_says_something(field.type) for field in kind)
+    return _says_something(kind.value_type) if pa.types.is_list(kind) else not pa.types.is_null(kind)
 
 
 def only_batch(table: pa.Table) -> pa.RecordBatch:

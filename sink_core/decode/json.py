@@ -9,22 +9,27 @@ are errors for a long, `1.255` is one for decimal(5, 2). The exception is what J
 mean: the nearest value, with NaN and Infinity accepted and anything beyond the type's range an error. Fields the schema
 doesn't have are ignored, missing ones are null, names match exactly. A number beyond double's range is an error
 wherever it stands.
+
+For a table that may be given columns the parser shows what else is in a block, at little cost; only what then is, or
+does not fit, is looked at closely (`wants`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from sink_core.decode.block import UNFRAMED, framed, join, only_batch, parsed_schema, read, stripped
+from sink_core.config.pipeline import EvolveStep
+from sink_core.decode.block import UNFRAMED, framed, join, only_batch, others_in, parsed_schema, read, stripped
 from sink_core.decode.convert import Converter, from_json
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from sink_core.decode.maps import has_maps, with_entries
 from sink_core.decode.misfit import UNREADABLE, misfit
+from sink_core.decode.wants import Wants
 from sink_core.tables.arrow import file_schema
 
 # Up to this many records, looking at each is cheaper than parsing halves again.
@@ -34,46 +39,88 @@ _UNNAMED = "Failed to convert JSON"
 _MAYBE_TOO_DEEP = (ValueError, RecursionError)
 
 
+_Piece = tuple[Sequence[int], pa.RecordBatch]
+
+
 @dataclass(slots=True)
 class _Sifted:
-    """Parsed batches with the places of their rows among the values, and what is bad, by place."""
+    """Parsed batches with the places of their rows among the values, and what is bad, by place. `news` are the places
+    of records among which some have fields that the table lacks, `others` such fields."""
 
-    pieces: list[tuple[list[int], pa.RecordBatch]] = field(default_factory=list[tuple[list[int], pa.RecordBatch]])
+    pieces: list[_Piece] = field(default_factory=lambda: list[_Piece]())
     bad: dict[int, BadValue] = field(default_factory=dict[int, BadValue])
+    news: list[int] = field(default_factory=list[int])
+    others: set[str] = field(default_factory=set[str])
 
 
 class JsonDecoder:
-    """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`)."""
+    """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`), `steps`
+    says what the table may be given."""
 
-    def __init__(self, schema: Schema) -> None:
-        self._wanted = schema.as_struct()
+    def __init__(self, schema: Schema, steps: Collection[EvolveStep] = ()) -> None:
+        self._struct = schema.as_struct()
         self._parsed = parsed_schema(file_schema(schema))
         self._converter = Converter(schema, from_json)
         self._rewrites = has_maps(schema)
+        self._wants = Wants(schema, steps) if steps else None
+        self._adds = "add_column" in steps
+        # What was looked at and is no column.
+        self._passed_over: set[str] = set()
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """Decode `values`; a bad one is reported with its index and doesn't touch the others."""
-        at_once = self._at_once(values)
-        places, bad = range(len(values)), dict[int, BadValue]()
-        if at_once is None:
-            sifted = self._sift_all(values)
-            (places, at_once), bad = in_order(sifted.pieces), sifted.bad
-        columns, misfits = self._converter.convert(at_once)
+        sifted = self._at_once(values) or self._sift_all(values)
+        bad = sifted.bad
+        places, parsed = sifted.pieces[0] if len(sifted.pieces) == 1 else in_order(sifted.pieces)
+        columns, misfits = self._converter.convert(parsed)
         bad |= {places[row]: BadValue(places[row], FIT, _shown(text)) for row, text in misfits.items()}
         good = [place for place in places if place not in bad] if bad else None
-        return Decoded(columns, good, tuple(bad[place] for place in sorted(bad)))
+        wanted = self._wanted(values, sifted) if self._wants and (sifted.news or bad) else None
+        return Decoded(columns, good, tuple(bad[place] for place in sorted(bad)), wanted)
 
-    def _at_once(self, values: Sequence[bytes]) -> pa.RecordBatch | None:
+    def _wanted(self, values: Sequence[bytes], sifted: _Sifted) -> Schema | None:
+        """What records with other fields, and those that don't fit, need of the table."""
+        unfit = (value.index for value in sifted.bad.values() if value.stage == FIT)
+        places = sorted({*sifted.news, *unfit})
+        wanted = self._wants.of(values[i] for i in places) if self._wants else None
+        if wanted is None and not sifted.bad:
+            self._passed_over |= sifted.others
+        return wanted
+
+    def _at_once(self, values: Sequence[bytes]) -> _Sifted | None:
         """All values parsed as one block, or None if that can't be."""
+        sifted, places = _Sifted(), range(len(values))
         if not values:
-            return self._nothing()
+            sifted.pieces.append((places, self._nothing()))
+            return sifted
         block = join(values)
         if self._rewrites or not framed(values, block).all():
             return None
         try:
-            return read(block, len(values), self._parsed)
+            sifted.pieces.append((places, self._read(places, block, sifted)))
         except ValueError:
             return None
+        return sifted
+
+    def _read(self, places: Sequence[int], block: bytes, sifted: _Sifted) -> pa.RecordBatch:
+        """The rows of the block; if it has fields that the table lacks, its places are noted. Raises ValueError."""
+        if not self._adds:
+            return read(block, len(places), self._parsed)
+        try:
+            found = read(block, len(places), self._parsed, others=True)
+        except ValueError:
+            # Another field may have several types; that says nothing about what the table asks for.
+            rows = read(block, len(places), self._parsed)
+            sifted.news += places
+            return rows
+        if found.schema.equals(self._parsed):
+            return found
+        others = set(others_in(found.schema, self._parsed)) - self._passed_over
+        if others:
+            sifted.others |= others
+            sifted.news += places
+        ours = found.select(self._parsed.names)
+        return ours if ours.schema.equals(self._parsed) else read(block, len(places), self._parsed)
 
     def _nothing(self) -> pa.RecordBatch:
         return only_batch(self._parsed.empty_table())
@@ -87,17 +134,20 @@ class JsonDecoder:
             try:
                 if not frames[place]:
                     raise ValueError(UNFRAMED)
-                parsable[place] = with_entries(value, self._wanted) if self._rewrites else value
+                parsable[place] = with_entries(value, self._struct) if self._rewrites else value
             except _MAYBE_TOO_DEEP as error:
                 sifted.bad[place] = BadValue(place, DECODE, _shown(str(error)))
         self._sift(list(parsable), list(parsable.values()), sifted)
+        if self._rewrites and self._adds:
+            # Other fields were left out before the parser could show them.
+            sifted.news = list(parsable)
         return sifted
 
     def _sift(self, places: list[int], values: list[bytes], sifted: _Sifted) -> None:
         if not values:
             return
         try:
-            sifted.pieces.append((places, read(join(values), len(values), self._parsed)))
+            sifted.pieces.append((places, self._read(places, join(values), sifted)))
         except ValueError as error:
             if len(values) == 1:
                 sifted.bad[places[0]] = self._verdict(places[0], values[0], error)
@@ -111,7 +161,7 @@ class JsonDecoder:
         if n > _LOOK_CLOSER:
             yield from (range(start, min(start + _LOOK_CLOSER, n)) for start in range(0, n, _LOOK_CLOSER))
             return
-        suspects = [i for i, value in enumerate(values) if misfit(value, self._wanted)]
+        suspects = [i for i, value in enumerate(values) if misfit(value, self._struct)]
         if not suspects:
             yield from (range(n // 2), range(n // 2, n))
             return
@@ -126,7 +176,7 @@ class JsonDecoder:
             return BadValue(place, DECODE, _shown(str(broken)))
         text = str(error)
         if text.startswith(_UNNAMED):
-            text = f"{misfit(value, self._wanted) or UNREADABLE}: {text}"
+            text = f"{misfit(value, self._struct) or UNREADABLE}: {text}"
         return BadValue(place, FIT, _shown(text))
 
 

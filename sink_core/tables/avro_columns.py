@@ -11,13 +11,14 @@
 | `null`, an empty record | no column: there is nothing to store |
 
 What isn't a union with `null` is required. Docs become the columns' docs. Anything else (a union of several types, a
-record within itself, a decimal of more than 38 digits) is refused by naming the field.
+record within itself, a decimal of more than 38 digits) is refused by naming the field; a table that is there is given
+no column for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any, cast
@@ -45,8 +46,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from sink_core.config.pipeline import EvolveStep
 from sink_core.decode.avro_schema import Node, WriterSchema, logical, shown
 from sink_core.errors import ConfigError
+from sink_core.tables.evolution import evolved
+from sink_core.tables.kafka_column import KAFKA_COLUMN
 
 _MOST_DIGITS = 38
 _PLAIN: dict[str, IcebergType] = {
@@ -86,18 +90,69 @@ def avro_columns(schema: WriterSchema) -> Schema:
     return Schema(*fields)
 
 
+def avro_wants(schema: WriterSchema, table: Schema, steps: Collection[EvolveStep]) -> Schema | None:
+    """What records of `schema` need of a table, as `evolution.evolved` takes it; None if that is nothing that it may be
+    given. A field of the table that they lack may be null."""
+    if schema.record is None:
+        return None
+    columns = _Columns(schema, partial(next, count(table.highest_field_id + 1)), later=True)
+    fields = [of for of in columns.fields(schema.record, "", ()) if of.name != KAFKA_COLUMN]
+    wanted = Schema(*_with_lacking(StructType(*fields), table.as_struct(), columns.refused).fields)
+    return wanted if evolved(table, wanted, steps) else None
+
+
+def _with_lacking(wanted: StructType, table: StructType, refused: Collection[str], path: str = "") -> StructType:
+    """With the fields that only the table has, as optional ones; those `refused` are in the records all the same."""
+    theirs = {of.name: of for of in wanted.fields}
+    fields = [
+        of.model_copy(
+            update={"field_type": _lacking_within(of.field_type, inner.field_type, refused, f"{path}{of.name}")}
+        )
+        if (inner := table.field_by_name(of.name))
+        else of
+        for of in wanted.fields
+    ]
+    lacking = [
+        of.model_copy(update={"required": False})
+        for of in table.fields
+        if of.name not in theirs and f"{path}{of.name}" not in refused
+    ]
+    return StructType(*fields, *lacking)
+
+
+def _lacking_within(wanted: IcebergType, table: IcebergType, refused: Collection[str], path: str) -> IcebergType:
+    if isinstance(wanted, StructType) and isinstance(table, StructType):
+        return _with_lacking(wanted, table, refused, f"{path}.")
+    if isinstance(wanted, ListType) and isinstance(table, ListType):
+        element = _lacking_within(wanted.element_type, table.element_type, refused, f"{path}.element")
+        return ListType(wanted.element_id, element, element_required=wanted.element_required)
+    if isinstance(wanted, MapType) and isinstance(table, MapType):
+        value = _lacking_within(wanted.value_type, table.value_type, refused, f"{path}.value")
+        return MapType(wanted.key_id, wanted.key_type, wanted.value_id, value, value_required=wanted.value_required)
+    return wanted
+
+
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """`outer` are the names of the records that a field is within."""
+    """`outer` are the names of the records that a field is within. `later`: for a table that is there; what no column
+    could hold is left out, and `refused` gets its path."""
 
     schema: WriterSchema
     next_id: Callable[[], int]
+    later: bool = False
+    refused: set[str] = field(default_factory=set[str])
 
     def fields(self, record: dict[str, Any], path: str, outer: tuple[str, ...]) -> list[NestedField]:
         fields: list[NestedField] = []
         for member in record["fields"]:
             field_id, name = self.next_id(), str(member["name"])
-            kind, required = self._type(member["type"], f"{path}{name}", (*outer, str(record["name"])))
+            try:
+                kind, required = self._type(member["type"], f"{path}{name}", (*outer, str(record["name"])))
+            except ConfigError:
+                if not self.later:
+                    raise
+                self.refused.add(f"{path}{name}")
+                continue
             if kind is not None:
                 fields.append(NestedField(field_id, name, kind, required=required, doc=member.get("doc")))
         return fields

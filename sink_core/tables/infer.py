@@ -17,6 +17,9 @@
 | different kinds (a number here, a text there)            | refused: no type holds both without loss   |
 
 Everything is optional; columns are in the order first seen. Date-times have seconds and at most six decimals.
+
+A table that is given a column later (`evolve: [add_column]`) follows the same rules for what a batch shows, but for
+two: a field that is only null or empty gets no column yet, and of different kinds the one seen first counts.
 """
 
 from __future__ import annotations
@@ -62,14 +65,15 @@ _LONG_LIMIT, _DECIMAL_LIMIT = 2**63, 10**38
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What the sample showed at one place. `largest` and `text` only matter for numbers and strings."""
+class Seen:
+    """What the sample showed at one place; `kinds` in the order seen. `largest` and `texts` only matter for numbers and
+    strings."""
 
-    kinds: set[str] = field(default_factory=set[str])
+    kinds: dict[str, None] = field(default_factory=dict[str, None])
     texts: set[str] = field(default_factory=set[str])
     largest: int = 0
-    fields: dict[str, _Seen] = field(default_factory=lambda: dict[str, "_Seen"]())
-    element: _Seen | None = None
+    fields: dict[str, Seen] = field(default_factory=lambda: dict[str, "Seen"]())
+    element: Seen | None = None
 
 
 def infer_schema(values: Iterable[bytes]) -> Schema:
@@ -84,10 +88,10 @@ def infer_schema(values: Iterable[bytes]) -> Schema:
             "no record of the sample is a JSON object, so no column can be inferred",
             hint="name the columns under auto_create.columns, or begin when the topic has records",
         )
-    root = _Seen()
+    root = Seen()
     for record in records:
-        _note(root, record)
-    fields = _fields(root, "", partial(next, count(1)))
+        note(root, record)
+    fields = _Columns(partial(next, count(1))).fields(root, "")
     if not fields:
         raise ConfigError(
             f"the {len(records)} JSON objects of the sample have no field a column could hold",
@@ -115,30 +119,31 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _note(seen: _Seen, value: object) -> None:
+def note(seen: Seen, value: object) -> None:
+    """Take in what `value`, as `json.loads` gives it, shows."""
     match value:
         case None:
             return
         case bool():
-            seen.kinds.add("boolean")
+            seen.kinds.setdefault("boolean")
         case int():
-            seen.kinds.add("integer")
+            seen.kinds.setdefault("integer")
             # One more for negative numbers: a long reaches one further down than up.
             seen.largest = max(seen.largest, value if value >= 0 else -value - 1)
         case float():
-            seen.kinds.add("number")
+            seen.kinds.setdefault("number")
         case str():
-            seen.kinds.add("string")
+            seen.kinds.setdefault("string")
             seen.texts.add(_text_kind(value))
         case list():
-            seen.kinds.add("array")
+            seen.kinds.setdefault("array")
             for item in cast(list[object], value):
-                seen.element = seen.element or _Seen()
-                _note(seen.element, item)
+                seen.element = seen.element or Seen()
+                note(seen.element, item)
         case _:
-            seen.kinds.add("object")
+            seen.kinds.setdefault("object")
             for name, inner in cast(dict[str, object], value).items():
-                _note(seen.fields.setdefault(name, _Seen()), inner)
+                note(seen.fields.setdefault(name, Seen()), inner)
 
 
 def _text_kind(text: str) -> str:
@@ -154,57 +159,72 @@ def _text_kind(text: str) -> str:
     return "string"
 
 
-def _fields(seen: _Seen, path: str, next_id: Callable[[], int]) -> list[NestedField]:
-    fields: list[NestedField] = []
-    for name, inner in seen.fields.items():
-        field_id = next_id()
-        kind = _type(inner, f"{path}{name}", next_id)
-        if kind is not None:
-            fields.append(NestedField(field_id, name, kind, required=False, doc=_doc(inner)))
-    return fields
+def fields_seen(seen: Seen, next_id: Callable[[], int]) -> list[NestedField]:
+    """The fields that a table is given for what the objects seen show, by the rules for columns given later."""
+    return _Columns(next_id, later=True).fields(seen, "")
 
 
-def _doc(seen: _Seen) -> str | None:
+def _doc(seen: Seen) -> str | None:
     if not seen.kinds:
         return ONLY_NULL
-    return ONLY_EMPTY if seen.kinds == {"array"} and seen.element is None else None
+    return ONLY_EMPTY if list(seen.kinds) == ["array"] and seen.element is None else None
 
 
-def _type(seen: _Seen, path: str, next_id: Callable[[], int]) -> IcebergType | None:
-    kinds = seen.kinds - {"integer"} if "number" in seen.kinds else seen.kinds
-    if len(kinds) > 1:
-        raise ConfigError(
-            f"field {path} holds {' and '.join(_plural(kind) for kind in sorted(kinds))} in the sample",
-            hint=f"name the columns under auto_create.columns with the type {path} is to have, or without it; "
-            "records that don't fit become dead letters",
-        )
-    match next(iter(kinds), None):
-        case "boolean":
-            return BooleanType()
-        case "integer":
-            return _integer_type(seen.largest)
-        case "number":
-            return DoubleType()
-        case "array":
-            return _list_type(seen, path, next_id)
-        case "object":
-            fields = _fields(seen, f"{path}.", next_id)
-            return StructType(*fields) if fields else None
-        case _:
-            (kind,) = seen.texts if len(seen.texts) == 1 else ("string",)
-            return _TEXT_TYPES.get(kind, StringType())
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """`later`: for a table that is there."""
+
+    next_id: Callable[[], int]
+    later: bool = False
+
+    def fields(self, seen: Seen, path: str) -> list[NestedField]:
+        fields: list[NestedField] = []
+        for name, inner in seen.fields.items():
+            field_id = self.next_id()
+            kind = self._type(inner, f"{path}{name}")
+            if kind is not None:
+                fields.append(NestedField(field_id, name, kind, required=False, doc=_doc(inner)))
+        return fields
+
+    def _type(self, seen: Seen, path: str) -> IcebergType | None:
+        match self._kind(seen, path):
+            case "boolean":
+                return BooleanType()
+            case "integer":
+                return _integer_type(seen.largest)
+            case "number":
+                return DoubleType()
+            case "array":
+                return self._list_type(seen, path)
+            case "object":
+                fields = self.fields(seen, f"{path}.")
+                return StructType(*fields) if fields else None
+            case None if self.later:
+                return None
+            case _:
+                (kind,) = seen.texts if len(seen.texts) == 1 else ("string",)
+                return _TEXT_TYPES.get(kind, StringType())
+
+    def _kind(self, seen: Seen, path: str) -> str | None:
+        kinds = list(dict.fromkeys("number" if k == "integer" and "number" in seen.kinds else k for k in seen.kinds))
+        if len(kinds) > 1 and not self.later:
+            raise ConfigError(
+                f"field {path} holds {' and '.join(_plural(kind) for kind in sorted(kinds))} in the sample",
+                hint=f"name the columns under auto_create.columns with the type {path} is to have, or without it; "
+                "records that don't fit become dead letters",
+            )
+        return kinds[0] if kinds else None
+
+    def _list_type(self, seen: Seen, path: str) -> IcebergType | None:
+        element_id = self.next_id()
+        element = self._type(seen.element or Seen(), f"{path}[]")
+        return None if element is None else ListType(element_id, element, element_required=False)
 
 
 def _integer_type(largest: int) -> IcebergType:
     if largest < _LONG_LIMIT:
         return LongType()
     return DecimalType(38, 0) if largest < _DECIMAL_LIMIT - 1 else DoubleType()
-
-
-def _list_type(seen: _Seen, path: str, next_id: Callable[[], int]) -> IcebergType | None:
-    element_id = next_id()
-    element = _type(seen.element or _Seen(), f"{path}[]", next_id)
-    return None if element is None else ListType(element_id, element, element_required=False)
 
 
 def _plural(kind: str) -> str:

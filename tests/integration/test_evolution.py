@@ -1,0 +1,172 @@
+"""Producers change their records mid-stream: tables follow once per batch, and nothing is lost or null that was not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import DoubleType, LongType, StringType
+from pyspark.sql import SparkSession
+
+from orchestration.broker import Broker
+from sink_core.offsets import OffsetRange
+from sink_core.range_jobs.selected import Wanted
+from sink_core.tables.type_text import type_text
+from sink_core.verify.verify import verify
+from spark_jobs.letter_job import LetterJobs
+from spark_jobs.range_job import RangeJobs
+from tests.pipelines import Died, Flow, InProcess, reached
+from tests.support import Produce, TopicFactory
+
+ALL = ["add_column", "widen", "make_optional"]
+COLUMNS = {"id": "int", "text": "string", "at": "struct<x: float>"}
+
+
+def flow_with(tmp_path: Path, broker: Broker, topic: str, evolve: list[str] = ALL) -> Flow:
+    return Flow.create(
+        tmp_path,
+        broker.bootstrap,
+        topic,
+        auto_create={"columns": COLUMNS},
+        extra={"table_defaults": {"evolve": evolve}},
+    )
+
+
+def send(flow: Flow, produce: Produce, *records: dict[str, Any], partition: int = 0) -> None:
+    produce(flow.topic, [json.dumps(record).encode() for record in records], partition=partition)
+
+
+def columns(flow: Flow) -> dict[str, str]:
+    return {f.name: type_text(f.field_type) for f in flow.load_table().schema().fields if f.name != "_kafka"}
+
+
+def files_of_head(flow: Flow) -> list[int]:
+    """Rows of each data file that the newest snapshot added."""
+    table = flow.load_table()
+    head = table.current_snapshot()
+    assert head is not None
+    entries = table.inspect.entries().to_pylist()
+    return [e["data_file"]["record_count"] for e in entries if e["snapshot_id"] == head.snapshot_id]
+
+
+def plain(flow: Flow) -> list[dict[str, Any]]:
+    """Rows without `_kafka` and what is null, as the records were."""
+    rows = sorted(flow.rows(), key=lambda row: row["id"])
+    return [_without_nulls({name: value for name, value in row.items() if name != "_kafka"}) for row in rows]
+
+
+def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
+    there = {name: value for name, value in row.items() if value is not None}
+    return {name: _without_nulls(value) if isinstance(value, dict) else value for name, value in there.items()}
+
+
+def test_a_producer_adds_widens_and_renames_in_the_middle_of_a_batch(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce, spark: SparkSession
+) -> None:
+    flow = flow_with(tmp_path, broker, kafka_topic(2))
+    old = [{"id": i, "text": f"n{i}", "at": {"x": 0.5}} for i in range(50)]
+    send(flow, produce, *old)
+    flow.run()
+    newer = [
+        *({"id": i, "text": f"n{i}", "at": {"x": 0.5}} for i in range(50, 100)),
+        *({"id": i, "text": f"n{i}", "at": {"x": 0.5, "y": 1}, "tags": ["a"]} for i in range(100, 150)),
+        *({"id": 2**31 + i, "text": f"n{i}", "at": {"x": 1e39, "y": 1.5}} for i in range(50)),
+        *({"id": 2**32 + i, "label": f"n{i}"} for i in range(50)),
+    ]
+    send(flow, produce, *newer[:120])
+    send(flow, produce, *newer[120:], partition=1)
+    flow.run()
+    assert columns(flow) == {
+        "id": "long",
+        "text": "string",
+        "at": "struct<x: double, y: double>",
+        "tags": "list<string>",
+        "label": "string",
+    }
+    assert plain(flow) == [*old, *newer]
+    assert flow.rows(flow.pipeline.dead_letter_table) == []
+    assert sum(files_of_head(flow)) == len(newer)
+    assert len(files_of_head(flow)) <= 2
+    assert len(flow.load_table().schemas()) == 2
+    assert flow.spark_ids(spark) == sorted(row["id"] for row in [*old, *newer])
+    with flow.session() as session:
+        assert verify(session, deep=True).proven
+
+
+def test_what_fits_in_no_way_is_set_aside_and_changes_nothing(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    flow = flow_with(tmp_path, broker, kafka_topic(1))
+    send(flow, produce, {"id": "x", "new": 1}, {"id": 1}, {"id": 2**70})
+    flow.run()
+    assert columns(flow) == COLUMNS
+    letters = sorted(flow.rows(flow.pipeline.dead_letter_table), key=lambda row: row["offset"])
+    assert [(row["offset"], row["error"].split(":")[0]) for row in letters] == [(0, "id"), (2, "id")]
+
+
+def test_killed_after_the_change_the_next_run_goes_on(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    flow = flow_with(tmp_path, broker, kafka_topic(1))
+    send(flow, produce, {"id": 1, "new": 1})
+
+    def die() -> None:
+        raise Died
+
+    with pytest.raises(Died), reached("evolve.after-change", die):
+        flow.run()
+    assert "new" in columns(flow)
+    assert flow.rows() == []
+    flow.run()
+    assert plain(flow) == [{"id": 1, "new": 1}]
+    assert len(flow.load_table().schemas()) == 2
+
+
+def test_others_change_the_table_at_every_turn(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    flow = flow_with(tmp_path, broker, kafka_topic(1))
+    flow.run()
+    send(flow, produce, {"id": 2**31, "new": 1, "theirs": 1.5})
+
+    def same_change_and_a_spec() -> None:
+        table = flow.load_table()
+        with table.update_schema() as schema:
+            schema.add_column("theirs", DoubleType())
+            schema.update_column("id", LongType())
+        with table.update_spec() as spec:
+            spec.add_field("id", BucketTransform(4), "id_bucket")
+
+    def another_column() -> None:
+        with flow.load_table().update_schema() as schema:
+            schema.add_column("later", StringType())
+
+    # Between load and swap of the change, and between the change and the second try.
+    with reached("evolve.before-change", same_change_and_a_spec), reached("evolve.after-change", another_column):
+        flow.run()
+    assert plain(flow) == [{"id": 2**31, "new": 1, "theirs": 1.5}]
+    assert list(columns(flow)) == ["id", "text", "at", "theirs", "new", "later"]
+    assert [row["spec_id"] for row in flow.load_table().inspect.files().to_pylist()] == [1]
+
+
+def test_range_jobs_and_dead_letters_give_tables_what_they_need_too(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    before = flow_with(tmp_path, broker, kafka_topic(1), evolve=[])
+    send(before, produce, {"id": 1, "new": "x"}, {"id": 2**31})
+    before.run()
+    assert plain(before) == [{"id": 1}]
+    flow = before.but(extra={"table_defaults": {"evolve": ALL}})
+    with flow.session() as session:
+        session.bind()
+        assert LetterJobs(session, InProcess()).replay().moved == 1
+        assert plain(flow) == [{"id": 1}, {"id": 2**31}]
+        first = OffsetRange(flow.topic, 0, 0, 1)
+        report = RangeJobs(session, InProcess()).replay(flow.table, Wanted(ranges=(first,)))
+    assert report.replaced == 1
+    assert plain(flow) == [{"id": 1, "new": "x"}, {"id": 2**31}]
+    with flow.session() as session:
+        assert verify(session, deep=True).proven
