@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pyiceberg.schema import Schema
 
 from sink_core.config.effective import SchemaFile, ValueSettings
 from sink_core.config.pipeline import EvolveStep
 from sink_core.decode.decoded import Decoder
+from sink_core.decode.framing import Framing, Named
 from sink_core.decode.json import JsonDecoder
 from sink_core.decode.whole import WholeDecoder, whole_schema
 from sink_core.errors import ConfigError
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from sink_core.decode.avro_schema import WriterSchema
     from sink_core.registry import Registry
 
+S = TypeVar("S", bound=Named)
 Steps = Collection[EvolveStep]
+
 Sample = Callable[[], list[bytes]]
 """Values of records of the source, read when they are asked for."""
 
@@ -44,10 +47,10 @@ def format_of(value: ValueSettings) -> Format:
     if value.registry is not None:
         from sink_core.registry import Registry
 
-        return RegistryAvro(Registry(value.registry))
+        return _WITH_REGISTRY[value.type](Registry(value.registry))
     if value.schema is not None:
         return FixedAvro(fixed_schema(value.schema))
-    return Json() if value.type == "json" else Whole(value.type)
+    return _WITHOUT_SCHEMAS[value.type]() if value.type in _WITHOUT_SCHEMAS else Whole(value.type)
 
 
 class Json:
@@ -58,6 +61,24 @@ class Json:
 
     def columns(self, sample: Sample) -> Schema:
         return infer_schema(sample())
+
+
+class ConnectJson:
+    """JSON in the envelope of Kafka Connect's JsonConverter."""
+
+    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:  # noqa: ARG002
+        from sink_core.decode.connect import ConnectDecoder
+
+        return ConnectDecoder(schema)
+
+    def columns(self, sample: Sample) -> Schema:
+        from sink_core.decode.connect import widest_type
+        from sink_core.tables.connect_columns import connect_columns
+
+        return connect_columns(widest_type(sample()))
+
+
+_WITHOUT_SCHEMAS: dict[str, Callable[[], Format]] = {"json": Json, "connect_json": ConnectJson}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +112,51 @@ class FixedAvro:
 
 
 @dataclass(frozen=True, slots=True)
-class RegistryAvro:
-    """Avro in Confluent's wire format, with the schemas of a registry."""
+class RegistryFormat(Generic[S]):
+    """Values in Confluent's wire format, with the schemas of a registry."""
 
     registry: Registry
+    schemas: Framing[S]
+    make_decoder: Callable[[Schema, Framing[S], Steps], Decoder]
+    columns_of: Callable[[S], Schema]
 
     def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
-        from sink_core.decode.avro import AvroDecoder
-
-        return AvroDecoder(schema, self.registry, steps)
+        return self.make_decoder(schema, self.schemas, steps)
 
     def columns(self, sample: Sample) -> Schema:
-        from sink_core.tables.avro_columns import avro_columns
+        return self.columns_of(self.newest(sample()))
 
-        return avro_columns(self.registry.newest(sample()))
+    def newest(self, values: list[bytes]) -> S:
+        """The schema of the values that was registered last. Raises ConfigError if there is none, Unreachable."""
+        from sink_core.registry import newest
+
+        return newest(self.schemas, values)
+
+
+def _avro(registry: Registry) -> Format:
+    from sink_core.decode.avro import AvroDecoder
+    from sink_core.decode.avro_schema import writer_schema
+    from sink_core.registry import ById
+    from sink_core.tables.avro_columns import avro_columns
+
+    schemas = ById(
+        registry, "AVRO", lambda found: writer_schema(found.name, found.text, [text for _, text in found.references])
+    )
+    return RegistryFormat(registry, schemas, AvroDecoder, avro_columns)
+
+
+def _json_schema(registry: Registry) -> Format:
+    from sink_core.decode.json_schema import JsonSchemaDecoder, json_schema
+    from sink_core.registry import ById
+    from sink_core.tables.json_schema_columns import json_schema_columns
+
+    schemas = ById(registry, "JSON", lambda found: json_schema(found.name, found.text, found.references))
+    return RegistryFormat(
+        registry, schemas, lambda schema, framing, _: JsonSchemaDecoder(schema, framing), json_schema_columns
+    )
+
+
+_WITH_REGISTRY: dict[str, Callable[[Registry], Format]] = {"avro": _avro, "json_schema": _json_schema}
 
 
 def fixed_schema(file: SchemaFile) -> WriterSchema:

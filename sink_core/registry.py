@@ -1,4 +1,4 @@
-"""A schema registry with Confluent's API: the writer schemas of records in Confluent's wire format, by id.
+"""A schema registry with Confluent's API: the schemas of records in Confluent's wire format, by id.
 
 A schema that the registry doesn't have is a fault of the record. A registry that doesn't answer is not: that is
 Unreachable, whatever record was asked for, and one that refuses us or isn't one at all is a ConfigError.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar
 
 import httpx2
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
@@ -16,7 +17,7 @@ from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistr
 
 from sink_core.config.effective import RegistrySettings
 from sink_core.config.references import redact, resolve, without_user_info
-from sink_core.decode.avro_schema import WriterSchema, writer_schema
+from sink_core.decode.framing import Framing, Named
 from sink_core.errors import ConfigError, Unreachable
 
 TIMEOUT_S = 10
@@ -32,21 +33,38 @@ _NOT_FOUND = (40401, 40402, 40403)
 _MEANS_LATER = (408, 429)
 _SHOWN_CHARACTERS = 300
 _AVRO = "AVRO"
+_SHOWN = {"AVRO": "Avro", "JSON": "JSON Schema", "PROTOBUF": "Protobuf"}
+
+Kind = Literal["AVRO", "JSON", "PROTOBUF"]
+"""What the registry calls a schema's language."""
 
 T = TypeVar("T")
 
 
-class Registry:
-    """Opened on first use, in the process that asks. What was found, or not, is remembered for the object's life."""
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A schema as it was registered. `references` are what it refers to by name, each after those it uses itself."""
+
+    name: str
+    text: str = field(repr=False)
+    references: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+S = TypeVar("S", bound=Named)
+
+
+class ById(Generic[S]):
+    """The registry's schemas of one kind by the header of values, made ready by `read`, which raises ValueError for a
+    text that is none. What was found, or not, is remembered for the object's life."""
 
     header_bytes = HEADER_BYTES
 
-    def __init__(self, settings: RegistrySettings) -> None:
-        self._settings = settings
-        self._client: SchemaRegistryClient | None = None
-        self._by_header: dict[bytes, WriterSchema | str] = {}
+    def __init__(self, registry: Registry, kind: Kind, read: Callable[[Registered], S]) -> None:
+        self._registry, self._read = registry, read
+        self._kind: Kind = kind
+        self._by_header: dict[bytes, S | str] = {}
 
-    def writer_of(self, value: bytes) -> WriterSchema:
+    def writer_of(self, value: bytes) -> S:
         """The schema of a value in wire format.
 
         Raises ValueError saying what is wrong with the value or its schema, Unreachable, and ConfigError.
@@ -58,55 +76,84 @@ class Registry:
             raise ValueError(found)
         return found
 
-    def newest(self, values: Iterable[bytes]) -> WriterSchema:
-        """The record's schema among those of the values that was registered last: ids only grow.
+    def _look_up(self, number: int) -> S | str:
+        """The schema, or what is wrong with it."""
+        try:
+            registered = self._registry.schema(number, self._kind)
+        except LookupError as error:
+            return str(error.args[0])
+        try:
+            return self._read(registered)
+        except ValueError as error:
+            return f"{registered.name}: {error}"
 
-        Raises ConfigError if no value has one, Unreachable.
-        """
-        reason = "there is no record"
-        for header in sorted({value[:HEADER_BYTES] for value in values}, reverse=True):
-            try:
-                found = self.writer_of(header)
-            except ValueError as error:
-                reason = str(error)
-                continue
-            if found.record is not None:
-                return found
-            reason = f"{found.name} is not of a record"
-        raise ConfigError(
-            f"no record of the sample has an Avro schema that can be read: {reason}",
-            hint="name the columns under auto_create.columns, or begin when the topic has records",
-        )
+
+def newest(schemas: Framing[S], values: Iterable[bytes]) -> S:
+    """The schema among those of the values that was registered last, ids only grow, and whose values can be rows.
+
+    Raises ConfigError if no value has one, Unreachable.
+    """
+    reason, tried = "there is no record", set[bytes]()
+    for value in sorted(values, key=lambda value: value[:HEADER_BYTES], reverse=True):
+        if value[:HEADER_BYTES] in tried:
+            continue
+        tried.add(value[:HEADER_BYTES])
+        try:
+            found = schemas.writer_of(value)
+        except ValueError as error:
+            reason = str(error)
+            continue
+        if found.unfit is None:
+            return found
+        reason = found.unfit
+    raise ConfigError(
+        f"no record of the sample has a schema that can be read: {reason}",
+        hint="name the columns under auto_create.columns, or begin when the topic has records",
+    )
+
+
+class Registry:
+    """Opened on first use, in the process that asks."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._settings = settings
+        self._client: SchemaRegistryClient | None = None
 
     def types(self) -> list[str]:
         """The kinds of schemas the registry knows: the lightest question. Raises Unreachable and ConfigError."""
         return self._ask("asking what it knows", lambda client: client.get_schema_types())
 
-    def _look_up(self, number: int) -> WriterSchema | str:
-        """The schema, or what is wrong with it."""
+    def schema(self, number: int, kind: Kind) -> Registered:
+        """The schema of that id with all it refers to.
+
+        Raises LookupError saying which one isn't there or isn't of the kind, Unreachable and ConfigError.
+        """
         name = f"schema id {number}"
         try:
             schema = self._ask(f"fetching {name}", lambda client: client.get_schema(number))
         except LookupError:
-            return f"{name} is unknown to registry {self._settings.name}"
-        kind = schema.schema_type or _AVRO
-        if kind != _AVRO:
-            return f"{name} is {kind}, not Avro"
+            raise LookupError(f"{name} is unknown to registry {self._settings.name}") from None
+        found = schema.schema_type or _AVRO
+        if found != kind:
+            raise LookupError(f"{name} is {_SHOWN.get(found, found)}, not {_SHOWN[kind]}")
         try:
-            return writer_schema(name, schema.schema_str or "", self._referenced(schema.references or (), {}))
-        except (ValueError, LookupError) as error:
-            return f"{name}: {error.args[0]}"
+            references = self._referenced(schema.references or (), {})
+        except LookupError as error:
+            raise LookupError(f"{name}: {error.args[0]}") from None
+        return Registered(name, schema.schema_str or "", references)
 
-    def _referenced(self, references: Iterable[SchemaReference], found: dict[tuple[str, int], str]) -> list[str]:
-        """The texts of the schemas referred to, each after those it uses itself. Raises LookupError."""
+    def _referenced(
+        self, references: Iterable[SchemaReference], found: dict[tuple[str, int], tuple[str, str]]
+    ) -> tuple[tuple[str, str], ...]:
+        """Names and texts of the schemas referred to, each after those it uses itself. Raises LookupError."""
         for reference in references:
             subject, version = str(reference.subject), int(reference.version or 0)
             if (subject, version) in found:
                 continue
             schema = self._version(subject, version)
             self._referenced(schema.references or (), found)
-            found.setdefault((subject, version), schema.schema_str or "")
-        return list(found.values())
+            found.setdefault((subject, version), (str(reference.name), schema.schema_str or ""))
+        return tuple(found.values())
 
     def _version(self, subject: str, version: int) -> Schema:
         name = f"subject {subject} version {version}"

@@ -62,7 +62,7 @@ class SchemaFile:
 
 @dataclass(frozen=True)
 class ValueSettings:
-    """How values are read: `json`, `string`, `bytes`, or `avro` with the schemas of a registry or that of a file."""
+    """How values are read: as `type` says, with the schemas of a registry or that of a file where it needs any."""
 
     type: str = "json"
     registry: RegistrySettings | None = None

@@ -79,18 +79,25 @@ class KeyFormat(Model):
     """`none` leaves the key out."""
 
 
+_REGISTERED = ("json_schema", "protobuf")
+
+
+def _or_registered(key: str) -> str:
+    return f", {' or '.join(_REGISTERED)}" if key == "registry" else ""
+
+
 class ValueFormat(Model):
     """How a record's value is read."""
 
-    type: Annotated[
-        Literal["json", "avro", "string", "bytes"], comes_with("a later version", "protobuf", "json_schema")
-    ] = "json"
-    """`json`: one JSON object per record. `avro`: one Avro record, with the schema of `registry` or of `schema`.
-    `string` (UTF-8) and `bytes`: all of the value, in a column `value`."""
+    type: Literal["json", "connect_json", "json_schema", "avro", "protobuf", "string", "bytes"] = "json"
+    """`json`: one JSON object per record. `connect_json`: one within the envelope of Kafka Connect's JsonConverter,
+    `{"schema": …, "payload": …}`. `json_schema`, `protobuf`: an object, a message, with its schema in `registry`.
+    `avro`: one Avro record, with the schema of `registry` or of `schema`. `string` (UTF-8) and `bytes`: all of the
+    value, in a column `value`."""
 
     registry: Name | None = None
-    """For `avro`: a name from `connections.yaml`. Each record begins with the id of its schema there (Confluent's wire
-    format)."""
+    """For `avro`, `json_schema` and `protobuf`: a name from `connections.yaml`. Each record begins with the id of its
+    schema there (Confluent's wire format)."""
 
     schema_file: str | None = Field(default=None, alias="schema", min_length=1)
     """For `avro`: an `.avsc` file, its path relative to the pipeline file's folder. Records are plain Avro of this
@@ -101,8 +108,10 @@ class ValueFormat(Model):
         given = [key for key, value in (("registry", self.registry), ("schema", self.schema_file)) if value is not None]
         if self.type == "avro" and len(given) != 1:
             raise refusal(f"avro needs exactly one of registry and schema, {'both' if given else 'neither'} given")
-        if self.type != "avro" and given:
-            raise refusal(f"{given[0]} goes with type: avro; leave it out for {self.type}")
+        if self.type in _REGISTERED and given != ["registry"]:
+            raise refusal(f"{self.type} needs registry{', without schema' if self.schema_file else ''}")
+        if self.type not in ("avro", *_REGISTERED) and given:
+            raise refusal(f"{given[0]} goes with type: avro{_or_registered(given[0])}; leave it out for {self.type}")
         return self
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from fastavro import schemaless_reader
@@ -23,6 +23,7 @@ from sink_core.decode.avro_schema import WriterSchema, shown
 from sink_core.decode.avro_types import Carriers, from_avro
 from sink_core.decode.convert import Converter
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
+from sink_core.decode.framing import Framing
 from sink_core.tables.arrow import file_schema
 from sink_core.tables.avro_columns import avro_wants
 from sink_core.tables.evolution import merged
@@ -30,16 +31,6 @@ from sink_core.tables.evolution import merged
 # fastavro quotes what it reads from, by its place in memory.
 _READER = re.compile(r" from <_io\.BytesIO.*>")
 _UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError)
-
-
-class Framing(Protocol):
-    """Where a record's data begins in a value, and what it was written with."""
-
-    header_bytes: int
-
-    def writer_of(self, value: bytes) -> WriterSchema:
-        """The schema of a value. Raises ValueError saying what is wrong with it, Unreachable and ConfigError."""
-        ...
 
 
 @dataclass(slots=True)
@@ -66,7 +57,7 @@ class AvroDecoder:
     """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`), `steps`
     says what the table may be given: what the schemas of records ask for, whatever is in these."""
 
-    def __init__(self, schema: Schema, framing: Framing, steps: Collection[EvolveStep] = ()) -> None:
+    def __init__(self, schema: Schema, framing: Framing[WriterSchema], steps: Collection[EvolveStep] = ()) -> None:
         self._framing, self._schema, self._steps = framing, schema, steps
         self._typed = file_schema(schema)
         self._converter = Converter(schema, from_avro)

@@ -44,6 +44,11 @@ class WriterSchema:
         return node
 
     @property
+    def unfit(self) -> str | None:
+        """Why values can't be rows; None if they can."""
+        return f"{self.name} is not of a record" if self.record is None else None
+
+    @property
     def record(self) -> dict[str, Any] | None:
         """The record that values are; None if they are something else."""
         root = self.resolved(self.root)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -54,6 +54,13 @@ class Decoder(Protocol):
 def cut(message: str) -> str:
     """The message, no longer than a verdict may be."""
     return message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…"
+
+
+def placed(decoded: Decoded, places: Sequence[int], bad: Mapping[int, BadValue]) -> Decoded:
+    """What was decoded of the values at `places`, as a verdict on all values; `bad` are the others, by place."""
+    all_bad = {**bad, **{places[value.index]: replace(value, index=places[value.index]) for value in decoded.bad}}
+    good = list(places) if decoded.good is None else [places[i] for i in decoded.good]
+    return Decoded(decoded.columns, good, tuple(all_bad[place] for place in sorted(all_bad)))
 
 
 def in_order(pieces: Iterable[tuple[Sequence[int], pa.RecordBatch]]) -> tuple[list[int], pa.RecordBatch]:

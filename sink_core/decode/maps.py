@@ -29,7 +29,7 @@ _UNQUOTED = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalT
 _NUMBER_OR_BOOLEAN = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|true|false")
 
 
-class _Digits(str):
+class Digits(str):
     """A number as it was written."""
 
     __slots__ = ()
@@ -47,7 +47,7 @@ def with_entries(value: bytes, wanted: StructType) -> bytes:
     twice, and RecursionError for a value nested too deeply.
     """
     decoded: object = json.loads(
-        value.decode(), object_pairs_hook=_no_key_twice, parse_int=_Digits, parse_float=_Digits, parse_constant=_Digits
+        value.decode(), object_pairs_hook=no_key_twice, parse_int=Digits, parse_float=Digits, parse_constant=Digits
     )
     if not isinstance(decoded, dict):
         raise ValueError("not a JSON object")
@@ -60,7 +60,7 @@ def _rewrite(value: object, wanted: IcebergType) -> str:
         return _entries(members, wanted) if isinstance(wanted, MapType) else _object(members, wanted)
     if isinstance(value, list):
         return _list(cast(list[object], value), wanted)
-    return value if isinstance(value, _Digits) else json.dumps(value)
+    return value if isinstance(value, Digits) else json.dumps(value)
 
 
 def _entries(members: dict[str, object], wanted: MapType) -> str:
@@ -88,7 +88,8 @@ def _key(key: str, wanted: IcebergType) -> str:
     return key if bare else json.dumps(key)
 
 
-def _no_key_twice(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
+def no_key_twice(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
+    """The object of these members. Raises ValueError if a key stands twice."""
     members: dict[str, object] = {}
     for key, value in pairs:
         if key in members:

@@ -94,7 +94,12 @@ def _source(**changes: object) -> dict[str, object]:
         (_source(topics=[]), "source.topics: is empty; name at least one"),
         (_source(topics=["a", "a"]), "source.topics: a is named 2 times; name each topic once"),
         (_source(topics_regex="a.*"), "source.topics_regex: not available yet: comes with routing"),
-        (_source(value={"type": "protobuf"}), "source.value.type: not available yet: 'protobuf' comes with a later"),
+        (_source(value={"type": "protobuf"}), "source.value: protobuf needs registry"),
+        (_source(value={"type": "json_schema", "registry": "m", "schema": "a"}), "json_schema needs registry, without"),
+        (
+            _source(value={"type": "connect_json", "registry": "m"}),
+            "registry goes with type: avro, json_schema or protobuf; leave it out for connect_json",
+        ),
         (_source(value={"type": "avro"}), "source.value: avro needs exactly one of registry and schema, neither given"),
         (
             _source(value={"type": "avro", "registry": "main", "schema": "a.avsc"}),
