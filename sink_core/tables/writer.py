@@ -3,6 +3,8 @@
 Rows are gathered up to a row group's size, then split by partition once, and each part becomes a row group of its
 partition's open file. A file that has reached its target size is closed, and so is the least recently used one when
 too many are open; memory therefore grows neither with the batch nor with the number of partitions.
+
+In a table with a sort order all of a file is in order: what was gathered is sorted, and its files are closed with it.
 """
 
 from __future__ import annotations
@@ -10,21 +12,13 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import replace
 from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.io.fileformat import DataFileStatistics
-from pyiceberg.io.pyarrow import (
-    MetricModeTypes,
-    MetricsMode,
-    StatisticsCollector,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
+from pyiceberg.io.pyarrow import data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
 from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
@@ -34,9 +28,10 @@ from sink_core.errors import TableUnusable
 from sink_core.tables.arrow import arrow_schema, conform, file_schema
 from sink_core.tables.dictionary import dictionary_paths
 from sink_core.tables.files import WrittenFile, describe_file
-from sink_core.tables.kafka_column import KAFKA_COLUMN
+from sink_core.tables.metrics import statistics_plan
+from sink_core.tables.parquet import ParquetSettings, parquet_settings
 from sink_core.tables.partition import Partition, fits_in_path, split
-from sink_core.tables.usable import ParquetSettings, parquet_settings
+from sink_core.tables.sort_order import Order
 
 MAX_OPEN_FILES = 64
 """On object stores each open file holds a part of some megabytes that is not yet uploaded."""
@@ -66,7 +61,12 @@ class TableWriter:
         self._files = _Files(io, metadata, file_prefix, parquet_settings(metadata, target_file_size=target_file_size))
         self._spec, self._iceberg_schema = metadata.spec(), metadata.schema()
         self._location = metadata.location
-        self._limit = min(self._files.settings.row_group_size, self._files.settings.target_file_size, buffer_bytes)
+        settings = self._files.settings
+        self._order = Order.within_files(metadata)
+        # Sorted files get no more rows once they are closed, and so are better large.
+        self._limit = (
+            buffer_bytes if self._order else min(settings.row_group_size, settings.target_file_size, buffer_bytes)
+        )
         self._max_open_files = max_open_files
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
@@ -116,6 +116,9 @@ class TableWriter:
         rows = pa.Table.from_batches(self._gathered)
         self._gathered, self._gathered_bytes = [], 0
         for partition, part in split(rows, self._spec, self._iceberg_schema):
+            if self._order is not None:
+                self._files.write_whole(partition, self._order.sort(part))
+                continue
             self._files.append(partition, part)
             self._files.close_beyond(self._max_open_files)
 
@@ -138,6 +141,13 @@ class _Files:
         self._open[key].append(rows)
         if self._open[key].size >= self.settings.target_file_size:
             self._finished.append(self._open.pop(key).finish())
+
+    def write_whole(self, partition: Partition | None, rows: pa.Table) -> None:
+        """Files with these rows and no others, in their order."""
+        most = max(1, len(rows) * self.settings.row_group_size // max(1, rows.nbytes))
+        for start in range(0, len(rows), most):
+            self.append(partition, rows.slice(start, most))
+        self.close_beyond(0)
 
     def close_beyond(self, most: int) -> None:
         while len(self._open) > most:
@@ -171,7 +181,17 @@ class _OpenFile:
         self._names = sanitize_column_names(metadata.schema())
         self._schema = file_schema(self._names)
         paths = dictionary_paths(parquet_path_to_id_mapping(self._names), self._conformed(first))
-        options: dict[str, Any] = {**settings.writer_options, "use_dictionary": paths or False}
+        blooms = {
+            path: settings.blooms[field_id].options(len(first))
+            for path, field_id in parquet_path_to_id_mapping(self._names).items()
+            if field_id in settings.blooms
+        }
+        options: dict[str, Any] = {
+            **settings.writer_options,
+            "use_dictionary": paths or False,
+            "bloom_filter_options": blooms or None,
+        }
+        self._row_group_rows = settings.row_group_rows
         self._stream = cast(IO[bytes], io.new_output(path).create())
         self._writer = pq.ParquetWriter(self._stream, self._schema, **options)
 
@@ -181,8 +201,8 @@ class _OpenFile:
         return self._stream.tell()
 
     def append(self, rows: pa.Table) -> None:
-        """One row group."""
-        self._writer.write_table(self._conformed(rows), row_group_size=len(rows))
+        """One row group, unless the table wants fewer rows in each."""
+        self._writer.write_table(self._conformed(rows), row_group_size=self._row_group_rows or len(rows))
 
     def _conformed(self, rows: pa.Table) -> pa.Table:
         return pa.Table.from_batches([conform(batch.columns, self._schema) for batch in rows.to_batches()])
@@ -192,21 +212,12 @@ class _OpenFile:
         size = self.size
         self._stream.close()
         spec, schema = self._metadata.spec(), self._metadata.schema()
-        return describe_file(self._path, size, self._partition, spec, schema, self._statistics())
+        order = self._metadata.default_sort_order_id if Order.within_files(self._metadata) else None
+        return describe_file(self._path, size, self._partition, spec, schema, self._statistics(), order)
 
     def _statistics(self) -> DataFileStatistics:
         return data_file_statistics_from_parquet_metadata(
             parquet_metadata=self._writer.writer.metadata,
-            stats_columns=self._plan(),
+            stats_columns=statistics_plan(self._metadata),
             parquet_column_mapping=parquet_path_to_id_mapping(self._names),
         )
-
-    def _plan(self) -> dict[int, StatisticsCollector]:
-        """What pyiceberg gathers, and bounds of `_kafka`'s parts, by which files are found: Iceberg's Java writer has
-        them, pyiceberg leaves all within structs out.
-        """
-        plan = compute_statistics_plan(self._names, self._metadata.properties)
-        for field_id, column in plan.items():
-            if column.column_name.startswith(f"{KAFKA_COLUMN}.") and column.mode.type is MetricModeTypes.COUNTS:
-                plan[field_id] = replace(column, mode=MetricsMode(MetricModeTypes.FULL))
-        return plan
