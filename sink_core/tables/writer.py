@@ -24,10 +24,10 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from sink_core.errors import TableUnusable
-from sink_core.tables.arrow import arrow_schema, conform, file_schema
+from sink_core.tables.arrow import conform, file_schema
 from sink_core.tables.dictionary import dictionary_paths
 from sink_core.tables.files import WrittenFile, describe_file
+from sink_core.tables.gathered import BUFFER_BYTES, Gathered
 from sink_core.tables.metrics import statistics_plan
 from sink_core.tables.parquet import ParquetSettings, parquet_settings
 from sink_core.tables.partition import Partition, fits_in_path, split
@@ -35,9 +35,6 @@ from sink_core.tables.sort_order import Order
 
 MAX_OPEN_FILES = 64
 """On object stores each open file holds a part of some megabytes that is not yet uploaded."""
-
-BUFFER_BYTES = 128 * 1024 * 1024
-"""Arrow bytes gathered at most, however large the table wants its row groups."""
 
 
 class TableWriter:
@@ -57,30 +54,22 @@ class TableWriter:
         buffer_bytes: int = BUFFER_BYTES,
         max_open_files: int = MAX_OPEN_FILES,
     ) -> None:
-        self.schema = arrow_schema(metadata.schema())
         self._files = _Files(io, metadata, file_prefix, parquet_settings(metadata, target_file_size=target_file_size))
         self._spec, self._iceberg_schema = metadata.spec(), metadata.schema()
-        self._location = metadata.location
-        settings = self._files.settings
         self._order = Order.within_files(metadata)
+        settings = self._files.settings
         # Sorted files get no more rows once they are closed, and so are better large.
-        self._limit = (
-            buffer_bytes if self._order else min(settings.row_group_size, settings.target_file_size, buffer_bytes)
-        )
+        most = buffer_bytes if self._order else min(settings.row_group_size, settings.target_file_size)
+        self._gathered = Gathered(metadata, min(most, buffer_bytes))
         self._max_open_files = max_open_files
-        self._gathered: list[pa.RecordBatch] = []
-        self._gathered_bytes = 0
+        self.schema = self._gathered.schema
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Take in rows, columns by name; an optional column they lack becomes null.
 
         Raises TableUnusable if they lack a required one or a column is of another type than the table's.
         """
-        batch = self._conform(rows)
-        if batch.num_rows:
-            self._gathered.append(batch)
-            self._gathered_bytes += batch.nbytes
-        if self._gathered_bytes >= self._limit:
+        if self._gathered.add(rows):
             self._flush()
 
     def close(self) -> list[WrittenFile]:
@@ -90,31 +79,14 @@ class TableWriter:
 
     def abort(self) -> None:
         """Close what is open, whatever state it is in; the files are nobody's and left to orphan cleanup."""
-        self._gathered = []
+        self._gathered.take()
         with suppress(OSError):
             self._files.close_all()
 
-    def _conform(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        known = set(rows.schema.names)
-        lacking = [f.name for f in self.schema if not f.nullable and f.name not in known]
-        if lacking:
-            raise TableUnusable(
-                f"table at {self._location}: requires {', '.join(lacking)}, which Calve does not write",
-                hint="make the columns optional, or drop them",
-            )
-        columns = [rows.column(f.name) if f.name in known else pa.nulls(len(rows), f.type) for f in self.schema]
-        try:
-            return conform(columns, self.schema)
-        except pa.ArrowTypeError as error:
-            raise TableUnusable(
-                f"table at {self._location}: {error}", hint="give the column the type Calve writes"
-            ) from error
-
     def _flush(self) -> None:
-        if not self._gathered:
+        rows = self._gathered.take()
+        if rows is None:
             return
-        rows = pa.Table.from_batches(self._gathered)
-        self._gathered, self._gathered_bytes = [], 0
         for partition, part in split(rows, self._spec, self._iceberg_schema):
             if self._order is not None:
                 self._files.write_whole(partition, self._order.sort(part))
