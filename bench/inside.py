@@ -7,30 +7,67 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from pyiceberg.transforms import IdentityTransform
+
 from bench.measure import Measured, Meter
 from bench.workload import COLUMNS, PARTITIONS, events, fill, write_pipeline
+from sink_core.config.effective import Pipeline
 from sink_core.config.load import load
 from sink_core.decode.json import JsonDecoder
 from sink_core.session import Session
+from sink_core.tables.create import ensure_tables
+from sink_core.tables.sort_order import DISTRIBUTION
 from sink_core.tables.type_text import schema_of
 from spark_jobs.run import run_pipeline
 from spark_jobs.runner import SparkRunner
 
 BATCH = 10_000
+DAYS = ("day(at)",)
 _WARM_UP_RECORDS = 200_000
 """Enough for a task on each core, so that all Python workers are up."""
 
 
 def ingest(bootstrap: str, topic: str, records: int, directory: Path) -> Measured:
     """A run on a session that is up and has run a small pipeline."""
+    return _ingest(bootstrap, topic, records, directory)
+
+
+def partitioned(bootstrap: str, topic: str, records: int, directory: Path) -> Measured:
+    """The same into a table with twelve partitions."""
+    return _ingest(bootstrap, topic, records, directory, DAYS)
+
+
+def distributed(bootstrap: str, topic: str, records: int, directory: Path) -> Measured:
+    """The same into a table that is sorted within its partitions, each of which is written by one task."""
+    return _ingest(bootstrap, topic, records, directory, DAYS, distribution="hash")
+
+
+def ranged(bootstrap: str, topic: str, records: int, directory: Path) -> Measured:
+    """The same with each file a range of the table's order."""
+    return _ingest(bootstrap, topic, records, directory, DAYS, distribution="range")
+
+
+def _ingest(
+    bootstrap: str,
+    topic: str,
+    records: int,
+    directory: Path,
+    partition_by: Sequence[str] = (),
+    distribution: str | None = None,
+) -> Measured:
     small = fill(bootstrap, _WARM_UP_RECORDS, lambda _: None)
-    warm_up = load(write_pipeline(directory / "warm-up", bootstrap, small))
-    pipeline = load(write_pipeline(directory / "measured", bootstrap, topic))
+    warm_up, pipeline = (
+        load(write_pipeline(directory / name, bootstrap, source, partition_by))
+        for name, source in (("warm-up", small), ("measured", topic))
+    )
     with SparkRunner(pipeline.spark) as runner:
+        for each in (warm_up, pipeline):
+            if distribution:
+                _sort(each, distribution)
         with Session.open(warm_up) as session:
             run_pipeline(session, runner)
         meter = Meter()
@@ -39,6 +76,16 @@ def ingest(bootstrap: str, topic: str, records: int, directory: Path) -> Measure
         measured = meter.read(sum(batch.records for batch in report.batches))
     assert measured.records == records, measured
     return measured
+
+
+def _sort(pipeline: Pipeline, distribution: str) -> None:
+    """Create the pipeline's table with a sort order."""
+    with Session.open(pipeline) as session:
+        ensure_tables(session.catalog, pipeline, list)
+        table = session.catalog.load_table("bench.events")
+        with table.transaction() as change:
+            change.set_properties({DISTRIBUTION: distribution})
+            change.update_sort_order().asc("user_id", transform=IdentityTransform()).commit()
 
 
 def consume(bootstrap: str, topic: str, records: int, _directory: Path) -> Measured:
@@ -67,7 +114,14 @@ def decode(_bootstrap: str, _topic: str, records: int, _directory: Path) -> Meas
     return meter.read(rounds * len(values))
 
 
-PARTS: dict[str, Callable[[str, str, int, Path], Measured]] = {"ingest": ingest, "consume": consume, "decode": decode}
+PARTS: dict[str, Callable[[str, str, int, Path], Measured]] = {
+    "ingest": ingest,
+    "partitioned": partitioned,
+    "distributed": distributed,
+    "ranged": ranged,
+    "consume": consume,
+    "decode": decode,
+}
 
 if __name__ == "__main__":
     part, bootstrap, topic, records, directory = sys.argv[1:]

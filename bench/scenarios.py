@@ -62,6 +62,9 @@ def _inside(part: str) -> Callable[[Bench], Measured]:
 SCENARIOS = (
     Scenario("ingest", "Kafka → Iceberg, without Spark's start", _inside("ingest"), aim=250_000),
     Scenario("ingest-cold", "Kafka → Iceberg, `calve run` with Spark's start", ingest_cold, aim=150_000),
+    Scenario("partitioned", "the first row's into twelve partitions", _inside("partitioned")),
+    Scenario("distributed", "the same, sorted and hash-distributed", _inside("distributed")),
+    Scenario("ranged", "the same, sorted and range-distributed", _inside("ranged")),
     Scenario("consume", "the floor: librdkafka's consume and value() alone", _inside("consume")),
     Scenario("decode", "JSON → Arrow alone, in batches of 10,000", _inside("decode")),
 )

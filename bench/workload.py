@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import cycle, islice
 from pathlib import Path
@@ -68,7 +68,7 @@ def numbered(event: bytes, number: int) -> bytes:
     return b'{"id":%d%b' % (number, event[event.index(b",") :])
 
 
-def write_pipeline(directory: Path, bootstrap: str, topic: str) -> Path:
+def write_pipeline(directory: Path, bootstrap: str, topic: str, partition_by: Sequence[str] = ()) -> Path:
     """The file of a pipeline that has never run, which reads `topic` into a new table of a catalog in `directory`."""
     directory.mkdir(parents=True)
     connections = {
@@ -89,7 +89,7 @@ def write_pipeline(directory: Path, bootstrap: str, topic: str) -> Path:
         "source": {"kafka": "main", "topics": [topic]},
         "catalog": "lake",
         "spark": "here",
-        "tables": [{"name": "bench.events", "auto_create": {"columns": COLUMNS}}],
+        "tables": [{"name": "bench.events", "auto_create": {"columns": COLUMNS, "partition_by": list(partition_by)}}],
     }
     (directory / "connections.yaml").write_text(yaml.safe_dump(connections, sort_keys=False))
     path = directory / "pipeline.yaml"

@@ -16,8 +16,10 @@ from sink_core.errors import BadRecord
 from sink_core.failpoints import reach
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.tables.outputs import output_of, write_ledger
+from sink_core.tables.sort_order import distribution_of
 from sink_core.tables.usable import check_usable
 from spark_jobs.runner import SparkRunner
+from spark_jobs.shuffle import run_shuffled
 from spark_jobs.task import FirstBad, IngestSpec, TableSpec, TaskResult, run_task
 from spark_jobs.until_fit import ChangeTables, Tables, until_fit
 
@@ -88,6 +90,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
                 t.name,
                 _without_history(tables[t.name].metadata),
                 t.target_file_bytes,
+                distribution=distribution_of(tables[t.name].metadata),
                 evolve=t.evolve if evolving else (),
             )
             for t in pipeline.tables
@@ -110,6 +113,8 @@ def _without_history(metadata: TableMetadata) -> str:
 
 def run_tasks(spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], runner: SparkRunner) -> list[TaskResult]:
     """Carry tasks out on Spark; raises what they raise."""
+    if tasks and any(table.distribution != "none" for table in spec.tables):
+        return run_shuffled(spec, tasks, runner)
     return [_result(pickled) for pickled in runner.run(partial(_run, spec, tuple(tasks)), len(tasks))]
 
 

@@ -22,12 +22,12 @@ from sink_core.formats import format_of
 from sink_core.offsets import TopicPartition
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.files import WrittenFile
+from sink_core.tables.gathered import BUFFER_BYTES
 from sink_core.tables.internal import DeadLetter, dead_letter_rows
 from sink_core.tables.io import open_io
 from sink_core.tables.kafka_column import kafka_array
 from sink_core.tables.kafka_rows import Runs
 from sink_core.tables.rewrite import rows_of_file
-from sink_core.tables.writer import BUFFER_BYTES
 from spark_jobs.runner import SparkRunner
 from spark_jobs.task import Feed, IngestSpec, Output, bad_values, gather
 

@@ -26,11 +26,14 @@ from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.evolution import merged
 from sink_core.tables.files import WrittenFile
+from sink_core.tables.gathered import BUFFER_BYTES
 from sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
 from sink_core.tables.io import open_io
 from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column, kafka_array, without_kafka_column
-from sink_core.tables.writer import BUFFER_BYTES, TableWriter
+from sink_core.tables.sort_order import Distribution
+from sink_core.tables.writer import TableWriter
 from spark_jobs.messages import Int64s, Messages, only
+from spark_jobs.pieces import Outbox, PieceWriter
 from spark_jobs.reader import RangeReader
 
 _COLLECT_AFTER = 500_000
@@ -44,12 +47,16 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history. `evolve`
-    says what a task may want of its schema."""
+    """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history.
+
+    Unless its `distribution` is `none` its rows go through Spark's shuffle to the tasks that write them. `evolve` says
+    what a task may want of its schema.
+    """
 
     name: str
     metadata: str
     target_file_size: int
+    distribution: Distribution = "none"
     evolve: tuple[EvolveStep, ...] = ()
 
 
@@ -100,14 +107,14 @@ class TaskResult:
     wanted: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
 
 
-def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int) -> TaskResult:
-    """Read `slices` and write their records to all tables.
+def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int, outbox: Outbox | None = None) -> TaskResult:
+    """Read `slices` and write their records to all tables; those of tables that are shuffled into `outbox`, if given.
 
     Raises BadRecord if the pipeline stops on bad records, TableUnusable, and what `RangeReader`, decoders and the
     table's storage raise. Files written until then are nobody's: orphan cleanup removes them.
     """
     with _rare_collections(), RangeReader(spec.kafka, slices, group=spec.group) as reader:
-        work = _Work(spec, reader.slices, reader.counts, f"calve-{spec.batch_id}-{task}")
+        work = _Work(spec, reader.slices, reader.counts, f"calve-{spec.batch_id}-{task}", outbox)
         try:
             for messages in reader:
                 work.store(messages)
@@ -138,16 +145,31 @@ def _rare_collections() -> Generator[None]:
 class Output:
     """A table being written."""
 
-    def __init__(self, table: TableSpec, spec: IngestSpec, file_prefix: str, buffer_bytes: int) -> None:
+    def __init__(
+        self, table: TableSpec, spec: IngestSpec, file_prefix: str, buffer_bytes: int, outbox: Outbox | None = None
+    ) -> None:
         self.name = table.name
         self.metadata: TableMetadata = TableMetadataUtil.parse_raw(table.metadata)
-        self._writer = TableWriter(
+        self._writer = self._shuffled(table, spec, buffer_bytes, outbox) or TableWriter(
             open_io(spec.catalog, table.name, self.metadata.location),
             self.metadata,
             file_prefix,
             target_file_size=table.target_file_size,
             buffer_bytes=buffer_bytes,
         )
+
+    def _shuffled(
+        self, table: TableSpec, spec: IngestSpec, buffer_bytes: int, outbox: Outbox | None
+    ) -> PieceWriter | None:
+        if outbox is None or table.distribution == "none":
+            return None
+        number = spec.tables.index(table)
+        return PieceWriter(self.metadata, table.distribution, outbox, number, buffer_bytes=buffer_bytes)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of batches in memory."""
+        return self._writer.schema
 
     def write(self, rows: pa.RecordBatch) -> None:
         with unreachable_as_ours(f"writing files of {self.name}"):
@@ -166,9 +188,15 @@ class Feed(Output):
     """A data table: records are decoded by its own schema."""
 
     def __init__(
-        self, table: TableSpec, spec: IngestSpec, file_prefix: str, buffer_bytes: int, value_format: Format
+        self,
+        table: TableSpec,
+        spec: IngestSpec,
+        file_prefix: str,
+        buffer_bytes: int,
+        value_format: Format,
+        outbox: Outbox | None = None,
     ) -> None:
-        super().__init__(table, spec, file_prefix, buffer_bytes)
+        super().__init__(table, spec, file_prefix, buffer_bytes, outbox)
         schema = self.metadata.schema()
         self._kafka = has_kafka_column(schema, table=table.name)
         self._decoder = value_format.decoder(without_kafka_column(schema) if self._kafka else schema, table.evolve)
@@ -213,12 +241,17 @@ class _Work:
     """What a task does with each batch of messages."""
 
     def __init__(
-        self, spec: IngestSpec, slices: Sequence[OffsetRange], counts: Sequence[PartitionCounts], file_prefix: str
+        self,
+        spec: IngestSpec,
+        slices: Sequence[OffsetRange],
+        counts: Sequence[PartitionCounts],
+        file_prefix: str,
+        outbox: Outbox | None,
     ) -> None:
         self._spec, self._slices, self._counts = spec, slices, counts
         buffer_bytes = BUFFER_BYTES // len(spec.tables)
         value_format = format_of(spec.value)
-        self._feeds = [Feed(table, spec, file_prefix, buffer_bytes, value_format) for table in spec.tables]
+        self._feeds = [Feed(table, spec, file_prefix, buffer_bytes, value_format, outbox) for table in spec.tables]
         self._dead_letters = Output(spec.dead_letters, spec, file_prefix, buffer_bytes)
         self.outputs = (*self._feeds, self._dead_letters)
         self.first_bad: FirstBad | None = None

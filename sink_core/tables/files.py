@@ -17,7 +17,8 @@ from pyiceberg.types import PrimitiveType
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
     """A Parquet data file. Sizes in bytes; metrics by field id, bounds and partition values serialised as the Iceberg
-    specification's single-value binary form; `split_offsets` are where row groups begin.
+    specification's single-value binary form; `split_offsets` are where row groups begin. `sort_order_id` is None if its
+    rows are in no order of the table's.
     """
 
     path: str
@@ -32,10 +33,17 @@ class WrittenFile:
     lower_bounds: Mapping[int, bytes]
     upper_bounds: Mapping[int, bytes]
     split_offsets: tuple[int, ...]
+    sort_order_id: int | None = None
 
 
 def describe_file(
-    path: str, size: int, partition: Record, spec: PartitionSpec, schema: Schema, statistics: DataFileStatistics
+    path: str,
+    size: int,
+    partition: Record,
+    spec: PartitionSpec,
+    schema: Schema,
+    statistics: DataFileStatistics,
+    sort_order_id: int | None = None,
 ) -> WrittenFile:
     """The description of a file just written; `partition` is empty for a table without partitions."""
     metrics = statistics.to_serialized_dict()
@@ -48,6 +56,7 @@ def describe_file(
         rows=metrics.pop("record_count"),
         size=size,
         split_offsets=tuple(metrics.pop("split_offsets")),
+        sort_order_id=sort_order_id,
         **metrics,
     )
 
@@ -72,7 +81,7 @@ def data_file(file: WrittenFile, spec: PartitionSpec, schema: Schema) -> DataFil
         key_metadata=None,
         split_offsets=list(file.split_offsets),
         equality_ids=None,
-        sort_order_id=None,
+        sort_order_id=file.sort_order_id,
     )
     entry.spec_id = file.spec_id
     return entry

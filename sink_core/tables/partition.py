@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import (
-    PartitionField,
     PartitionFieldValue,
     PartitionKey,
     PartitionSpec,
     partition_record_value,
 )
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform, TruncateTransform
+from pyiceberg.transforms import BucketTransform, Transform, TruncateTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import BinaryType, TimeType
 
@@ -57,7 +57,8 @@ def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple
     if spec.is_unpartitioned():
         yield None, rows
         return
-    keys = pa.table({str(i): _transformed(rows, field, schema) for i, field in enumerate(spec.fields)})
+    fields = enumerate(spec.fields)
+    keys = pa.table({str(i): transformed(rows, field.source_id, field.transform, schema) for i, field in fields})
     groups = _group(keys)
     ordered = rows.take(groups[f"{_ROW}_list"].combine_chunks().flatten()) if len(groups) > 1 else rows
     start = 0
@@ -76,10 +77,10 @@ def _sizes(groups: pa.Table) -> list[int]:
     return pc.list_value_length(groups[f"{_ROW}_list"]).to_pylist()
 
 
-def _transformed(rows: pa.Table, field: PartitionField, schema: Schema) -> pa.Array:
-    source = schema.find_field(field.source_id)
-    column = _source(rows, field.source_id, schema).combine_chunks()
-    transform, kind = field.transform, source.field_type
+def transformed(rows: pa.Table, source_id: int, transform: Transform[Any, Any], schema: Schema) -> pa.Array:
+    """A column of `rows` (columns as in `schema`) after one of Iceberg's transforms."""
+    kind = schema.find_field(source_id).field_type
+    column = _source(rows, source_id, schema).combine_chunks()
     # The two that pyiceberg knows for values and not for arrays.
     if isinstance(transform, BucketTransform) and isinstance(kind, TimeType):
         column = column.cast(pa.int64())

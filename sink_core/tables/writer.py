@@ -3,6 +3,8 @@
 Rows are gathered up to a row group's size, then split by partition once, and each part becomes a row group of its
 partition's open file. A file that has reached its target size is closed, and so is the least recently used one when
 too many are open; memory therefore grows neither with the batch nor with the number of partitions.
+
+In a table with a sort order all of a file is in order: what was gathered is sorted, and its files are closed with it.
 """
 
 from __future__ import annotations
@@ -10,39 +12,29 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import replace
 from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.io.fileformat import DataFileStatistics
-from pyiceberg.io.pyarrow import (
-    MetricModeTypes,
-    MetricsMode,
-    StatisticsCollector,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
+from pyiceberg.io.pyarrow import data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
 from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from sink_core.errors import TableUnusable
-from sink_core.tables.arrow import arrow_schema, conform, file_schema
+from sink_core.tables.arrow import conform, file_schema
 from sink_core.tables.dictionary import dictionary_paths
 from sink_core.tables.files import WrittenFile, describe_file
-from sink_core.tables.kafka_column import KAFKA_COLUMN
+from sink_core.tables.gathered import BUFFER_BYTES, Gathered
+from sink_core.tables.metrics import statistics_plan
+from sink_core.tables.parquet import ParquetSettings, parquet_settings
 from sink_core.tables.partition import Partition, fits_in_path, split
-from sink_core.tables.usable import ParquetSettings, parquet_settings
+from sink_core.tables.sort_order import Order
 
 MAX_OPEN_FILES = 64
 """On object stores each open file holds a part of some megabytes that is not yet uploaded."""
-
-BUFFER_BYTES = 128 * 1024 * 1024
-"""Arrow bytes gathered at most, however large the table wants its row groups."""
 
 
 class TableWriter:
@@ -62,25 +54,22 @@ class TableWriter:
         buffer_bytes: int = BUFFER_BYTES,
         max_open_files: int = MAX_OPEN_FILES,
     ) -> None:
-        self.schema = arrow_schema(metadata.schema())
         self._files = _Files(io, metadata, file_prefix, parquet_settings(metadata, target_file_size=target_file_size))
         self._spec, self._iceberg_schema = metadata.spec(), metadata.schema()
-        self._location = metadata.location
-        self._limit = min(self._files.settings.row_group_size, self._files.settings.target_file_size, buffer_bytes)
+        self._order = Order.within_files(metadata)
+        settings = self._files.settings
+        # Sorted files get no more rows once they are closed, and so are better large.
+        most = buffer_bytes if self._order else min(settings.row_group_size, settings.target_file_size)
+        self._gathered = Gathered(metadata, min(most, buffer_bytes))
         self._max_open_files = max_open_files
-        self._gathered: list[pa.RecordBatch] = []
-        self._gathered_bytes = 0
+        self.schema = self._gathered.schema
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Take in rows, columns by name; an optional column they lack becomes null.
 
         Raises TableUnusable if they lack a required one or a column is of another type than the table's.
         """
-        batch = self._conform(rows)
-        if batch.num_rows:
-            self._gathered.append(batch)
-            self._gathered_bytes += batch.nbytes
-        if self._gathered_bytes >= self._limit:
+        if self._gathered.add(rows):
             self._flush()
 
     def close(self) -> list[WrittenFile]:
@@ -90,32 +79,18 @@ class TableWriter:
 
     def abort(self) -> None:
         """Close what is open, whatever state it is in; the files are nobody's and left to orphan cleanup."""
-        self._gathered = []
+        self._gathered.take()
         with suppress(OSError):
             self._files.close_all()
 
-    def _conform(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        known = set(rows.schema.names)
-        lacking = [f.name for f in self.schema if not f.nullable and f.name not in known]
-        if lacking:
-            raise TableUnusable(
-                f"table at {self._location}: requires {', '.join(lacking)}, which Calve does not write",
-                hint="make the columns optional, or drop them",
-            )
-        columns = [rows.column(f.name) if f.name in known else pa.nulls(len(rows), f.type) for f in self.schema]
-        try:
-            return conform(columns, self.schema)
-        except pa.ArrowTypeError as error:
-            raise TableUnusable(
-                f"table at {self._location}: {error}", hint="give the column the type Calve writes"
-            ) from error
-
     def _flush(self) -> None:
-        if not self._gathered:
+        rows = self._gathered.take()
+        if rows is None:
             return
-        rows = pa.Table.from_batches(self._gathered)
-        self._gathered, self._gathered_bytes = [], 0
         for partition, part in split(rows, self._spec, self._iceberg_schema):
+            if self._order is not None:
+                self._files.write_whole(partition, self._order.sort(part))
+                continue
             self._files.append(partition, part)
             self._files.close_beyond(self._max_open_files)
 
@@ -138,6 +113,13 @@ class _Files:
         self._open[key].append(rows)
         if self._open[key].size >= self.settings.target_file_size:
             self._finished.append(self._open.pop(key).finish())
+
+    def write_whole(self, partition: Partition | None, rows: pa.Table) -> None:
+        """Files with these rows and no others, in their order."""
+        most = max(1, len(rows) * self.settings.row_group_size // max(1, rows.nbytes))
+        for start in range(0, len(rows), most):
+            self.append(partition, rows.slice(start, most))
+        self.close_beyond(0)
 
     def close_beyond(self, most: int) -> None:
         while len(self._open) > most:
@@ -171,7 +153,17 @@ class _OpenFile:
         self._names = sanitize_column_names(metadata.schema())
         self._schema = file_schema(self._names)
         paths = dictionary_paths(parquet_path_to_id_mapping(self._names), self._conformed(first))
-        options: dict[str, Any] = {**settings.writer_options, "use_dictionary": paths or False}
+        blooms = {
+            path: settings.blooms[field_id].options(len(first))
+            for path, field_id in parquet_path_to_id_mapping(self._names).items()
+            if field_id in settings.blooms
+        }
+        options: dict[str, Any] = {
+            **settings.writer_options,
+            "use_dictionary": paths or False,
+            "bloom_filter_options": blooms or None,
+        }
+        self._row_group_rows = settings.row_group_rows
         self._stream = cast(IO[bytes], io.new_output(path).create())
         self._writer = pq.ParquetWriter(self._stream, self._schema, **options)
 
@@ -181,8 +173,8 @@ class _OpenFile:
         return self._stream.tell()
 
     def append(self, rows: pa.Table) -> None:
-        """One row group."""
-        self._writer.write_table(self._conformed(rows), row_group_size=len(rows))
+        """One row group, unless the table wants fewer rows in each."""
+        self._writer.write_table(self._conformed(rows), row_group_size=self._row_group_rows or len(rows))
 
     def _conformed(self, rows: pa.Table) -> pa.Table:
         return pa.Table.from_batches([conform(batch.columns, self._schema) for batch in rows.to_batches()])
@@ -192,21 +184,12 @@ class _OpenFile:
         size = self.size
         self._stream.close()
         spec, schema = self._metadata.spec(), self._metadata.schema()
-        return describe_file(self._path, size, self._partition, spec, schema, self._statistics())
+        order = self._metadata.default_sort_order_id if Order.within_files(self._metadata) else None
+        return describe_file(self._path, size, self._partition, spec, schema, self._statistics(), order)
 
     def _statistics(self) -> DataFileStatistics:
         return data_file_statistics_from_parquet_metadata(
             parquet_metadata=self._writer.writer.metadata,
-            stats_columns=self._plan(),
+            stats_columns=statistics_plan(self._metadata),
             parquet_column_mapping=parquet_path_to_id_mapping(self._names),
         )
-
-    def _plan(self) -> dict[int, StatisticsCollector]:
-        """What pyiceberg gathers, and bounds of `_kafka`'s parts, by which files are found: Iceberg's Java writer has
-        them, pyiceberg leaves all within structs out.
-        """
-        plan = compute_statistics_plan(self._names, self._metadata.properties)
-        for field_id, column in plan.items():
-            if column.column_name.startswith(f"{KAFKA_COLUMN}.") and column.mode.type is MetricModeTypes.COUNTS:
-                plan[field_id] = replace(column, mode=MetricsMode(MetricModeTypes.FULL))
-        return plan

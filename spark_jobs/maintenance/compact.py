@@ -15,7 +15,7 @@ from sink_core.maintenance.compaction import PartitionFiles, due, small_files, w
 from sink_core.maintenance.predicate import predicate
 from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
 from sink_core.maintenance.shape import DATA_FILES, live_files, shape
-from sink_core.tables.usable import parquet_settings
+from sink_core.tables.parquet import parquet_settings
 from spark_jobs.maintenance.work import Work, now_ms
 
 TASK = "compact"

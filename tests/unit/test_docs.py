@@ -31,6 +31,7 @@ DOCUMENTS = (
     "docs/events.md",
     "docs/operations.md",
     "docs/reliability.md",
+    "docs/tables.md",
     "docs/terms.md",
 )
 ERRORS = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CalveError)]

@@ -12,7 +12,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField, TimestampNanoType
 
 from sink_core.errors import TableUnusable
-from sink_core.tables.usable import check_usable, parquet_settings
+from sink_core.tables.usable import check_usable
 
 COLUMNS = Schema(NestedField(1, "a", LongType()))
 
@@ -27,8 +27,20 @@ def metadata(tmp_path: Path, schema: Schema = COLUMNS, **properties: str) -> Tab
         ({"format-version": "1"}, "format-version is 1"),
         ({"format-version": "3"}, "format-version is 3"),
         ({"write.format.default": "orc"}, "write.format.default is orc"),
+        ({"write.format.default": "avro"}, "write.format.default is avro"),
         ({"write.parquet.compression-codec": "lzo"}, "write.parquet.compression-codec is lzo"),
         ({"encryption.key-id": "k"}, "encryption.key-id"),
+        ({"write.distribution-mode": "shuffle"}, "write.distribution-mode is shuffle, there are none, hash, range"),
+        ({"write.parquet.page-row-limit": "many"}, "write.parquet.page-row-limit to an integer: many"),
+        ({"write.metadata.metrics.default": "most"}, "Unsupported metrics mode: most"),
+        ({"write.metadata.metrics.column.a": "truncate(0)"}, "Malformed truncate|Truncation length"),
+        (
+            {
+                "write.parquet.bloom-filter-enabled.column.a": "true",
+                "write.parquet.bloom-filter-fpp.column.a": "1",
+            },
+            "write.parquet.bloom-filter-fpp.column.a to a number between 0 and 1: 1",
+        ),
     ],
 )
 def test_the_property_to_change_is_named(tmp_path: Path, properties: dict[str, str], named: str) -> None:
@@ -51,16 +63,3 @@ def test_types_of_format_version_3_are_named_with_their_column(tmp_path: Path) -
 @pytest.mark.parametrize("codec", ["zstd", "ZSTD", "snappy", "gzip", "lz4", "brotli", "uncompressed"])
 def test_the_usual_codecs_can_be_written(tmp_path: Path, codec: str) -> None:
     check_usable(metadata(tmp_path, **{"write.parquet.compression-codec": codec}), table="ns.t")
-
-
-def test_the_table_s_own_file_size_wins_over_the_pipeline_s(tmp_path: Path) -> None:
-    assert parquet_settings(metadata(tmp_path), target_file_size=5).target_file_size == 5
-    own = metadata(tmp_path, **{"write.target-file-size-bytes": "7"})
-    assert parquet_settings(own, target_file_size=5).target_file_size == 7
-
-
-def test_a_compression_level_only_goes_to_codecs_that_have_one(tmp_path: Path) -> None:
-    level = {"write.parquet.compression-level": "9"}
-    assert parquet_settings(metadata(tmp_path, **level)).writer_options["compression_level"] == 9
-    snappy = metadata(tmp_path, **level, **{"write.parquet.compression-codec": "snappy"})
-    assert "compression_level" not in parquet_settings(snappy).writer_options

@@ -1,0 +1,223 @@
+"""A batch whose rows go to the tasks that write them through Spark's shuffle: `write.distribution-mode` hash or range.
+
+    read     each task reads its ranges, as without a shuffle, and hands on pieces in place of files
+    divide   for range: the keys of a sample make boundaries, by which pieces are cut
+    write    the pieces of a bucket become files of its partitions, or of its range
+
+Everything a task hands on, its counts included, travels in rows of Spark's own, of which one attempt of each task
+counts, whatever is tried again. In the end the rows that were taken in must be those that were sent, task by task.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+
+from sink_core.errors import CalveError, RetriableError
+from sink_core.offsets import OffsetRange
+from sink_core.tables.arrow import arrow_schema
+from sink_core.tables.files import WrittenFile
+from sink_core.tables.gathered import BUFFER_BYTES
+from sink_core.tables.sort_order import Order
+from spark_jobs.pieces import Outbox, Piece, keys_of, pieces, rows_of
+from spark_jobs.runner import SparkRunner
+from spark_jobs.task import IngestSpec, Output, TaskResult, run_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RESULT, _SAMPLE, _PIECE, _FAILED, _WRITTEN = range(5)
+_COLUMNS = "kind int, task long, bucket int, table int, rows long, data binary"
+_ARROW = pa.schema(
+    [
+        ("kind", pa.int32()),
+        ("task", pa.int64()),
+        ("bucket", pa.int32()),
+        ("table", pa.int32()),
+        ("rows", pa.int64()),
+        ("data", pa.binary()),
+    ]
+)
+_PIECES_AT_ONCE = "16"
+_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+Batches = Iterable[pa.RecordBatch]
+Boundaries = Mapping[int, pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a task that reads says of itself, and how many rows it handed on by number of the table."""
+
+    result: TaskResult
+    sent: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What a task that writes has taken in, by number of the task and of the table, and made of it."""
+
+    files: Mapping[str, tuple[WrittenFile, ...]]
+    taken: Mapping[tuple[int, int], int]
+
+
+def run_shuffled(spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], runner: SparkRunner) -> list[TaskResult]:
+    """Results of the tasks that read, then of those that write, which count nothing. Raises what they raise, and
+    RetriableError if rows that were sent did not come, or came twice.
+    """
+    buckets = runner.parallelism()
+    with _small_batches(runner.session) as session:
+        read = session.range(0, len(tasks), 1, len(tasks)).mapInArrow(
+            partial(_read, spec, tuple(tasks), buckets), _COLUMNS
+        )
+        if any(table.distribution == "range" for table in spec.tables):
+            # What was read is kept: the second look at it does not read the topics again.
+            read = read.persist()
+            try:
+                rows = _write(_divided(spec, read, buckets), spec, buckets)
+            finally:
+                read.unpersist()
+        else:
+            rows = _write(read, spec, buckets)
+    return _results(spec, len(tasks), rows)
+
+
+@contextmanager
+def _small_batches(session: SparkSession) -> Generator[SparkSession]:
+    """Spark hands rows to Python by their number, which here are megabytes each."""
+    before = session.conf.get(_AT_ONCE)
+    session.conf.set(_AT_ONCE, _PIECES_AT_ONCE)
+    try:
+        yield session
+    finally:
+        session.conf.set(_AT_ONCE, cast(str, before))
+
+
+def _divided(spec: IngestSpec, read: DataFrame, buckets: int) -> DataFrame:
+    samples: dict[int, list[pa.Table]] = {}
+    for row in read.where(f"kind in ({_SAMPLE}, {_FAILED})").collect():
+        if row["kind"] == _FAILED:
+            raise _error(row["data"])
+        samples.setdefault(row["table"], []).append(keys_of(row["data"]))
+    boundaries = {
+        table: Order.of_files(_metadata(spec, table)).boundaries(pa.concat_tables(keys), buckets)
+        for table, keys in samples.items()
+    }
+    return read.where(f"kind != {_SAMPLE}").mapInArrow(partial(_divide, spec, boundaries), _COLUMNS)
+
+
+def _write(pieces: DataFrame, spec: IngestSpec, buckets: int) -> list[Any]:
+    return pieces.repartitionById(buckets, "bucket").mapInArrow(partial(_write_bucket, spec), _COLUMNS).collect()
+
+
+def _results(spec: IngestSpec, tasks: int, rows: Sequence[Any]) -> list[TaskResult]:
+    for row in sorted(rows, key=lambda row: row["task"]):
+        if row["kind"] == _FAILED:
+            raise _error(row["data"])
+    found = [(row["kind"], row["task"], pickle.loads(row["data"])) for row in rows]  # noqa: S301 - written by our own tasks
+    read: dict[int, _Read] = {task: given for kind, task, given in found if kind == _RESULT}
+    written: list[_Written] = [given for kind, _task, given in found if kind == _WRITTEN]
+    sent = Counter({(task, table): rows for task, each in read.items() for table, rows in each.sent.items()})
+    taken: Counter[tuple[int, int]] = sum((Counter(each.taken) for each in written), Counter())
+    if len(read) != tasks or sent != taken:
+        raise RetriableError(
+            f"{len(read)} of {tasks} tasks sent {sent.total():,} rows through Spark's shuffle, and {taken.total():,} "
+            "came, or not those of each task; nothing was published",
+            hint="run again; an executor may be lost whose topic was compacted before it was read again",
+        )
+    nothing = dict.fromkeys((table.name for table in spec.tables), tuple[WrittenFile, ...]())
+    return [
+        *(read[task].result for task in sorted(read)),
+        *(TaskResult({**nothing, **each.files}, ()) for each in written),
+    ]
+
+
+def _read(
+    spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], buckets: int, batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+        with Outbox(buckets) as outbox:
+            try:
+                result = run_task(spec, tasks[number], number, outbox)
+            except CalveError as error:
+                yield _row(_FAILED, number, data=pickle.dumps(error))
+                continue
+            yield _row(_RESULT, number, number % buckets, data=pickle.dumps(_Read(result, dict(outbox.sent))))
+            for table, sample in outbox.samples():
+                yield _row(_SAMPLE, number, table=table, data=sample)
+            for piece in outbox.pieces():
+                yield _piece(number, piece)
+
+
+def _divide(spec: IngestSpec, boundaries: Boundaries, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Pieces of tables that are spread in ranges, cut by them; all else as it is."""
+    tables = {number: _metadata(spec, number) for number in boundaries}
+    orders = {number: Order.of_files(metadata) for number, metadata in tables.items()}
+    schemas = {number: arrow_schema(metadata.schema()) for number, metadata in tables.items()}
+    for row in _rows(batches):
+        table = row["table"]
+        if row["kind"] != _PIECE or table not in boundaries:
+            yield pa.RecordBatch.from_pylist([row], schema=_ARROW)
+            continue
+        whole = pa.Table.from_batches([rows_of(row["data"], schemas[table])])
+        for bucket, part in orders[table].divide(whole, boundaries[table]):
+            for piece in pieces(bucket, table, part):
+                yield _piece(row["task"], piece)
+
+
+def _write_bucket(spec: IngestSpec, batches: Batches) -> Iterator[pa.RecordBatch]:
+    outputs: dict[int, Output] = {}
+    taken: Counter[tuple[int, int]] = Counter()
+    buffer_bytes = BUFFER_BYTES // sum(table.distribution != "none" for table in spec.tables)
+    try:
+        for row in _rows(batches):
+            if row["kind"] != _PIECE:
+                yield pa.RecordBatch.from_pylist([row], schema=_ARROW)
+                continue
+            number = row["table"]
+            if number not in outputs:
+                outputs[number] = Output(spec.tables[number], spec, f"calve-{spec.batch_id}-shuffled", buffer_bytes)
+            outputs[number].write(rows_of(row["data"], outputs[number].schema))
+            taken[row["task"], number] += row["rows"]
+        files = {output.name: output.close() for output in outputs.values()}
+    except BaseException as error:
+        for output in outputs.values():
+            output.abort()
+        if not isinstance(error, CalveError):
+            raise
+        yield _row(_FAILED, -1, data=pickle.dumps(error))
+        return
+    yield _row(_WRITTEN, -1, data=pickle.dumps(_Written(files, dict(taken))))
+
+
+def _rows(batches: Batches) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        for start in range(batch.num_rows):
+            yield batch.slice(start, 1).to_pylist()[0]
+
+
+def _piece(task: int, piece: Piece) -> pa.RecordBatch:
+    return _row(_PIECE, task, piece.bucket, piece.table, piece.rows, piece.data)
+
+
+def _row(kind: int, task: int, bucket: int = 0, table: int = 0, rows: int = 0, data: bytes = b"") -> pa.RecordBatch:
+    columns = [[kind], [task], [bucket], [table], [rows], [data]]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)], schema=_ARROW
+    )
+
+
+def _metadata(spec: IngestSpec, table: int) -> TableMetadata:
+    return TableMetadataUtil.parse_raw(spec.tables[table].metadata)
+
+
+def _error(pickled: bytes) -> CalveError:
+    return cast(CalveError, pickle.loads(pickled))  # noqa: S301 - written by our own task

@@ -1,0 +1,153 @@
+"""Rows that go through Spark's shuffle: each once, in the files the table's properties promise."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyiceberg.transforms import IdentityTransform
+from pyspark.sql import SparkSession
+
+from orchestration.broker import Broker
+from sink_core.config.connections import SparkSettings
+from sink_core.verify.verify import verify
+from spark_jobs.runner import SparkRunner
+from tests.pipelines import Flow, record
+from tests.support import Produce, TopicFactory
+
+IDS = list(range(3_000))
+
+
+@pytest.fixture
+def runner(spark: SparkSession) -> Iterator[SparkRunner]:
+    """On the session that tests share."""
+    with SparkRunner(SparkSettings(master="local[2]")) as found:
+        yield found
+
+
+@pytest.fixture
+def topic(kafka_topic: TopicFactory) -> str:
+    return kafka_topic(3)
+
+
+def flow_with(tmp_path: Path, broker: Broker, topic: str, mode: str, **auto_create: Any) -> Flow:
+    """A pipeline whose table is there already, distributed by `mode` and sorted by id downwards."""
+    created = {"columns": {"id": "long", "text": "string"}, "properties": {"write.distribution-mode": mode}}
+    flow = Flow.create(
+        tmp_path,
+        broker.bootstrap,
+        topic,
+        auto_create={**created, **auto_create},
+        extra={"batch": {"min_task_bytes": "1KiB"}},
+    )
+    flow.run()
+    with flow.load_table().update_sort_order() as order:
+        order.desc("id", transform=IdentityTransform())
+    return flow
+
+
+def produce_shuffled(flow: Flow, produce: Produce) -> None:
+    """The ids in no order over three partitions, with a bad record and a tombstone in each."""
+    ids = random.Random(5).sample(IDS, len(IDS))
+    for partition in range(3):
+        values: list[bytes | None] = [record(i) for i in ids[partition::3]]
+        produce(flow.topic, [*values[:500], b"bad", None, *values[500:]], partition=partition)
+
+
+def files_of(flow: Flow) -> list[dict[str, Any]]:
+    """Of the table, as its manifests have them, with the ids in them as another reader reads them."""
+    found = flow.load_table().inspect.data_files().to_pylist()
+    for file in found:
+        path = file["file_path"].removeprefix("file://")
+        file["ids"] = [row[0] for row in duckdb.sql(f"select id from read_parquet('{path}')").fetchall()]
+    return found
+
+
+def check_all_there(flow: Flow, spark: SparkSession) -> None:
+    assert flow.ids() == flow.spark_ids(spark) == IDS
+    assert len(flow.rows(flow.pipeline.dead_letter_table)) == 3
+    ledger = [row for row in flow.rows(flow.pipeline.ledger_table) if row["records"]]
+    assert [(row["records"], row["tombstones"], row["dead_lettered"]) for row in ledger] == [(1_002, 1, 1)] * 3
+    assert [dict(row["written"]) for row in ledger] == [{flow.table: 1_000}] * 3
+    with flow.session() as session:
+        session.bind()
+        assert verify(session, deep=True).violations == ()
+
+
+def test_hash_puts_each_partition_into_one_file(
+    tmp_path: Path, broker: Broker, topic: str, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    flow = flow_with(tmp_path, broker, topic, "hash", partition_by=["bucket(7, id)"])
+    produce_shuffled(flow, produce)
+    flow.run(runner)
+    files = files_of(flow)
+    assert sorted(file["partition"]["id_bucket"] for file in files) == list(range(7))
+    assert all(file["ids"] == sorted(file["ids"], reverse=True) for file in files)
+    assert {file["sort_order_id"] for file in files} == {1}
+    check_all_there(flow, spark)
+
+
+def test_range_gives_each_file_a_range_of_its_own(
+    tmp_path: Path, broker: Broker, topic: str, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    flow = flow_with(tmp_path, broker, topic, "range")
+    produce_shuffled(flow, produce)
+    flow.run(runner)
+    files = sorted(files_of(flow), key=lambda file: file["ids"][0])
+    assert len(files) == 2
+    assert all(file["ids"] == sorted(file["ids"], reverse=True) for file in files)
+    assert all(lower["ids"][0] < upper["ids"][-1] for lower, upper in pairwise(files))
+    assert min(len(file["ids"]) for file in files) > 1_000
+    check_all_there(flow, spark)
+
+
+CHILD = """
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from sink_core.config.load import load
+from sink_core.session import Session
+from spark_jobs import shuffle
+from spark_jobs.run import run_pipeline
+from spark_jobs.runner import SparkRunner
+
+def dies_once(stage, after):
+    def run(*given):
+        for number, row in enumerate(stage(*given)):
+            yield row
+            if number == after and TaskContext.get().attemptNumber() == 0:
+                raise RuntimeError("died in its first attempt")
+        if TaskContext.get().attemptNumber() == 0:
+            raise RuntimeError("died at the end of its first attempt")
+    return run
+
+shuffle._read = dies_once(shuffle._read, 3)
+shuffle._write_bucket = dies_once(shuffle._write_bucket, 1_000)
+pipeline = load(Path(sys.argv[1]))
+with Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
+    run_pipeline(session, runner)
+"""
+
+
+@pytest.mark.parametrize("mode", ["hash", "range"])
+def test_tasks_that_die_and_are_tried_again_double_nothing(
+    tmp_path: Path, broker: Broker, topic: str, produce: Produce, spark: SparkSession, mode: str
+) -> None:
+    flow = flow_with(tmp_path, broker, topic, mode, partition_by=["bucket(3, id)"])
+    flow = flow.but(spark={"master": "local[2,3]", "driver_memory": "512MiB"})
+    produce_shuffled(flow, produce)
+    done = subprocess.run([sys.executable, "-c", CHILD, str(flow.pipeline.path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    check_all_there(flow, spark)
+    named = {file["file_path"].removeprefix("file://") for file in files_of(flow)}
+    # Those of the first attempts that nobody names.
+    assert len(list(Path(flow.lake).rglob("*-shuffled-*.parquet"))) > len(named)
