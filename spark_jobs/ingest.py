@@ -17,8 +17,9 @@ from sink_core.failpoints import reach
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.tables.outputs import output_of, write_ledger
 from sink_core.tables.usable import check_usable
+from spark_jobs.feeds import IngestSpec, TableSpec
 from spark_jobs.runner import SparkRunner
-from spark_jobs.task import FirstBad, IngestSpec, TableSpec, TaskResult, run_task
+from spark_jobs.task import FirstBad, TaskResult, run_task
 
 
 def write_batch(
@@ -34,7 +35,9 @@ def write_batch(
     spec = task_spec(plan.batch_id, pipeline, tables)
     results = run_tasks(spec, plan.tasks, runner)
     reach("write.after-files")
-    counts = merge_counts(plan, [count for result in results for count in result.counts], [t.name for t in spec.tables])
+    counts = merge_counts(
+        plan, [count for result in results for count in result.counts], [t.name for t in spec.tables if t.explicit]
+    )
     _check_share(pipeline, counts, [result.first_bad for result in results if result.first_bad])
     files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}
     files[pipeline.ledger_table] += write_ledger(plan, counts, tables[pipeline.ledger_table])
@@ -46,7 +49,9 @@ def write_batch(
 def merge_counts(
     plan: BatchPlan, slices: Iterable[PartitionCounts], tables: Sequence[str]
 ) -> tuple[PartitionCounts, ...]:
-    """Counts of slices added up by partition, in the plan's order, for each partition whose position moves."""
+    """Counts of slices added up by partition, in the plan's order, for each partition whose position moves; each of them
+    names `tables`.
+    """
     merged = {
         part.at: PartitionCounts(part.topic, part.partition, part.start, part.end, written=dict.fromkeys(tables, 0))
         for part in plan.ranges
@@ -58,7 +63,8 @@ def merge_counts(
             setattr(total, name, getattr(total, name) + getattr(piece, name))
         total.max_timestamp_ms = max(total.max_timestamp_ms, piece.max_timestamp_ms)
         total.timestamp_type = max(total.timestamp_type, piece.timestamp_type)
-        total.written = {name: rows + piece.written[name] for name, rows in total.written.items()}
+        for mine, its in ((total.written, piece.written), (total.left_out, piece.left_out)):
+            mine.update({name: mine.get(name, 0) + number for name, number in its.items()})
     return tuple(merged.values())
 
 
@@ -73,7 +79,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table]) ->
         group=pipeline.group,
         catalog=pipeline.catalog,
         tables=tuple(
-            TableSpec(t.name, _without_history(tables[t.name].metadata), t.target_file_bytes)
+            TableSpec(t.name, _without_history(tables[t.name].metadata), t.target_file_bytes, t.rule, t.explicit)
             for t in pipeline.tables
             if t.name in tables
         ),
@@ -83,6 +89,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table]) ->
         stop_on_bad_record=pipeline.config.on_bad_record == "stop",
         value=pipeline.value,
         kafka=pipeline.kafka.properties,
+        namings=pipeline.namings,
     )
 
 

@@ -2,7 +2,8 @@
 
 Rows are gathered up to a row group's size, then split by partition once, and each part becomes a row group of its
 partition's open file. A file that has reached its target size is closed, and so is the least recently used one when
-too many are open; memory therefore grows neither with the batch nor with the number of partitions.
+too many are open; memory therefore grows neither with the batch nor with the number of partitions. Writers of one
+task share what they may hold, so that it doesn't grow with the number of tables either.
 """
 
 from __future__ import annotations
@@ -45,11 +46,54 @@ BUFFER_BYTES = 128 * 1024 * 1024
 """Arrow bytes gathered at most, however large the table wants its row groups."""
 
 
+class Budget:
+    """What the writers of one task hold together: Arrow bytes gathered (splitting them takes about as much again), and
+    open files.
+
+    Over `buffer_bytes` the writer that has gathered most writes it out; over `max_open_files` the file that was
+    written to least recently is closed, whatever its table.
+    """
+
+    def __init__(self, buffer_bytes: int = BUFFER_BYTES, max_open_files: int = MAX_OPEN_FILES) -> None:
+        self.buffer_bytes = buffer_bytes
+        self._max_open_files = max_open_files
+        self._gathered: dict[TableWriter, int] = {}
+        self._total = 0
+        self._open: OrderedDict[tuple[_Files, Record | None], None] = OrderedDict()
+
+    @property
+    def gathered_bytes(self) -> int:
+        return self._total
+
+    @property
+    def open_files(self) -> int:
+        return len(self._open)
+
+    def gathers(self, writer: TableWriter, number: int) -> None:
+        """`writer` holds `number` bytes now."""
+        self._total += number - self._gathered.pop(writer, 0)
+        if number:
+            self._gathered[writer] = number
+        while self._total > self.buffer_bytes:
+            max(self._gathered, key=self._gathered.__getitem__).flush()
+
+    def touched(self, files: _Files, key: Record | None) -> None:
+        """A file of `files` was written to, and is open."""
+        self._open[files, key] = None
+        self._open.move_to_end((files, key))
+        while len(self._open) > self._max_open_files:
+            (others, oldest), _ = self._open.popitem(last=False)
+            others.close(oldest)
+
+    def closed(self, files: _Files, key: Record | None) -> None:
+        self._open.pop((files, key), None)
+
+
 class TableWriter:
     """Writes data files of one table, by its current schema and default partition spec.
 
-    `file_prefix` begins the file names, `buffer_bytes` bounds what is gathered in memory (Arrow's bytes; splitting it
-    takes about as much again), `target_file_size` in bytes is used if the table has no such property.
+    `file_prefix` begins the file names, `budget` bounds what is held in memory, shared with other writers,
+    `target_file_size` in bytes is used if the table has no such property.
     """
 
     def __init__(
@@ -59,15 +103,15 @@ class TableWriter:
         file_prefix: str,
         *,
         target_file_size: int | None = None,
-        buffer_bytes: int = BUFFER_BYTES,
-        max_open_files: int = MAX_OPEN_FILES,
+        budget: Budget | None = None,
     ) -> None:
         self.schema = arrow_schema(metadata.schema())
-        self._files = _Files(io, metadata, file_prefix, parquet_settings(metadata, target_file_size=target_file_size))
+        self._budget = budget or Budget()
+        settings = parquet_settings(metadata, target_file_size=target_file_size)
+        self._files = _Files(io, metadata, file_prefix, settings, self._budget)
         self._spec, self._iceberg_schema = metadata.spec(), metadata.schema()
         self._location = metadata.location
-        self._limit = min(self._files.settings.row_group_size, self._files.settings.target_file_size, buffer_bytes)
-        self._max_open_files = max_open_files
+        self._limit = min(settings.row_group_size, settings.target_file_size, self._budget.buffer_bytes)
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
 
@@ -81,16 +125,19 @@ class TableWriter:
             self._gathered.append(batch)
             self._gathered_bytes += batch.nbytes
         if self._gathered_bytes >= self._limit:
-            self._flush()
+            self.flush()
+        else:
+            self._budget.gathers(self, self._gathered_bytes)
 
     def close(self) -> list[WrittenFile]:
         """Write what is left, close all files, and describe them. The writer is done with then."""
-        self._flush()
+        self.flush()
         return self._files.close_all()
 
     def abort(self) -> None:
         """Close what is open, whatever state it is in; the files are nobody's and left to orphan cleanup."""
-        self._gathered = []
+        self._gathered, self._gathered_bytes = [], 0
+        self._budget.gathers(self, 0)
         with suppress(OSError):
             self._files.close_all()
 
@@ -110,41 +157,47 @@ class TableWriter:
                 f"table at {self._location}: {error}", hint="give the column the type Calve writes"
             ) from error
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write out what is gathered."""
         if not self._gathered:
             return
         rows = pa.Table.from_batches(self._gathered)
         self._gathered, self._gathered_bytes = [], 0
+        self._budget.gathers(self, 0)
         for partition, part in split(rows, self._spec, self._iceberg_schema):
             self._files.append(partition, part)
-            self._files.close_beyond(self._max_open_files)
 
 
 class _Files:
-    """The open files of a table by partition, least recently used first, and the finished ones."""
+    """The open files of a table by partition, and the finished ones."""
 
-    def __init__(self, io: FileIO, metadata: TableMetadata, file_prefix: str, settings: ParquetSettings) -> None:
+    def __init__(
+        self, io: FileIO, metadata: TableMetadata, file_prefix: str, settings: ParquetSettings, budget: Budget
+    ) -> None:
         self.settings = settings
+        self._budget = budget
         self._io, self._metadata, self._prefix = io, metadata, file_prefix
         self._locations = load_location_provider(metadata.location, metadata.properties)
-        self._open: OrderedDict[Record | None, _OpenFile] = OrderedDict()
+        self._open: dict[Record | None, _OpenFile] = {}
         self._finished: list[WrittenFile] = []
 
     def append(self, partition: Partition | None, rows: pa.Table) -> None:
         key = partition.partition if partition else None
+        self._budget.touched(self, key)
         if key not in self._open:
             self._open[key] = self._create(partition, rows)
-        self._open.move_to_end(key)
         self._open[key].append(rows)
         if self._open[key].size >= self.settings.target_file_size:
-            self._finished.append(self._open.pop(key).finish())
+            self.close(key)
 
-    def close_beyond(self, most: int) -> None:
-        while len(self._open) > most:
-            self._finished.append(self._open.popitem(last=False)[1].finish())
+    def close(self, key: Record | None) -> None:
+        """Finish the file of a partition."""
+        self._budget.closed(self, key)
+        self._finished.append(self._open.pop(key).finish())
 
     def close_all(self) -> list[WrittenFile]:
-        self.close_beyond(0)
+        for key in list(self._open):
+            self.close(key)
         return self._finished
 
     def _create(self, partition: Partition | None, first: pa.Table) -> _OpenFile:
