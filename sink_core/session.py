@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
 
 from sink_core.commit.coordinator import Coordinator
 from sink_core.commit.findings import Identity
 from sink_core.commit.others import Others, Reading
 from sink_core.commit.properties import SummaryKeys
 from sink_core.commit.table import TableCommitter
-from sink_core.config.effective import Pipeline
+from sink_core.config.effective import Pipeline, check_number
 from sink_core.control import checks
 from sink_core.control.events import PipelineBound
 from sink_core.control.group import SourceGroup
@@ -30,7 +31,7 @@ from sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from sink_core.kafka.source import SAMPLE_RECORDS, cluster_id, describe_topics, sample_values, topics_like
 from sink_core.offsets import TopicPartition
 from sink_core.tables.catalog import open_catalog
-from sink_core.tables.create import ensure_tables
+from sink_core.tables.create import ensure_table, ensure_tables
 
 
 @dataclass(slots=True)
@@ -113,8 +114,8 @@ class Session:
         return sample_values(self.pipeline.kafka.properties, wanted, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
 
     def create_missing(self, names: Collection[str] = ()) -> None:
-        """Create tables of the pipeline that are missing, or those of `names`; their columns are those of the topics that
-        each is fed from. Raises as `ensure_tables` does.
+        """Create tables of the pipeline that are missing, or those of `names`; their columns are those of the topics
+        that each is fed from. Raises as `ensure_tables` does.
         """
         by_topics = defaultdict[frozenset[str] | None, list[str]](list)
         rules = {table.name: table.rule.topics for table in self.pipeline.tables}
@@ -123,6 +124,22 @@ class Session:
                 by_topics[rules.get(name)].append(name)
         for topics, wanted in by_topics.items():
             ensure_tables(self.catalog, self.pipeline, partial(self.sample_values, topics), names=wanted)
+
+    def create_named(self, wanted: Mapping[str, Schema]) -> Iterator[str]:
+        """Create the tables that records name, with these columns if `auto_create` names none, and know them from then
+        on; gives the names.
+
+        Raises ConfigError for more than `name_from.max_tables`, and as `ensure_table` does.
+        """
+        if not wanted:
+            return
+        pipeline = self.pipeline.having(self.pipeline.matched, {*self.pipeline.known_tables, *wanted})
+        check_number(pipeline)
+        for table in pipeline.tables:
+            if table.name in wanted:
+                ensure_table(self.catalog, table, lambda name=table.name: wanted[name])
+                yield table.name
+        self.pipeline = pipeline
 
     def read_only(self) -> bool:
         """Read the control log if it exists; False if the pipeline has never run."""

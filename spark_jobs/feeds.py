@@ -17,11 +17,13 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.types import StructType
 
 from sink_core.config.effective import CatalogSettings, ValueSettings
+from sink_core.config.pipeline import EvolveStep
 from sink_core.decode.decoded import FIT, BadValue, Decoded, Decoder
 from sink_core.formats import format_of
 from sink_core.offsets import TopicPartition
 from sink_core.routing import ALL, Naming, Rule
 from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.evolution import merged
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.io import open_io
 from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column, without_kafka_column
@@ -34,7 +36,8 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history.
+    """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history. `evolve`
+    says what a task may want of its schema.
 
     An `explicit` one, which the pipeline file names, is counted for every partition, whether `rule` takes its topic or
     not.
@@ -43,6 +46,7 @@ class TableSpec:
     name: str
     metadata: str
     target_file_size: int
+    evolve: tuple[EvolveStep, ...] = ()
     rule: Rule = ALL
     explicit: bool = True
 
@@ -51,7 +55,8 @@ class TableSpec:
 class IngestSpec:
     """What all tasks of a batch have in common. Connections are unresolved: each task reads its own environment.
 
-    `skip` are offsets of records that are dead letters already: a range job leaves them there.
+    `skip` are offsets of records that are dead letters already: a range job leaves them there. If `evolving`, tasks ask
+    for tables that `namings` allow and that are not among `tables`; else records for these are unrouted.
     """
 
     batch_id: str
@@ -64,6 +69,7 @@ class IngestSpec:
     kafka: Mapping[str, Any] = field(repr=False)
     skip: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict[TopicPartition, tuple[int, ...]])
     namings: tuple[Naming, ...] = ()
+    evolving: bool = False
 
 
 class Output:
@@ -109,7 +115,7 @@ class Feed(Output):
 
     def __init__(self, table: TableSpec, spec: IngestSpec, file_prefix: str, budget: Budget) -> None:
         super().__init__(table, spec, file_prefix, budget)
-        self.rule, self.explicit = table.rule, table.explicit
+        self.rule, self.evolve = table.rule, table.evolve
 
     @cached_property
     def schema(self) -> Schema:
@@ -166,8 +172,9 @@ class Feeds:
         self._format = format_of(spec.value)
         self.feeds = [Feed(table, spec, file_prefix, budget) for table in spec.tables]
         self.router = Router([(feed.name, feed.rule) for feed in self.feeds], spec.namings, topics, self._format)
+        self._evolving, self._columns = spec.evolving, dict[str, Schema]()
         self._decoders = list[Decoder]()
-        self._alike = dict[StructType, int]()
+        self._alike = dict[tuple[StructType, tuple[EvolveStep, ...]], int]()
         self._decoder_of = dict[int, int]()
 
     def sort(self, values: Sequence[bytes], slices: Int64s) -> Sorted:
@@ -182,6 +189,8 @@ class Feeds:
             chosen = values if wanted is None else [values[place] for place in wanted]
             places = np.arange(len(values)) if wanted is None else wanted
             decoded = self._decoders[decoder].decode(chosen)
+            if decoded.wanted is not None:
+                self._want(decoder, values, parts, decoded.wanted)
             for verdict in decoded.bad:
                 place = int(places[verdict.index])
                 bad.setdefault(place, self._verdict(replace(verdict, index=place), parts))
@@ -191,11 +200,32 @@ class Feeds:
     def _decoder_for(self, number: int) -> int:
         """Which decoder a table has: tables of one schema share it, and a record is decoded once for all of them."""
         if number not in self._decoder_of:
-            schema = self.feeds[number].schema
-            decoder = self._decoder_of[number] = self._alike.setdefault(schema.as_struct(), len(self._decoders))
+            feed = self.feeds[number]
+            alike = (feed.schema.as_struct(), feed.evolve)
+            decoder = self._decoder_of[number] = self._alike.setdefault(alike, len(self._decoders))
             if decoder == len(self._decoders):
-                self._decoders.append(self._format.decoder(schema))
+                self._decoders.append(self._format.decoder(feed.schema))
         return self._decoder_of[number]
+
+    def _want(self, decoder: int, values: Sequence[bytes], parts: Sequence[tuple[Feed, Part]], shared: Schema) -> None:
+        """Note what records want of a table; where tables share a decoder, of those that take these records."""
+        for feed, part in parts:
+            wanted: Schema | None = shared
+            if len(parts) > 1 and part is not None:
+                wanted = self._decoders[decoder].decode([values[place] for place in part]).wanted
+            if wanted is not None:
+                known = [self._columns[feed.name]] if feed.name in self._columns else []
+                self._columns[feed.name] = merged([*known, wanted])
+
+    @property
+    def wants(self) -> bool:
+        """Whether tables must be made, or given something, before anything can be written."""
+        return bool(self._columns or (self._evolving and self.router.wanted))
+
+    def wanted(self) -> dict[str, Schema]:
+        """By table the fields that it lacks; of a table that isn't there all of its columns."""
+        new = self.router.wanted.items() if self._evolving else ()
+        return {**self._columns, **{name: self._format.columns(lambda v=values: v) for name, values in new}}
 
     def _verdict(self, verdict: BadValue, parts: Sequence[tuple[Feed, Part]]) -> BadValue:
         """It names the first table that takes the record if there are several."""

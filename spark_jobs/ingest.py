@@ -20,24 +20,33 @@ from sink_core.tables.usable import check_usable
 from spark_jobs.feeds import IngestSpec, TableSpec
 from spark_jobs.runner import SparkRunner
 from spark_jobs.task import FirstBad, TaskResult, run_task
+from spark_jobs.until_fit import ChangeTables, Tables, until_fit
 
 
 def write_batch(
-    plan: BatchPlan, *, pipeline: Pipeline, tables: Mapping[str, Table], runner: SparkRunner
+    plan: BatchPlan,
+    *,
+    pipeline: Pipeline,
+    tables: Mapping[str, Table],
+    runner: SparkRunner,
+    change: ChangeTables | None = None,
 ) -> WrittenBatch:
     """Write the files and manifests of a batch. Nothing names them until the batch is published.
 
-    `tables` holds the pipeline's tables by name, ledger and dead letters included. Raises TableUnusable, BadRecord
+    `tables` holds the pipeline's tables by name, ledger and dead letters included. If records need what tables lack, or
+    tables that are not there, `change` is asked for it and the batch is written again. Raises TableUnusable, BadRecord
     (also for more bad records than `dead_letters.stop_above` allows), and what reading, storage and Spark raise.
     """
-    for name, table in tables.items():
-        check_usable(table.metadata, table=name)
-    spec = task_spec(plan.batch_id, pipeline, tables)
-    results = run_tasks(spec, plan.tasks, runner)
+
+    def write(tables: Tables, evolving: bool) -> list[TaskResult]:
+        for name, table in tables.items():
+            check_usable(table.metadata, table=name)
+        return run_tasks(task_spec(plan.batch_id, pipeline, tables, evolving=evolving), plan.tasks, runner)
+
+    tables, results = until_fit(tables, write, change)
     reach("write.after-files")
-    counts = merge_counts(
-        plan, [count for result in results for count in result.counts], [t.name for t in spec.tables if t.explicit]
-    )
+    named = [table.name for table in pipeline.tables if table.explicit]
+    counts = merge_counts(plan, [count for result in results for count in result.counts], named)
     _check_share(pipeline, counts, [result.first_bad for result in results if result.first_bad])
     files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}
     files[pipeline.ledger_table] += write_ledger(plan, counts, tables[pipeline.ledger_table])
@@ -49,8 +58,8 @@ def write_batch(
 def merge_counts(
     plan: BatchPlan, slices: Iterable[PartitionCounts], tables: Sequence[str]
 ) -> tuple[PartitionCounts, ...]:
-    """Counts of slices added up by partition, in the plan's order, for each partition whose position moves; each of them
-    names `tables`.
+    """Counts of slices added up by partition, in the plan's order, for each partition whose position moves; all of them
+    name `tables`.
     """
     merged = {
         part.at: PartitionCounts(part.topic, part.partition, part.start, part.end, written=dict.fromkeys(tables, 0))
@@ -68,18 +77,27 @@ def merge_counts(
     return tuple(merged.values())
 
 
-def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table]) -> IngestSpec:
+def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *, evolving: bool = False) -> IngestSpec:
     """What each task of a batch is given: tables as they are now, connections as they stand in the files.
 
-    `tables` holds the dead letters and those to be written.
+    `tables` holds the dead letters and those to be written. Only if `evolving` may tasks want more of them, or others.
     """
+    # Those that records have asked for since it was planned are among the tables.
+    pipeline = pipeline.having(pipeline.matched, {*pipeline.known_tables, *tables}) if pipeline.is_open else pipeline
     default = pipeline.config.table_defaults.target_file_size
     return IngestSpec(
         batch_id=batch_id,
         group=pipeline.group,
         catalog=pipeline.catalog,
         tables=tuple(
-            TableSpec(t.name, _without_history(tables[t.name].metadata), t.target_file_bytes, t.rule, t.explicit)
+            TableSpec(
+                t.name,
+                _without_history(tables[t.name].metadata),
+                t.target_file_bytes,
+                evolve=t.evolve if evolving else (),
+                rule=t.rule,
+                explicit=t.explicit,
+            )
             for t in pipeline.tables
             if t.name in tables
         ),
@@ -90,6 +108,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table]) ->
         value=pipeline.value,
         kafka=pipeline.kafka.properties,
         namings=pipeline.namings,
+        evolving=evolving,
     )
 
 

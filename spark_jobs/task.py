@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import methodcaller
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Message
+from pyiceberg.schema import Schema
 
 from sink_core.batch import PartitionCounts
 from sink_core.decode.decoded import BadValue
@@ -52,12 +53,15 @@ class FirstBad:
 class TaskResult:
     """Files by table, tables without any included, and what became of each slice's offsets.
 
-    `first_bad` is the first record that went to the dead letters, by topic, partition and offset.
+    `first_bad` is the first record that went to the dead letters, by topic, partition and offset. `wanted` has, by
+    table, the fields that records need and the table lacks (`tables/evolution`), all of them if there is no such table;
+    with it there are no files, and the counts say nothing: all is to be written again once the tables have them.
     """
 
     files: Mapping[str, tuple[WrittenFile, ...]]
     counts: tuple[PartitionCounts, ...]
     first_bad: FirstBad | None = None
+    wanted: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
 
 
 def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int) -> TaskResult:
@@ -71,6 +75,8 @@ def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int) -> Task
         try:
             for messages in reader:
                 work.store(messages)
+            if wanted := work.wanted():
+                return TaskResult({}, tuple(reader.counts), wanted=wanted)
             work.left_out()
             files = {output.name: output.close() for output in work.outputs}
         except BaseException:
@@ -107,6 +113,7 @@ class _Work:
         self._dead_letters = Output(spec.dead_letters, spec, file_prefix, budget)
         self.outputs = (*self._feeds.feeds, self._dead_letters)
         self.first_bad: FirstBad | None = None
+        self._given_up = False
         self._partitions = np.array([part.partition for part in slices], np.int32)
         for part in counts:
             part.written = {table.name: 0 for table in spec.tables if table.explicit or _only_by_topic(table, part)}
@@ -136,6 +143,8 @@ class _Work:
 
     def _store_records(self, messages: Messages) -> None:
         found = self._feeds.sort(cast(list[bytes], messages.values), messages.slices)
+        if self._gathers():
+            return
         self._bury(messages, found)
         for i, number in _by_slice(messages.slices[found.unrouted]):
             self._counts[i].unrouted += number
@@ -146,6 +155,17 @@ class _Work:
             for i, number in _by_slice(messages.slices if places is None else messages.slices[places]):
                 written = self._counts[i].written
                 written[feed.name] = written.get(feed.name, 0) + number
+
+    def wanted(self) -> dict[str, Schema]:
+        return self._feeds.wanted()
+
+    def _gathers(self) -> bool:
+        """Whether a table must be made or given something first; the task then only reads on for what else is."""
+        if self._feeds.wants and not self._given_up:
+            self._given_up = True
+            for output in self.outputs:
+                output.abort()
+        return self._given_up
 
     def left_out(self) -> None:
         """Count for each table with a rule what it did not take of the records that could be stored."""

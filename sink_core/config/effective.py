@@ -255,6 +255,18 @@ class Pipeline:
         }
 
 
+def check_number(pipeline: Pipeline) -> None:
+    """Raise ConfigError for an entry whose field names more tables than it may."""
+    for index, entry in enumerate(pipeline.config.tables):
+        number = sum(table.rule.naming == index for table in pipeline.tables)
+        if entry.name_from and number > entry.name_from.max_tables:
+            raise ConfigError(
+                f"tables: {entry.name_from.field} names {number:,} tables by {entry.name}, more than its "
+                f"name_from.max_tables allows ({entry.name_from.max_tables:,}); none was created",
+                hint="narrow name_from.allow, or raise name_from.max_tables if they are meant",
+            )
+
+
 def unknown_names(config: PipelineConfig, connections: Connections) -> Iterator[tuple[Location, str]]:
     """Where the pipeline names a connection that isn't there, and what to say about it."""
     choices: tuple[tuple[Location, object, Mapping[str, object]], ...] = (

@@ -218,8 +218,8 @@ class Table(Model):
     """Only records whose field matches. Default: all."""
 
     name_from: NameFrom | None = None
-    """A field whose value stands for `{value}` in `name`, as it is: letters, digits, _ and -, with dots only if `{value}`
-    is the whole name. A record whose value is not allowed, or is no name, goes to none of these tables."""
+    """A field whose value stands for `{value}` in `name`, as it is: letters, digits, _ and -; dots too if `{value}` is
+    the whole name. A record whose value is not allowed, or is no name, goes to none of these tables."""
 
     mode: Annotated[Literal["append"], comes_with("row changes", "upsert", "cdc", "merge")] = "append"
     """`append`: each record becomes a row."""

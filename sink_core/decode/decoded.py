@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.schema import Schema
 
 DECODE = "decode"
 """Stage of a value that isn't of the format."""
@@ -28,11 +29,15 @@ class BadValue:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """`columns` has one row for each good value, in order. `good` are their indices, None if all values are good."""
+    """`columns` has one row for each good value, in order. `good` are their indices, None if all values are good.
+
+    `wanted` are fields that some of the values need and the table lacks, if it may be given them (`tables/evolution`).
+    """
 
     columns: pa.RecordBatch
     good: list[int] | None
     bad: tuple[BadValue, ...]
+    wanted: Schema | None = None
 
 
 class Decoder(Protocol):

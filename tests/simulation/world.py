@@ -155,9 +155,9 @@ class World:
         self.store.delete(path)
         self.oracle.check_deleted(path)
 
-    def write_batch(self, plan: BatchPlan, *, pipeline: Pipeline, tables: Any, runner: object) -> WrittenBatch:
+    def write_batch(self, plan: BatchPlan, *, pipeline: Pipeline, tables: Any, **others: object) -> WrittenBatch:
         """In place of Spark: the same effects in the same order, on modelled files."""
-        del pipeline, runner
+        del pipeline, others
         batch = self.oracle.batches[plan.batch_id] = Batch(plan, {name: [] for name in tables}, {})
         batch.counts = [self._read(part, batch) for part in plan.ranges if part.span]
         files = {name: self._write(plan.batch_id, name, rows) for name, rows in batch.rows.items()}

@@ -1,0 +1,47 @@
+"""Writing again once the tables have what the records need: what a first try wants is changed once, for all tasks.
+
+What the first try wrote is nobody's, and left to orphan cleanup: the names of all files are unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from sink_core.tables.evolution import merged_by_table
+
+CHANGES = 3
+"""How often tables are changed for one batch. What does not fit them after that is for the dead letters."""
+
+Tables = Mapping[str, Table]
+ChangeTables = Callable[[Mapping[str, Schema]], Tables]
+"""Gives tables, by name, what is wanted of them, and loads all again."""
+
+
+class Wants(Protocol):
+    """What a task came back with. `wanted` has, by table, the fields that its records need and the table lacks."""
+
+    @property
+    def wanted(self) -> Mapping[str, Schema]: ...
+
+
+R = TypeVar("R", bound=Wants)
+
+
+def until_fit(
+    tables: Tables, write: Callable[[Tables, bool], Sequence[R]], change: ChangeTables | None
+) -> tuple[Tables, Sequence[R]]:
+    """The tables as they were written to, and what all tasks of that try came back with.
+
+    `write` is told the tables, and whether its tasks may want something. Without `change` they may not.
+    """
+    for _ in range(CHANGES if change else 0):
+        results = write(tables, True)
+        wanted = merged_by_table(result.wanted for result in results)
+        if not wanted or change is None:
+            return tables, results
+        tables = change(wanted)
+    return tables, write(tables, False)
