@@ -89,8 +89,10 @@ class PartitionCounts:
     `records` were delivered by the broker; `gaps` are offsets of the range at which it delivered none (control records,
     aborted transactions, compaction); `lost` are those that an answer to a finding passed over unread: records + gaps +
     lost = end - start. `value_bytes` sums keys and values as delivered.
-    `written` counts rows per table. `max_timestamp_ms` is -1 where there was no record; `timestamp_type` is the
-    broker's (1 = CreateTime, 2 = LogAppendTime, 0 = not available).
+    `written` counts rows per table; `unrouted` records are those that no table takes, and `left_out` says how many each
+    table did not take of those that could be stored, by its rule: a table that isn't in it takes all. A table found at
+    run time is in `written` only where records were for it. `max_timestamp_ms` is -1 where there was no record;
+    `timestamp_type` is the broker's (1 = CreateTime, 2 = LogAppendTime, 0 = not available).
     """
 
     topic: str
@@ -107,6 +109,8 @@ class PartitionCounts:
     timestamp_type: int = 0
     written: dict[str, int] = field(default_factory=dict)
     lost: int = 0
+    unrouted: int = 0
+    left_out: dict[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ class Planner:
                 continue
 
     def _topics(self) -> dict[str, Topic]:
-        topics = describe_topics(self._session.admin, self._config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
+        topics = describe_topics(self._session.admin, self._session.source_topics(), timeout_s=ADMIN_TIMEOUT_S)
         topic_ids = {name: topic.topic_id for name, topic in topics.items()}
         self._stop_on(checks.topic_recreated(topic_ids, self._session.log.refresh()))
         return topics
@@ -310,7 +310,7 @@ class Planner:
         """Per topic: from the last batch that had records of it, else from a sample."""
         last = state.complete.event if state.complete else None
         known = {t: last.value_bytes_by_topic[t] / n for t, n in last.records_by_topic.items() if n} if last else {}
-        for topic in self._config.source.topics:
+        for topic in self._session.pipeline.topics:
             if topic not in known and topic not in self._sampled:
                 settings = self._session.pipeline.kafka.properties
                 records = sample(settings, topic, _SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
@@ -342,8 +342,9 @@ def _predecessor(positions: Positions, state: CommitState) -> str:
     if not ids:
         raise ConfigError(
             f"the pipeline's last publish was of topics {', '.join(sorted({at.topic for at in last}))}, "
-            "and none of them is in source.topics any more",
-            hint="keep one of them in source.topics, or give the new topics a pipeline of their own",
+            "and none of them is read any more",
+            hint="keep one of them in source.topics or source.topics_regex, or give the new topics a pipeline of their "
+            "own",
         )
     if len(ids) != 1:
         raise ProtocolError(f"the positions carry {len(ids)} batch ids ({', '.join(sorted(ids)[:3])}), expected one")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
 
 from sink_core.commit.coordinator import Coordinator
 from sink_core.commit.findings import Identity
 from sink_core.commit.others import Others, Reading
 from sink_core.commit.properties import SummaryKeys
 from sink_core.commit.table import TableCommitter
-from sink_core.config.effective import Pipeline
+from sink_core.config.effective import Pipeline, check_number
 from sink_core.control import checks
 from sink_core.control.events import PipelineBound
 from sink_core.control.group import SourceGroup
@@ -25,14 +28,17 @@ from sink_core.errors import ConfigError
 from sink_core.failpoints import reach
 from sink_core.kafka import clients
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import SAMPLE_RECORDS, cluster_id, describe_topics, sample_values
+from sink_core.kafka.source import SAMPLE_RECORDS, cluster_id, describe_topics, sample_values, topics_like
 from sink_core.offsets import TopicPartition
 from sink_core.tables.catalog import open_catalog
+from sink_core.tables.create import ensure_table, ensure_tables
 
 
 @dataclass(slots=True)
 class Session:
-    """Use as a context manager. `bound` is set once `bind` has been called."""
+    """Use as a context manager. `bound` is set once `bind` has been called, which `read_only` takes the place of;
+    `pipeline` knows topics and tables found at run time from then on.
+    """
 
     pipeline: Pipeline
     admin: AdminClient
@@ -89,16 +95,59 @@ class Session:
     def coordinator(self) -> Coordinator:
         return Coordinator(self.log, self.committer())
 
-    def sample_values(self) -> list[bytes]:
-        """Values of some records of the source topics, from which the columns of a new table can be inferred."""
-        topics, settings = self.pipeline.config.source.topics, self.pipeline.kafka.properties
-        return sample_values(settings, topics, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
+    def source_topics(self) -> tuple[str, ...]:
+        """The topics to read as they are now; `pipeline` then knows them, and the tables that they and the log tell of.
+
+        One question to the cluster if the pipeline file does not list them all, else none.
+        """
+        if self.pipeline.is_open:
+            pattern = self.pipeline.config.source.topics_regex
+            matched = topics_like(self.admin, pattern, timeout_s=ADMIN_TIMEOUT_S) if pattern else ()
+            state = self.log.state
+            self.pipeline = self.pipeline.having(matched, {*self.pipeline.known_tables, *state.fed, *state.tables})
+        return self.pipeline.topics
+
+    def sample_values(self, topics: Collection[str] | None = None) -> list[bytes]:
+        """Values of some records of the source topics, or of some of them, from which the columns of a new table can be
+        inferred.
+        """
+        wanted = [topic for topic in self.pipeline.topics if topics is None or topic in topics]
+        return sample_values(self.pipeline.kafka.properties, wanted, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
+
+    def create_missing(self, names: Collection[str] = ()) -> None:
+        """Create tables of the pipeline that are missing, or those of `names`; their columns are those of the topics
+        that each is fed from. Raises as `ensure_tables` does.
+        """
+        by_topics = defaultdict[frozenset[str] | None, list[str]](list)
+        rules = {table.name: table.rule.topics for table in self.pipeline.tables}
+        for name in self.pipeline.table_names:
+            if not names or name in names:
+                by_topics[rules.get(name)].append(name)
+        for topics, wanted in by_topics.items():
+            ensure_tables(self.catalog, self.pipeline, partial(self.sample_values, topics), names=wanted)
+
+    def create_named(self, wanted: Mapping[str, Schema]) -> Iterator[str]:
+        """Create the tables that records name, with these columns if `auto_create` names none, and know them from then
+        on; gives the names.
+
+        Raises ConfigError for more than `name_from.max_tables`, and as `ensure_table` does.
+        """
+        if not wanted:
+            return
+        pipeline = self.pipeline.having(self.pipeline.matched, {*self.pipeline.known_tables, *wanted})
+        check_number(pipeline)
+        for table in pipeline.tables:
+            if table.name in wanted:
+                ensure_table(self.catalog, table, lambda name=table.name: wanted[name])
+                yield table.name
+        self.pipeline = pipeline
 
     def read_only(self) -> bool:
         """Read the control log if it exists; False if the pipeline has never run."""
         if not self.log.open(create=False):
             return False
         self.bound = self.log.refresh().bound
+        self.source_topics()
         return True
 
     def bind(self) -> PipelineBound:
@@ -130,10 +179,11 @@ class Session:
         if finding:
             raise finding.error(str(self.pipeline.path))
         self.bound = state.bound or mine
+        self.source_topics()
         return self.bound
 
     def _source_partitions(self) -> list[TopicPartition]:
-        topics = describe_topics(self.admin, self.pipeline.config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
+        topics = describe_topics(self.admin, self.source_topics(), timeout_s=ADMIN_TIMEOUT_S)
         return [at for topic in topics.values() for at in topic.all_partitions]
 
     def new_binding(self) -> PipelineBound:

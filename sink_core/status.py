@@ -157,7 +157,7 @@ def status(session: Session) -> StatusReport:
     """
     ran = session.read_only()
     state, now_ms = session.log.state, time.time_ns() // 1_000_000
-    topics = describe_topics(session.admin, session.pipeline.config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
+    topics = describe_topics(session.admin, session.source_topics(), timeout_s=ADMIN_TIMEOUT_S)
     wanted = [at for topic in topics.values() for at in topic.all_partitions]
     ids = {name: topic.topic_id for name, topic in topics.items()}
 

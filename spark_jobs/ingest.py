@@ -18,9 +18,10 @@ from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.tables.outputs import output_of, write_ledger
 from sink_core.tables.sort_order import distribution_of
 from sink_core.tables.usable import check_usable
+from spark_jobs.feeds import IngestSpec, TableSpec
 from spark_jobs.runner import SparkRunner
 from spark_jobs.shuffle import run_shuffled
-from spark_jobs.task import FirstBad, IngestSpec, TableSpec, TaskResult, run_task
+from spark_jobs.task import FirstBad, TaskResult, run_task
 from spark_jobs.until_fit import ChangeTables, Tables, until_fit
 
 
@@ -34,8 +35,8 @@ def write_batch(
 ) -> WrittenBatch:
     """Write the files and manifests of a batch. Nothing names them until the batch is published.
 
-    `tables` holds the pipeline's tables by name, ledger and dead letters included. If records need what tables lack,
-    `change` is asked for it and the batch is written again. Raises TableUnusable, BadRecord
+    `tables` holds the pipeline's tables by name, ledger and dead letters included. If records need what tables lack, or
+    tables that are not there, `change` is asked for it and the batch is written again. Raises TableUnusable, BadRecord
     (also for more bad records than `dead_letters.stop_above` allows), and what reading, storage and Spark raise.
     """
 
@@ -46,8 +47,8 @@ def write_batch(
 
     tables, results = until_fit(tables, write, change)
     reach("write.after-files")
-    fed = [table.name for table in pipeline.tables if table.name in tables]
-    counts = merge_counts(plan, [count for result in results for count in result.counts], fed)
+    named = [table.name for table in pipeline.tables if table.explicit]
+    counts = merge_counts(plan, [count for result in results for count in result.counts], named)
     _check_share(pipeline, counts, [result.first_bad for result in results if result.first_bad])
     files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}
     files[pipeline.ledger_table] += write_ledger(plan, counts, tables[pipeline.ledger_table])
@@ -59,7 +60,9 @@ def write_batch(
 def merge_counts(
     plan: BatchPlan, slices: Iterable[PartitionCounts], tables: Sequence[str]
 ) -> tuple[PartitionCounts, ...]:
-    """Counts of slices added up by partition, in the plan's order, for each partition whose position moves."""
+    """Counts of slices added up by partition, in the plan's order, for each partition whose position moves; all of them
+    name `tables`.
+    """
     merged = {
         part.at: PartitionCounts(part.topic, part.partition, part.start, part.end, written=dict.fromkeys(tables, 0))
         for part in plan.ranges
@@ -71,15 +74,18 @@ def merge_counts(
             setattr(total, name, getattr(total, name) + getattr(piece, name))
         total.max_timestamp_ms = max(total.max_timestamp_ms, piece.max_timestamp_ms)
         total.timestamp_type = max(total.timestamp_type, piece.timestamp_type)
-        total.written = {name: rows + piece.written[name] for name, rows in total.written.items()}
+        for mine, its in ((total.written, piece.written), (total.left_out, piece.left_out)):
+            mine.update({name: mine.get(name, 0) + number for name, number in its.items()})
     return tuple(merged.values())
 
 
 def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *, evolving: bool = False) -> IngestSpec:
     """What each task of a batch is given: tables as they are now, connections as they stand in the files.
 
-    `tables` holds the dead letters and those to be written. Only if `evolving` may tasks want more of them.
+    `tables` holds the dead letters and those to be written. Only if `evolving` may tasks want more of them, or others.
     """
+    # Those that records have asked for since it was planned are among the tables.
+    pipeline = pipeline.having(pipeline.matched, {*pipeline.known_tables, *tables}) if pipeline.is_open else pipeline
     default = pipeline.config.table_defaults.target_file_size
     return IngestSpec(
         batch_id=batch_id,
@@ -92,6 +98,8 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
                 t.target_file_bytes,
                 distribution=distribution_of(tables[t.name].metadata),
                 evolve=t.evolve if evolving else (),
+                rule=t.rule,
+                explicit=t.explicit,
             )
             for t in pipeline.tables
             if t.name in tables
@@ -102,6 +110,8 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
         stop_on_bad_record=pipeline.config.on_bad_record == "stop",
         value=pipeline.value,
         kafka=pipeline.kafka.properties,
+        namings=pipeline.namings,
+        evolving=evolving,
     )
 
 

@@ -18,8 +18,9 @@ from __future__ import annotations
 import random
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -42,7 +43,7 @@ from sink_core.tables.kafka_rows import runs_of
 from sink_core.tables.outputs import output_of
 from sink_core.verify.offset_sets import union
 from spark_jobs.ingest import task_spec
-from spark_jobs.letters import LettersResult, try_letters
+from spark_jobs.letters import LettersResult, Set, try_letters
 from spark_jobs.range_job import announce
 from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
@@ -77,7 +78,6 @@ class LetterJobs:
         self._runner = runner
         self._progress = on_progress or (lambda _progress: None)
         self._name = session.pipeline.dead_letter_table
-        self._tables = [*(table.name for table in session.pipeline.tables), self._name]
 
     def replay(self, wanted: Sequence[OffsetRange] = ()) -> LettersReport:
         """Try the dead letters in `wanted`, or all, once each; in jobs of at most `choice.MOST`.
@@ -131,10 +131,17 @@ class LetterJobs:
         announce(session, batch_id, token)
         total = plan.chosen.total
         self._progress(Progress("write", f"trying {total:,} dead letters", batch_id, total))
+        runs = runs_of(ranges_of(plan.chosen.offsets))
 
         def write(tables: Tables, evolving: bool) -> list[LettersResult]:
-            spec = task_spec(batch_id, pipeline, tables, evolving=evolving)
-            return try_letters(spec, plan.files, runs_of(ranges_of(plan.chosen.offsets)), self._runner)
+            # A table that no batch has fed is not created for letters.
+            spec = replace(task_spec(batch_id, pipeline, tables, evolving=evolving), evolving=False)
+            results = try_letters(spec, plan.files, runs, self._runner)
+            sets = sum((result.sets for result in results), Counter[Set]())
+            if len(sets) > 1:
+                # The event names offsets once for all tables that it feeds; the others are for the next job.
+                results = try_letters(spec, plan.files, runs, self._runner, only=max(sets, key=lambda s: (sets[s], s)))
+            return results
 
         def change(wanted: Mapping[str, Schema]) -> Tables:
             give(session, wanted, self._progress)
@@ -173,7 +180,7 @@ class LetterJobs:
     def _commit(self) -> list[TableCommit]:
         """Take what is published into all tables; raises what stands against that."""
         self._progress(Progress("commit", "taking what is published into the tables"))
-        report = self._session.coordinator().commit(tables=self._tables, after_publish=True)
+        report = self._session.coordinator().commit(tables=self._session.pipeline.table_names, after_publish=True)
         report.raise_failures()
         return report.landed
 

@@ -7,6 +7,7 @@ be gone there, and the topic may be another one by now.
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,50 +19,58 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from sink_core.decode.decoded import BadValue
-from sink_core.formats import format_of
 from sink_core.offsets import TopicPartition
+from sink_core.tables.budget import Budget
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.files import WrittenFile
-from sink_core.tables.gathered import BUFFER_BYTES
 from sink_core.tables.internal import DeadLetter, dead_letter_rows
 from sink_core.tables.io import open_io
 from sink_core.tables.kafka_column import kafka_array
 from sink_core.tables.kafka_rows import Runs
 from sink_core.tables.rewrite import rows_of_file
+from spark_jobs.feeds import Feeds, IngestSpec, Output
 from spark_jobs.runner import SparkRunner
-from spark_jobs.task import Feed, IngestSpec, Output, bad_values, gather
 
 Places = dict[TopicPartition, list[int]]
+Set = tuple[str, ...]
+"""The names of the tables that take a record."""
 
 
 @dataclass(slots=True)
 class LettersResult:
     """Files by table, and the offsets of what was moved, of what stays with another error, and of what stays. With
-    anything `wanted` these say nothing, as in `TaskResult`."""
+    anything `wanted` these say nothing, as in `TaskResult`.
+
+    `sets` counts what was moved by the tables that took it.
+    """
 
     files: Mapping[str, tuple[WrittenFile, ...]] = field(default_factory=dict[str, tuple[WrittenFile, ...]])
     moved: Places = field(default_factory=dict[TopicPartition, list[int]])
     changed: Places = field(default_factory=dict[TopicPartition, list[int]])
     same: Places = field(default_factory=dict[TopicPartition, list[int]])
-    wanted: dict[str, Schema] = field(default_factory=dict[str, Schema])
+    sets: Counter[Set] = field(default_factory=Counter[Set])
+    wanted: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
 
 
-def try_letters(spec: IngestSpec, files: Sequence[DataFile], runs: Runs, runner: SparkRunner) -> list[LettersResult]:
-    """Decode the dead letters in `files` that lie in `runs` for the tables of `spec`, and write what fits all of them.
+def try_letters(
+    spec: IngestSpec, files: Sequence[DataFile], runs: Runs, runner: SparkRunner, *, only: Set | None = None
+) -> list[LettersResult]:
+    """Decode the dead letters in `files` that lie in `runs` for the tables of `spec` that take them, and write what
+    fits all of these. With `only`, what other tables take is left untried.
 
     Raises what reading and storage raise; files written until then are orphans.
     """
     number = min(len(files), runner.parallelism())
     groups = [files[i::number] for i in range(number)]
-    return [_result(pickled) for pickled in runner.run(partial(_run, spec, groups, runs), number)]
+    return [_result(pickled) for pickled in runner.run(partial(_run, spec, groups, runs, only), number)]
 
 
 def _result(pickled: bytes) -> LettersResult:
     return pickle.loads(pickled)  # noqa: S301 - written by our own task
 
 
-def _run(spec: IngestSpec, groups: Sequence[Sequence[DataFile]], runs: Runs, number: int) -> bytes:
-    work = _Work(spec, f"calve-{spec.batch_id}-{number}")
+def _run(spec: IngestSpec, groups: Sequence[Sequence[DataFile]], runs: Runs, only: Set | None, number: int) -> bytes:
+    work = _Work(spec, f"calve-{spec.batch_id}-{number}", sorted({at.topic for at in runs}), only)
     try:
         metadata = work.letters.metadata
         with unreachable_as_ours(f"reading {work.letters.name}"):
@@ -70,8 +79,8 @@ def _run(spec: IngestSpec, groups: Sequence[Sequence[DataFile]], runs: Runs, num
                 for rows, flags in rows_of_file(io, metadata, file, runs, struct=None):
                     if flags.any():
                         work.store(rows.filter(pa.array(flags)))
-        if work.result.wanted:
-            return pickle.dumps(LettersResult(wanted=work.result.wanted))
+        if wanted := work.wanted():
+            return pickle.dumps(LettersResult(wanted=wanted))
         work.close()
     except BaseException:
         work.abort()
@@ -82,39 +91,45 @@ def _run(spec: IngestSpec, groups: Sequence[Sequence[DataFile]], runs: Runs, num
 class _Work:
     """What a task does with each batch of dead letters."""
 
-    def __init__(self, spec: IngestSpec, file_prefix: str) -> None:
-        buffer_bytes = BUFFER_BYTES // max(1, len(spec.tables))
-        value_format = format_of(spec.value)
-        self._feeds = [Feed(table, spec, file_prefix, buffer_bytes, value_format) for table in spec.tables]
-        self.letters = Output(spec.dead_letters, spec, file_prefix, buffer_bytes)
+    def __init__(self, spec: IngestSpec, file_prefix: str, topics: Sequence[str], only: Set | None) -> None:
+        budget = Budget()
+        self._topics, self._only = {topic: number for number, topic in enumerate(topics)}, only
+        self._feeds = Feeds(spec, file_prefix, budget, topics)
+        self.letters = Output(spec.dead_letters, spec, file_prefix, budget)
         self.result = LettersResult()
 
+    def wanted(self) -> dict[str, Schema]:
+        return self._feeds.wanted()
+
     def close(self) -> None:
-        self.result.files = {output.name: output.close() for output in (*self._feeds, self.letters)}
+        self.result.files = {output.name: output.close() for output in (*self._feeds.feeds, self.letters)}
 
     def abort(self) -> None:
-        for output in (*self._feeds, self.letters):
+        for output in (*self._feeds.feeds, self.letters):
             output.abort()
 
     def store(self, rows: pa.RecordBatch) -> None:
         # Without a value it was changed by hand; it then is no record of any format.
         values: list[bytes] = [value or b"" for value in rows.column("value").to_pylist()]
-        decoded = [feed.decode(values) for feed in self._feeds]
-        if gather(self.result.wanted, self._feeds, decoded):
+        slices = np.array([self._topics[topic] for topic in rows.column("topic").to_pylist()], np.int64)
+        found = self._feeds.sort(values, slices)
+        if self._feeds.wants:
             self.abort()
             return
-        bad = bad_values(self._feeds, decoded)
-        keep = np.ones(len(values), np.bool_)
-        keep[list(bad)] = False
+        sets = [tuple(found.takers(place)) for place in range(len(values))]
+        untried = {place for place, takers in enumerate(sets) if self._only is not None and takers != self._only}
         places = [TopicPartition(*at) for at in zip(*(rows.column(n).to_pylist() for n in _PLACE), strict=True)]
         offsets = rows.column("offset").to_pylist()
-        for at, offset, good in zip(places, offsets, keep.tolist(), strict=True):
-            if good:
+        for place, (at, offset, takers) in enumerate(zip(places, offsets, sets, strict=True)):
+            if not takers and place not in found.bad:
+                # By the rules of today it goes to none of the tables that its batch fed.
+                self.result.same.setdefault(at, []).append(offset)
+            elif place not in found.bad and place not in untried:
                 self.result.moved.setdefault(at, []).append(offset)
-        origin = _origin(rows.filter(pa.array(keep)))
-        for feed, found in zip(self._feeds, decoded, strict=True):
-            feed.write_decoded(found, keep, origin)
-        for index, verdict in sorted(bad.items()):
+                self.result.sets[takers] += 1
+        for _ in self._feeds.write(found.without(untried), _origin(rows)):
+            pass
+        for index, verdict in sorted(found.bad.items()):
             self._bury(rows.slice(index, 1).to_pylist()[0], verdict)
 
     def _bury(self, row: dict[str, Any], verdict: BadValue) -> None:

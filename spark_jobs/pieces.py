@@ -16,6 +16,7 @@ from typing import IO
 import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 
+from sink_core.tables.budget import Budget
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.gathered import Gathered
 from sink_core.tables.partition import split
@@ -85,29 +86,33 @@ class PieceWriter:
     """
 
     def __init__(
-        self, metadata: TableMetadata, distribution: Distribution, outbox: Outbox, table: int, *, buffer_bytes: int
+        self, metadata: TableMetadata, distribution: Distribution, outbox: Outbox, table: int, budget: Budget
     ) -> None:
-        self._gathered = Gathered(metadata, buffer_bytes)
-        self.schema = self._gathered.schema
+        self._gathered, self._budget = Gathered(metadata, budget.buffer_bytes), budget
         self._metadata, self._outbox, self._table = metadata, outbox, table
         self._order = Order.of_files(metadata) if distribution == "range" else None
 
     def write(self, rows: pa.RecordBatch) -> None:
         if self._gathered.add(rows):
-            self._flush()
+            self.flush()
+        else:
+            self._budget.gathers(self, self._gathered.nbytes)
 
     def close(self) -> list[WrittenFile]:
         """No files: those are written by others."""
-        self._flush()
+        self.flush()
         return []
 
     def abort(self) -> None:
         self._gathered.take()
+        self._budget.gathers(self, 0)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Hand on what is gathered."""
         rows = self._gathered.take()
         if rows is None:
             return
+        self._budget.gathers(self, 0)
         if self._order is not None:
             self._outbox.put_sample(self._table, self._order.keys(rows.take(list(range(0, len(rows), _ONE_IN)))))
             self._outbox.put(0, self._table, rows)

@@ -53,7 +53,6 @@ from sink_core.range_jobs.replacing import (
 from sink_core.range_jobs.resolving import REFILLED, resolution, resolves
 from sink_core.range_jobs.selected import Wanted, check_same
 from sink_core.session import Session
-from sink_core.tables.create import ensure_tables
 from sink_core.tables.kafka_rows import runs_of
 from sink_core.tables.outputs import output_of
 from sink_core.tables.usable import check_usable
@@ -246,7 +245,7 @@ class RangeJobs:
         session = self._session
         found = session.committer().examine(table)
         if found.table is None and found.finding is not None:
-            ensure_tables(session.catalog, session.pipeline, session.sample_values, names=(table,))
+            session.create_missing([table])
             reach("range.after-create")
             found = session.committer().examine(table)
         if found.table is None or found.view is None:

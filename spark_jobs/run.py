@@ -6,15 +6,17 @@ Knows neither a terminal nor Dagster: both give it a callback for progress and g
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sink_core.batch import WrittenBatch
+from sink_core.batch import BatchPlan, WrittenBatch
 from sink_core.commit.coordinator import CommitReport
+from sink_core.commit.view import TableView
 from sink_core.config.effective import Pipeline
 from sink_core.control.complete import data_complete, data_written
 from sink_core.control.decision import Decision, Verdict, decide
@@ -23,10 +25,10 @@ from sink_core.control.state import CommitState
 from sink_core.errors import TableUnusable
 from sink_core.maintenance.keep_alive import is_due
 from sink_core.offsets import Position, Positions
-from sink_core.planning import Planned, Planner, check_topics
-from sink_core.range_jobs.missing import check_stated
+from sink_core.planning import Planned, Planner, Source, check_topics
+from sink_core.range_jobs.missing import check_new, check_stated
 from sink_core.session import Session
-from sink_core.tables.create import ensure_tables
+from sink_core.tables.ledger_columns import add_missing_columns
 from spark_jobs.ingest import write_batch
 from spark_jobs.range_job import RangeJobs, RangeReport
 from spark_jobs.runner import SparkRunner
@@ -102,6 +104,7 @@ class Ingest:
         self._runner = runner
         self._progress = on_progress or (lambda _progress: None)
         self._planner = Planner(session, max_tasks=runner.parallelism())
+        self._seen = set[str]()
 
     def bind(self) -> None:
         """Bind the pipeline. That is all for a paused one: it can be paused before anything is read for it."""
@@ -116,10 +119,11 @@ class Ingest:
         for name in self._session.pipeline.table_names:
             # Before anything is created: a table that was dropped must not come back as if it were new.
             committer.load_checked(name)
-        ensure_tables(self._session.catalog, self._session.pipeline, self._session.sample_values)
-        source = self._planner.look()
-        if self._session.log.state.last_publish is None:
-            self._planner.bootstrap(source)
+        wanted = self._session.pipeline.tables_of(())
+        self._session.create_missing(wanted)
+        self._seen.update(wanted)
+        add_missing_columns(self._session.catalog, self._session.pipeline.ledger_table)
+        self._begin(self._planner.look())
 
     def next_batch(self) -> BatchReport | None:
         """One batch from plan to publish; None if there is nothing to read, or the pipeline is paused."""
@@ -133,13 +137,13 @@ class Ingest:
         what = f"{plan.offsets:,} offsets in {len(plan.tasks)} tasks"
         self._progress(Progress("write", what, plan.batch_id, plan.offsets))
         with _timed(seconds, "write"):
-            tables = self._load_tables()
+            tables = self._load_tables(plan)
             written = write_batch(
                 plan,
                 pipeline=self._session.pipeline,
                 tables=tables,
                 runner=self._runner,
-                change=self._change_tables,
+                change=partial(self._change_tables, plan),
             )
         self._progress(Progress("publish", f"{written.records:,} records", plan.batch_id))
         with _timed(seconds, "publish"):
@@ -167,23 +171,43 @@ class Ingest:
         The pause is looked for before `START_COMMIT` is written and once more in what was read of the log after it:
         whoever pauses and then reads the log so finds the batch there, or the batch gives way.
         """
-        source = self._planner.look()
+        source = self._begin(self._planner.look())
         planned = None if self.paused else self._planner.next(source)
         return None if self.paused else planned
 
-    def _load_tables(self) -> dict[str, Table]:
-        """The pipeline's tables as they are now; a finding on one of them stops before anything is written."""
-        committer = self._session.committer()
-        loaded = {name: committer.load_checked(name) for name in self._session.pipeline.table_names}
+    def _begin(self, source: Source) -> Source:
+        """Put the start positions in place once there is a topic; the source as it is then."""
+        if self._session.log.state.last_publish is not None or not source.topics:
+            return source
+        self._planner.bootstrap(source)
+        return self._planner.look()
+
+    def _load_tables(self, plan: BatchPlan) -> dict[str, Table]:
+        """The tables that the batch may feed as they are now, those of new topics created; a finding on one of them
+        stops before anything is written.
+        """
+        session = self._session
+        names = session.pipeline.tables_of({part.topic for part in plan.ranges if part.span})
+        loaded = self._load(names)
+        new = [name for name, found in loaded.items() if found is None and name not in self._seen]
+        if new:
+            check_new((table for table in session.pipeline.tables if table.name in new), session.log.state)
+            session.create_missing(new)
+            loaded |= self._load(new)
+        self._seen.update(names)
         gone = sorted(name for name, found in loaded.items() if found is None)
         if gone:
             raise TableUnusable(f"{', '.join(gone)}: dropped while this run was at work", hint="run again")
         return {name: found[0] for name, found in loaded.items() if found is not None}
 
-    def _change_tables(self, wanted: Mapping[str, Schema]) -> dict[str, Table]:
+    def _load(self, names: Iterable[str]) -> dict[str, tuple[Table, TableView] | None]:
+        committer = self._session.committer()
+        return {name: committer.load_checked(name) for name in names}
+
+    def _change_tables(self, plan: BatchPlan, wanted: Mapping[str, Schema]) -> dict[str, Table]:
         """Give tables what records need, as far as their `evolve` allows, and load all as `_load_tables` does."""
         give(self._session, wanted, self._progress)
-        return self._load_tables()
+        return self._load_tables(plan)
 
     def _publish(self, planned: Planned, written: WrittenBatch) -> Decision:
         session, plan = self._session, planned.plan

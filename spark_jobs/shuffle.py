@@ -24,12 +24,13 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from sink_core.errors import CalveError, RetriableError
 from sink_core.offsets import OffsetRange
 from sink_core.tables.arrow import arrow_schema
+from sink_core.tables.budget import Budget
 from sink_core.tables.files import WrittenFile
-from sink_core.tables.gathered import BUFFER_BYTES
 from sink_core.tables.sort_order import Order
+from spark_jobs.feeds import IngestSpec, Output
 from spark_jobs.pieces import Outbox, Piece, keys_of, pieces, rows_of
 from spark_jobs.runner import SparkRunner
-from spark_jobs.task import IngestSpec, Output, TaskResult, run_task
+from spark_jobs.task import TaskResult, run_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -176,7 +177,8 @@ def _divide(spec: IngestSpec, boundaries: Boundaries, batches: Batches) -> Itera
 def _write_bucket(spec: IngestSpec, batches: Batches) -> Iterator[pa.RecordBatch]:
     outputs: dict[int, Output] = {}
     taken: Counter[tuple[int, int]] = Counter()
-    buffer_bytes = BUFFER_BYTES // sum(table.distribution != "none" for table in spec.tables)
+    schemas: dict[int, pa.Schema] = {}
+    budget = Budget()
     try:
         for row in _rows(batches):
             if row["kind"] != _PIECE:
@@ -184,8 +186,9 @@ def _write_bucket(spec: IngestSpec, batches: Batches) -> Iterator[pa.RecordBatch
                 continue
             number = row["table"]
             if number not in outputs:
-                outputs[number] = Output(spec.tables[number], spec, f"calve-{spec.batch_id}-shuffled", buffer_bytes)
-            outputs[number].write(rows_of(row["data"], outputs[number].schema))
+                outputs[number] = Output(spec.tables[number], spec, f"calve-{spec.batch_id}-shuffled", budget)
+                schemas[number] = arrow_schema(outputs[number].metadata.schema())
+            outputs[number].write(rows_of(row["data"], schemas[number]))
             taken[row["task"], number] += row["rows"]
         files = {output.name: output.close() for output in outputs.values()}
     except BaseException as error:

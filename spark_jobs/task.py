@@ -4,36 +4,27 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from operator import methodcaller
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from confluent_kafka import Message
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from sink_core.batch import PartitionCounts
-from sink_core.config.effective import CatalogSettings, ValueSettings
-from sink_core.config.pipeline import EvolveStep
-from sink_core.decode.decoded import FIT, BadValue, Decoded
+from sink_core.decode.decoded import BadValue
 from sink_core.errors import BadRecord
-from sink_core.formats import Format, format_of
-from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.evolution import merged
+from sink_core.offsets import OffsetRange
+from sink_core.tables.budget import Budget
 from sink_core.tables.files import WrittenFile
-from sink_core.tables.gathered import BUFFER_BYTES
 from sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
-from sink_core.tables.io import open_io
-from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column, kafka_array, without_kafka_column
-from sink_core.tables.sort_order import Distribution
-from sink_core.tables.writer import TableWriter
+from sink_core.tables.kafka_column import kafka_array
+from spark_jobs.feeds import Feeds, IngestSpec, Output, Sorted, TableSpec
 from spark_jobs.messages import Int64s, Messages, only
-from spark_jobs.pieces import Outbox, PieceWriter
+from spark_jobs.pieces import Outbox
 from spark_jobs.reader import RangeReader
 
 _COLLECT_AFTER = 500_000
@@ -43,39 +34,6 @@ _ask_headers = methodcaller("headers")
 _UNNAMEABLE = "; headers left out: the name of one is not UTF-8"
 
 Bools = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class TableSpec:
-    """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history.
-
-    Unless its `distribution` is `none` its rows go through Spark's shuffle to the tasks that write them. `evolve` says
-    what a task may want of its schema.
-    """
-
-    name: str
-    metadata: str
-    target_file_size: int
-    distribution: Distribution = "none"
-    evolve: tuple[EvolveStep, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class IngestSpec:
-    """What all tasks of a batch have in common. Connections are unresolved: each task reads its own environment.
-
-    `skip` are offsets of records that are dead letters already: a range job leaves them there.
-    """
-
-    batch_id: str
-    group: str
-    catalog: CatalogSettings
-    tables: tuple[TableSpec, ...]
-    dead_letters: TableSpec
-    stop_on_bad_record: bool
-    value: ValueSettings
-    kafka: Mapping[str, Any] = field(repr=False)
-    skip: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict[TopicPartition, tuple[int, ...]])
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -97,8 +55,8 @@ class TaskResult:
     """Files by table, tables without any included, and what became of each slice's offsets.
 
     `first_bad` is the first record that went to the dead letters, by topic, partition and offset. `wanted` has, by
-    table, the fields that records need and the table lacks (`tables/evolution`); with it there are no files, and the
-    counts say nothing: all is to be written again once the tables have them.
+    table, the fields that records need and the table lacks (`tables/evolution`), all of them if there is no such table;
+    with it there are no files, and the counts say nothing: all is to be written again once the tables have them.
     """
 
     files: Mapping[str, tuple[WrittenFile, ...]]
@@ -118,8 +76,9 @@ def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int, outbox:
         try:
             for messages in reader:
                 work.store(messages)
-            if work.wanted:
-                return TaskResult({}, tuple(reader.counts), wanted=work.wanted)
+            if wanted := work.wanted():
+                return TaskResult({}, tuple(reader.counts), wanted=wanted)
+            work.left_out()
             files = {output.name: output.close() for output in work.outputs}
         except BaseException:
             for output in work.outputs:
@@ -142,101 +101,6 @@ def _rare_collections() -> Generator[None]:
         gc.set_threshold(*thresholds)
 
 
-class Output:
-    """A table being written."""
-
-    def __init__(
-        self, table: TableSpec, spec: IngestSpec, file_prefix: str, buffer_bytes: int, outbox: Outbox | None = None
-    ) -> None:
-        self.name = table.name
-        self.metadata: TableMetadata = TableMetadataUtil.parse_raw(table.metadata)
-        self._writer = self._shuffled(table, spec, buffer_bytes, outbox) or TableWriter(
-            open_io(spec.catalog, table.name, self.metadata.location),
-            self.metadata,
-            file_prefix,
-            target_file_size=table.target_file_size,
-            buffer_bytes=buffer_bytes,
-        )
-
-    def _shuffled(
-        self, table: TableSpec, spec: IngestSpec, buffer_bytes: int, outbox: Outbox | None
-    ) -> PieceWriter | None:
-        if outbox is None or table.distribution == "none":
-            return None
-        number = spec.tables.index(table)
-        return PieceWriter(self.metadata, table.distribution, outbox, number, buffer_bytes=buffer_bytes)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Of batches in memory."""
-        return self._writer.schema
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        with unreachable_as_ours(f"writing files of {self.name}"):
-            self._writer.write(rows)
-
-    def close(self) -> tuple[WrittenFile, ...]:
-        with unreachable_as_ours(f"writing files of {self.name}"):
-            return tuple(self._writer.close())
-
-    def abort(self) -> None:
-        with suppress(Exception):
-            self._writer.abort()
-
-
-class Feed(Output):
-    """A data table: records are decoded by its own schema."""
-
-    def __init__(
-        self,
-        table: TableSpec,
-        spec: IngestSpec,
-        file_prefix: str,
-        buffer_bytes: int,
-        value_format: Format,
-        outbox: Outbox | None = None,
-    ) -> None:
-        super().__init__(table, spec, file_prefix, buffer_bytes, outbox)
-        schema = self.metadata.schema()
-        self._kafka = has_kafka_column(schema, table=table.name)
-        self._decoder = value_format.decoder(without_kafka_column(schema) if self._kafka else schema, table.evolve)
-
-    def decode(self, values: Sequence[bytes]) -> Decoded:
-        return self._decoder.decode(values)
-
-    def write_decoded(self, decoded: Decoded, keep: Bools, origin: pa.Array) -> None:
-        """The rows of `decoded` that `keep` (one flag per value) holds; `origin` is their `_kafka` column."""
-        rows = decoded.columns
-        good = keep if decoded.good is None else keep[decoded.good]
-        columns = dict(
-            zip(rows.schema.names, (rows if good.all() else rows.filter(pa.array(good))).columns, strict=True)
-        )
-        if self._kafka:
-            columns[KAFKA_COLUMN] = origin
-        self.write(pa.RecordBatch.from_pydict(columns))
-
-
-def bad_values(feeds: Sequence[Feed], decoded: Sequence[Decoded]) -> dict[int, BadValue]:
-    """By index, the first table's verdict on each bad value; it names the table if there are several."""
-    bad: dict[int, BadValue] = {}
-    for feed, rows in zip(feeds, decoded, strict=True):
-        for value in rows.bad:
-            by_table = len(feeds) > 1 and value.stage == FIT
-            verdict = replace(value, message=f"{feed.name}: {value.message}") if by_table else value
-            bad.setdefault(value.index, verdict)
-    return bad
-
-
-def gather(wanted: dict[str, Schema], feeds: Sequence[Feed], decoded: Sequence[Decoded]) -> bool:
-    """Add what the decoded values want to `wanted`. Whether that is anything by now: then a task writes nothing any
-    more, and only reads on for what else is wanted."""
-    for feed, rows in zip(feeds, decoded, strict=True):
-        if rows.wanted is not None:
-            known = [wanted[feed.name]] if feed.name in wanted else []
-            wanted[feed.name] = merged([*known, rows.wanted])
-    return bool(wanted)
-
-
 class _Work:
     """What a task does with each batch of messages."""
 
@@ -249,20 +113,21 @@ class _Work:
         outbox: Outbox | None,
     ) -> None:
         self._spec, self._slices, self._counts = spec, slices, counts
-        buffer_bytes = BUFFER_BYTES // len(spec.tables)
-        value_format = format_of(spec.value)
-        self._feeds = [Feed(table, spec, file_prefix, buffer_bytes, value_format, outbox) for table in spec.tables]
-        self._dead_letters = Output(spec.dead_letters, spec, file_prefix, buffer_bytes)
-        self.outputs = (*self._feeds, self._dead_letters)
-        self.first_bad: FirstBad | None = None
-        self.wanted: dict[str, Schema] = {}
         self._topics = [part.topic for part in slices]
+        budget = Budget()
+        self._feeds = Feeds(spec, file_prefix, budget, self._topics, outbox)
+        self._dead_letters = Output(spec.dead_letters, spec, file_prefix, budget)
+        self.outputs = (*self._feeds.feeds, self._dead_letters)
+        self.first_bad: FirstBad | None = None
+        self._given_up = False
         self._partitions = np.array([part.partition for part in slices], np.int32)
         for part in counts:
-            part.written = {table.name: 0 for table in spec.tables}
+            part.written = {table.name: 0 for table in spec.tables if table.explicit or _only_by_topic(table, part)}
 
     def store(self, messages: Messages) -> None:
-        """All records to all tables; a record that is bad for one of them goes to the dead letters and to no table."""
+        """Records to the tables whose rules take them; one that is bad for one of these goes to the dead letters and to
+        no table.
+        """
         if not all(messages.values):
             is_record = np.array([value is not None for value in messages.values], np.bool_)
             for i, number in _by_slice(messages.slices[~is_record]):
@@ -283,25 +148,41 @@ class _Work:
         return only(messages, keep)
 
     def _store_records(self, messages: Messages) -> None:
-        values = cast(list[bytes], messages.values)
-        decoded = [feed.decode(values) for feed in self._feeds]
-        if gather(self.wanted, self._feeds, decoded):
+        found = self._feeds.sort(cast(list[bytes], messages.values), messages.slices)
+        if self._gathers():
+            return
+        self._bury(messages, found)
+        for i, number in _by_slice(messages.slices[found.unrouted]):
+            self._counts[i].unrouted += number
+        origin = kafka_array(
+            self._topics, messages.slices, self._partitions[messages.slices], messages.offsets, messages.timestamps_ms
+        )
+        for feed, places in self._feeds.write(found, origin):
+            for i, number in _by_slice(messages.slices if places is None else messages.slices[places]):
+                written = self._counts[i].written
+                written[feed.name] = written.get(feed.name, 0) + number
+
+    def wanted(self) -> dict[str, Schema]:
+        return self._feeds.wanted()
+
+    def _gathers(self) -> bool:
+        """Whether a table must be made or given something first; the task then only reads on for what else is."""
+        if self._feeds.wants and not self._given_up:
+            self._given_up = True
             for output in self.outputs:
                 output.abort()
-            return
-        bad = bad_values(self._feeds, decoded)
-        keep = np.ones(len(messages), np.bool_)
-        keep[list(bad)] = False
-        self._bury(messages, bad)
-        good = only(messages, keep)
-        origin = kafka_array(self._topics, good.slices, self._partitions[good.slices], good.offsets, good.timestamps_ms)
-        for feed, rows in zip(self._feeds, decoded, strict=True):
-            feed.write_decoded(rows, keep, origin)
-        for i, number in _by_slice(good.slices):
-            written = self._counts[i].written
-            written.update({name: rows + number for name, rows in written.items()})
+        return self._given_up
 
-    def _bury(self, messages: Messages, bad: Mapping[int, BadValue]) -> None:
+    def left_out(self) -> None:
+        """Count for each table with a rule what it did not take of the records that could be stored."""
+        ruled = {table.name for table in self._spec.tables if not table.rule.takes_all}
+        for part in self._counts if ruled else ():
+            storable = part.records - part.tombstones - part.filtered - part.dead_lettered
+            left = {name: storable - rows for name, rows in part.written.items() if name in ruled}
+            part.left_out = {name: number for name, number in left.items() if number}
+
+    def _bury(self, messages: Messages, found: Sorted) -> None:
+        bad = found.bad
         if not bad:
             return
         letters = [self._letter(messages, value) for _, value in sorted(bad.items())]
@@ -315,6 +196,11 @@ class _Work:
         self._dead_letters.write(dead_letter_rows(self._spec.batch_id, letters))
         for i, number in _by_slice(messages.slices[list(bad)]):
             self._counts[i].dead_lettered += number
+        for place in bad:
+            # A table that a record was for is named even if it got none: a replay of dead letters goes by that.
+            written = self._counts[messages.slices[place]].written
+            for name in found.takers(place):
+                written.setdefault(name, 0)
 
     def _letter(self, messages: Messages, bad: BadValue) -> DeadLetter:
         record, part = messages.records[bad.index], self._slices[messages.slices[bad.index]]
@@ -341,6 +227,10 @@ def _headers(record: Message) -> tuple[Headers | None, str]:
         return cast(Headers | None, _ask_headers(record)), ""
     except SystemError:
         return None, _UNNAMEABLE
+
+
+def _only_by_topic(table: TableSpec, part: PartitionCounts) -> bool:
+    return table.rule.naming is None and table.rule.takes_topic(part.topic)
 
 
 def _by_slice(slices: Int64s) -> Iterable[tuple[int, int]]:

@@ -32,9 +32,14 @@ class Wants(Protocol):
 
 
 def give(session: Session, wanted: Mapping[str, Schema], on_progress: OnProgress) -> None:
-    """Give tables what is wanted of them, as far as their `evolve` allows. Raises as `change_schema` does."""
+    """Give tables what is wanted of them, as far as their `evolve` allows, and create those that records name. Raises
+    as `change_schema` does.
+    """
+    new = wanted.keys() - set(session.pipeline.table_names)
+    for name in session.create_named({name: wanted[name] for name in sorted(new)}):
+        on_progress(Progress("write", f"{name}: created"))
     for table in session.pipeline.tables:
-        if table.name in wanted:
+        if table.name in wanted and table.name not in new:
             changes = change_schema(session.catalog, table.name, wanted[table.name], table.evolve)
             on_progress(Progress("write", f"{table.name}: {', '.join(changes) or 'changed by others'}"))
 

@@ -84,7 +84,8 @@ def commit(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
             _nothing(str(paused), as_json=as_json)
             return
         status.update("committing")
-        report = session.coordinator().commit(tables=pipeline.table_names, on_table=None if as_json else _say_table)
+        on_table = None if as_json else _say_table
+        report = session.coordinator().commit(tables=session.pipeline.table_names, on_table=on_table)
     if as_json:
         say_json(_commit_document(report))
     raise_failures(report, as_json=as_json)

@@ -31,7 +31,7 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
             if (paused := session.log.state.paused) is not None:
                 context.log.info(str(paused))
                 return
-            report = session.coordinator().commit(tables=pipeline.table_names)
+            report = session.coordinator().commit(tables=session.pipeline.table_names)
             for landed in report.landed:
                 schema = session.catalog.load_table(landed.table).schema()
                 known = {**metadata.of_commit(landed, time.time_ns() // 1_000_000), **metadata.of_schema(schema)}

@@ -48,7 +48,7 @@ def needed(pipeline: Pipeline) -> tuple[Acl, ...]:
     consumers joins one: a pipeline's have names that begin with its group's, those of any pipeline begin with `calve-`.
     """
     return (
-        *(Acl("topic", topic, READ_SOURCE) for topic in pipeline.config.source.topics),
+        *(Acl("topic", topic, READ_SOURCE) for topic in pipeline.topics),
         Acl("topic", pipeline.control_topic, USE_CONTROL),
         Acl("group", pipeline.group, USE_GROUP, prefixed=True),
         Acl("group", SHARED_GROUPS, USE_SHARED_GROUP, prefixed=True),

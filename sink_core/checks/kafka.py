@@ -56,7 +56,7 @@ class KafkaChecks:
 
     def topics(self) -> str:
         """Their partitions and records; permission to read them."""
-        names = self._pipeline.config.source.topics
+        names = self._pipeline.topics
         topics = describe_topics(self._admin, names, timeout_s=self._timeout_s)
         self._require_on_topics(names, acls.READ_SOURCE)
         partitions = [at for topic in topics.values() for at in topic.all_partitions]
@@ -118,7 +118,7 @@ class KafkaChecks:
 
     def sample_values(self) -> list[bytes]:
         """Values of a few records of each source topic, to infer columns from."""
-        settings, topics = self._pipeline.kafka.properties, self._pipeline.config.source.topics
+        settings, topics = self._pipeline.kafka.properties, self._pipeline.topics
         taken = [sample(settings, topic, SAMPLE_RECORDS, timeout_s=self._timeout_s) for topic in topics]
         return [record.value for records in taken for record in records if record.value is not None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from sink_core.config.model import Location
 from sink_core.config.pipeline import AutoCreate, EvolveStep, HistoryChoice, PipelineConfig, ValueFormat
 from sink_core.config.problems import nearest
 from sink_core.config.references import redact, resolve, without_user_info
+from sink_core.config.routes import fed_tables, is_open, may_feed, namings
 from sink_core.errors import ConfigError
+from sink_core.routing import ALL, Naming, Rule
 
 INLINE = "inline"
 INLINE_CATALOG = "calve"
@@ -71,7 +73,7 @@ class ValueSettings:
 
 @dataclass(frozen=True)
 class TableSettings:
-    """A table that is fed, with `table_defaults` applied."""
+    """A table that is fed, with `table_defaults` applied. `explicit`: the file names it itself."""
 
     name: str
     mode: str
@@ -81,11 +83,17 @@ class TableSettings:
     evolve: tuple[EvolveStep, ...]
     owned: bool | None
     history: HistoryChoice | None = None
+    rule: Rule = ALL
+    explicit: bool = True
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline file and the connections it names. `path` is the file it came from."""
+    """A pipeline file and the connections it names. `path` is the file it came from.
+
+    `matched` are the topics that `source.topics_regex` found last, `known_tables` what the control log speaks of:
+    together with the file they say which topics are read and which tables there are.
+    """
 
     config: PipelineConfig
     deployment: str
@@ -94,6 +102,25 @@ class Pipeline:
     spark: SparkSettings
     path: Path
     value: ValueSettings = ValueSettings()
+    matched: tuple[str, ...] = ()
+    known_tables: frozenset[str] = frozenset()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether topics or tables are found at run time; the file has them all otherwise."""
+        return is_open(self.config)
+
+    def having(self, matched: Iterable[str], known_tables: Iterable[str]) -> Pipeline:
+        """The same with what was found out since."""
+        found, known = tuple(sorted(matched)), frozenset(known_tables)
+        if (found, known) == (self.matched, self.known_tables):
+            return self
+        return replace(self, matched=found, known_tables=known)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics to read: those of the file, then those that matched."""
+        return tuple(dict.fromkeys([*self.config.source.topics, *self.matched]))
 
     @property
     def name(self) -> str:
@@ -137,8 +164,8 @@ class Pipeline:
         return frozenset(self.table_names) - entire
 
     def require_tables(self, names: Iterable[str]) -> None:
-        """Raise ConfigError for a table that this pipeline does not feed."""
-        foreign = sorted(set(names) - set(self.table_names))
+        """Raise ConfigError for a table that this pipeline does not feed, whatever topics and records there will be."""
+        foreign = sorted(n for n in set(names) - set(self.table_names) if not may_feed(self.config, n))
         if foreign:
             raise ConfigError(
                 f"table {foreign[0]} is not fed by pipeline {self.name}",
@@ -147,21 +174,41 @@ class Pipeline:
 
     @cached_property
     def tables(self) -> tuple[TableSettings, ...]:
-        """The data tables in the file's order; ledger and dead letters are not among them."""
+        """The data tables in the file's order, then those found at run time; ledger and dead letters are not among
+        them.
+        """
         defaults = self.config.table_defaults
         return tuple(
             TableSettings(
-                name=table.name,
-                mode=table.mode,
-                auto_create=table.auto_create,
-                kafka_column=defaults.kafka_column if table.kafka_column is None else table.kafka_column,
-                target_file_bytes=table.target_file_size or defaults.target_file_size,
-                evolve=defaults.evolve if table.evolve is None else table.evolve,
-                owned=table.owned,
-                history=table.history,
+                name=fed.name,
+                mode=fed.entry.mode,
+                auto_create=fed.entry.auto_create,
+                kafka_column=defaults.kafka_column if fed.entry.kafka_column is None else fed.entry.kafka_column,
+                target_file_bytes=fed.entry.target_file_size or defaults.target_file_size,
+                evolve=defaults.evolve if fed.entry.evolve is None else fed.entry.evolve,
+                owned=fed.entry.owned,
+                history=fed.entry.history,
+                rule=fed.rule,
+                explicit=fed.explicit,
             )
-            for table in self.config.tables
+            for fed in fed_tables(self.config, self.topics, self.known_tables)
         )
+
+    @cached_property
+    def namings(self) -> tuple[Naming, ...]:
+        """Entries whose tables are named by a field of the records."""
+        return namings(self.config, self.topics)
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether a record may go to some of the tables only."""
+        return bool(self.namings) or any(not table.rule.takes_all for table in self.tables)
+
+    def tables_of(self, topics: Iterable[str]) -> tuple[str, ...]:
+        """The tables that a batch of these topics feeds: all that the file names, and of others those that it may."""
+        read = set(topics)
+        fed = (t for t in self.tables if t.explicit or t.rule.topics is None or t.rule.topics & read)
+        return (*(table.name for table in fed), self.ledger_table, self.dead_letter_table)
 
     @cached_property
     def catalog_fingerprint(self) -> str:
@@ -212,6 +259,18 @@ class Pipeline:
                 "config_fingerprint": self.config_fingerprint,
             },
         }
+
+
+def check_number(pipeline: Pipeline) -> None:
+    """Raise ConfigError for an entry whose field names more tables than it may."""
+    for index, entry in enumerate(pipeline.config.tables):
+        number = sum(table.rule.naming == index for table in pipeline.tables)
+        if entry.name_from and number > entry.name_from.max_tables:
+            raise ConfigError(
+                f"tables: {entry.name_from.field} names {number:,} tables by {entry.name}, more than its "
+                f"name_from.max_tables allows ({entry.name_from.max_tables:,}); none was created",
+                hint="narrow name_from.allow, or raise name_from.max_tables if they are meant",
+            )
 
 
 def unknown_names(config: PipelineConfig, connections: Connections) -> Iterator[tuple[Location, str]]:

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
-from pydantic import StringConstraints
+from pydantic import AfterValidator, StringConstraints
 
-from sink_core.config.model import Matching
+from sink_core.config.model import Matching, refusal
+from sink_core.routing import TABLE_NAME
+
+
+def _compiled(given: str) -> str:
+    try:
+        re.compile(given)
+    except re.error as error:
+        raise refusal(f"{given!r} is no regular expression: {error}") from None
+    return given
+
 
 TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 TableName = Annotated[
     str,
-    Matching(r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+$", "a table name; write namespace.table (letters, digits, _ and -)"),
+    Matching(rf"^{TABLE_NAME}$", "a table name; write namespace.table (letters, digits, _ and -)"),
 ]
+_PART = r"([A-Za-z0-9_-]|\{[A-Za-z_][A-Za-z0-9_]*\})+"
+TableNames = Annotated[
+    str,
+    Matching(
+        rf"^({_PART}(\.{_PART})+|\{{[A-Za-z_][A-Za-z0-9_]*\}})$",
+        "a table name; write namespace.table (letters, digits, _ and -), with placeholders as in shop.{entity}",
+    ),
+]
+Regex = Annotated[str, AfterValidator(_compiled)]
+FieldPath = Annotated[str, Matching(r"^[^.]+(\.[^.]+)*$", "a field; write field, or outer.inner for a nested one")]
 Cron = Annotated[str, Matching(r"^\S+( +\S+){4}$", "a cron line; write five fields such as 30 2 * * *")]
 Owner = Annotated[
     str, Matching(r"^(team:[A-Za-z0-9_.-]+|[^@\s]+@[^@\s]+)$", "an owner; write team:name or an e-mail address")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, Self, cast
@@ -16,7 +17,7 @@ from pydantic import (
 )
 
 from sink_core.config.connections import CatalogConnection, KafkaConnection, Name, SparkSettings
-from sink_core.config.fields import Cron, KeyPart, Owner, TableName, TopicName
+from sink_core.config.fields import Cron, FieldPath, KeyPart, Owner, Regex, TableName, TableNames, TopicName
 from sink_core.config.maintenance import Maintenance
 from sink_core.config.model import Location, Model, comes_with, refusal, refuse_at
 from sink_core.config.units import (
@@ -28,6 +29,7 @@ from sink_core.config.units import (
     Duration,
     Percent,
 )
+from sink_core.routing import TOPIC, VALUE, placeholders
 
 # Parts of an error's location that start with "<" name a branch of a union, not a key, and are not shown.
 _NAME, _INLINE = Tag("<name>"), Tag("<inline>")
@@ -121,13 +123,13 @@ class Source(Model):
     kafka: KafkaChoice
     """A name from `connections.yaml`, or a mapping of librdkafka's keys."""
 
-    topics: tuple[TopicName, ...] = Field(min_length=1)
+    topics: tuple[TopicName, ...] = ()
     """The topics to read, each once."""
 
-    topics_regex: Annotated[None, comes_with("routing; list the topics under topics")] = Field(
-        default=None, exclude=True
-    )
-    """Not available yet: topics by pattern, with named groups. Comes with routing."""
+    topics_regex: Regex | None = None
+    """Read all topics whose whole name matches, beside those of `topics`. Looked for again before each batch: a new one
+    is read from its beginning; one that is gone keeps its position. Named groups, such as `shop\\.(?P<entity>\\w+)`,
+    can stand in names of `tables`. Topics of Kafka and of Calve (`__…`, `calve.….control`) never match."""
 
     start: Start = "earliest"
     """Where a new pipeline begins: `earliest`, `latest`, `{timestamp: …}` or `{group: …}`. Read once, at first use; a
@@ -138,6 +140,12 @@ class Source(Model):
 
     value: ValueFormat = ValueFormat()
     """How a record's value is read."""
+
+    @model_validator(mode="after")
+    def _some_topics(self) -> Self:
+        if not self.topics and self.topics_regex is None:
+            raise refusal("needs topics, or topics_regex; neither given")
+        return self
 
 
 class AutoCreate(Model):
@@ -179,11 +187,48 @@ class TableDefaults(Model):
 HistoryChoice = Literal["none", "replay"]
 
 
-class Table(Model):
-    """A table that is fed."""
+class Where(Model):
+    """Records by the value of a field."""
 
-    name: TableName
-    """`namespace.table`, in the pipeline's catalog."""
+    field: FieldPath
+    """A field of the value, `outer.inner` for a nested one. Text, whole numbers and booleans have a value; what is
+    missing, null or anything else has none and never matches."""
+
+    matches: Regex
+    """A regular expression for the field's whole value."""
+
+
+class NameFrom(Model):
+    """Tables named by the value of a field."""
+
+    field: FieldPath
+    """As in `where`."""
+
+    allow: Regex
+    """A regular expression for the field's whole value: others name no table."""
+
+    max_tables: int = Field(default=1000, ge=1)
+    """The pipeline stops rather than create more tables than this."""
+
+
+class Table(Model):
+    """A table that is fed, or all tables that a name with placeholders stands for."""
+
+    name: TableNames
+    """`namespace.table`, in the pipeline's catalog. A placeholder makes it one table for each value: `{topic}`, a named
+    group of `source.topics_regex`, or `{value}` of `name_from`. In what comes from a topic's name a dot becomes `_`,
+    unless the placeholder is the whole name. An entry that spells out such a name stands in for it: it gets the same
+    records, unless it says `topics` or `where` itself."""
+
+    topics: tuple[TopicName, ...] | None = Field(default=None, min_length=1)
+    """Only records of these topics. Default: of all."""
+
+    where: Where | None = None
+    """Only records whose field matches. Default: all."""
+
+    name_from: NameFrom | None = None
+    """A field whose value stands for `{value}` in `name`, as it is: letters, digits, _ and -; dots too if `{value}` is
+    the whole name. A record whose value is not allowed, or is no name, goes to none of these tables."""
 
     mode: Annotated[Literal["append"], comes_with("row changes", "upsert", "cdc", "merge")] = "append"
     """`append`: each record becomes a row."""
@@ -323,7 +368,8 @@ class PipelineConfig(Model):
     """What holds for each table that doesn't say otherwise."""
 
     tables: tuple[Table, ...] = Field(min_length=1)
-    """The tables that are fed. Each record goes to each of them."""
+    """The tables that are fed. Each record goes to each of them whose `topics`, `where` and `name_from` take it; one
+    that no table takes is counted as unrouted."""
 
     on_bad_record: Literal["dead_letter", "stop"] = "dead_letter"
     """What happens to a record that can't be stored: it goes to the dead-letter table, or the pipeline stops."""
@@ -370,8 +416,34 @@ class PipelineConfig(Model):
 
     @model_validator(mode="after")
     def _distinct_names(self) -> Self:
-        refuse_at("PipelineConfig", (*self._repeated(), *self._reserved()))
+        refuse_at("PipelineConfig", (*self._repeated(), *self._reserved(), *self._unroutable()))
         return self
+
+    def _unroutable(self) -> Iterator[tuple[Location, str, object]]:
+        """Placeholders that nothing fills, and what a name that stands for many tables can't say."""
+        pattern = self.source.topics_regex
+        groups = set(re.compile(pattern).groupindex) if pattern else set[str]()
+        for reserved in sorted(groups & {TOPIC, VALUE}):
+            yield ("source", "topics_regex"), f"a group can't be called {reserved}; choose another name", None
+        for index, table in enumerate(self.tables):
+            yield from self._unfilled(("tables", index), table, groups)
+            for topic in table.topics or ():
+                if topic not in self.source.topics and not (pattern and re.fullmatch(pattern, topic)):
+                    yield ("tables", index, "topics"), f"{topic} is not a topic of source", None
+
+    @staticmethod
+    def _unfilled(at: Location, table: Table, groups: set[str]) -> Iterator[tuple[Location, str, object]]:
+        wanted = placeholders(table.name)
+        known = {TOPIC, *groups, *([VALUE] if table.name_from else [])}
+        for name in sorted(wanted - known):
+            text = f"{{{name}}}: nothing gives its value; known here: {', '.join(sorted(known))}"
+            yield (*at, "name"), text, None
+        if table.name_from and VALUE not in wanted:
+            yield (*at, "name"), "needs {value}, for which name_from names a field", None
+        if wanted and table.history == "replay":
+            yield (*at, "history"), "replay needs one table; name it without a placeholder", None
+        if wanted and table.auto_create and table.auto_create.location:
+            yield (*at, "auto_create", "location"), "all tables of the name would share it; leave it out", None
 
     def _repeated(self) -> Iterator[tuple[Location, str, object]]:
         topics = Counter(self.source.topics)

@@ -12,7 +12,7 @@ from sink_core.offsets import Offsets, TopicPartition
 LOG_APPEND_TIME = 2
 """`Message.timestamp()` type of a topic whose timestamps the broker sets."""
 
-COUNTED = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", "lost")
+COUNTED = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", "lost", "unrouted")
 """What is counted per partition, and summed up in the `totals` of a batch."""
 
 

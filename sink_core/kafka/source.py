@@ -36,6 +36,7 @@ from sink_core.errors import ConfigError, RetriableError
 from sink_core.kafka.clients import Settings, reader, receive
 from sink_core.kafka.failures import classify, reported
 from sink_core.offsets import TopicPartition
+from sink_core.routing import matching
 
 ASSUMED_BYTES_PER_RECORD = 1024.0
 SAMPLE_RECORDS = 1_000
@@ -98,6 +99,12 @@ def describe_topics(admin: AdminClient, names: Iterable[str], *, timeout_s: floa
     described = {name: _answer(futures[name], f"describing topic {name}", timeout_s) for name in wanted}
     types = _timestamp_types(admin, wanted, timeout_s)
     return {name: Topic(name, str(d.topic_id), len(d.partitions), types[name]) for name, d in described.items()}
+
+
+def topics_like(admin: AdminClient, pattern: str, *, timeout_s: float) -> list[str]:
+    """Names of the topics that match as a whole, internal ones left out."""
+    with reported("listing topics"):
+        return matching(admin.list_topics(timeout=timeout_s).topics, pattern)
 
 
 def end_offsets(

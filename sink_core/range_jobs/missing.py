@@ -36,6 +36,21 @@ def check_stated(tables: Iterable[TableSettings], state: CommitState) -> None:
             )
 
 
+def check_new(tables: Iterable[TableSettings], state: CommitState) -> None:
+    """Raise ConfigError for a table, found at run time and about to be created, of which records were published before:
+    its name was added to the file later.
+    """
+    for table in tables:
+        read = {at.topic for at, offset in state.partitions.items() if offset > state.begins.get(at, 0)}
+        before = sorted(read & (table.rule.topics or frozenset()))
+        if before and table.history is None:
+            raise ConfigError(
+                f"table {table.name} is new, and records of topic {before[0]} were published before",
+                hint="set `history: none` for its entry to begin now, or give it an entry of its own with "
+                "`history: replay`",
+            )
+
+
 def missing(table: str, rows: Iterable[LedgerRow], state: CommitState, *, max_offsets: int) -> Missing:
     """Whole batches that did not feed the table and that no range job has read for it, up to `max_offsets` (or one).
 

@@ -10,9 +10,6 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyiceberg.table import Table
-from pyiceberg.types import LongType
-
 from sink_core.batch import BatchPlan, PartitionCounts, TableOutput, WrittenBatch
 from sink_core.control.complete import data_complete, data_written
 from sink_core.control.decision import Decision, Verdict
@@ -23,9 +20,8 @@ from sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Position
 from sink_core.planning import check_topics
 from sink_core.resolve.answer import overtaken
 from sink_core.session import Session
-from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.create import ensure_tables
-from sink_core.tables.internal import LOST
+from sink_core.tables.ledger_columns import add_missing_columns
 from sink_core.tables.outputs import output_of, write_ledger
 
 
@@ -123,20 +119,11 @@ def _written(session: Session, plan: BatchPlan, counts: tuple[PartitionCounts, .
     """The batch's only files: the ledger's."""
     name = session.pipeline.ledger_table
     session.committer().load_checked(name)
-    ledger = _with_lost(ensure_tables(session.catalog, session.pipeline, list, names=(name,))[name])
+    ensure_tables(session.catalog, session.pipeline, list, names=(name,))
+    ledger = add_missing_columns(session.catalog, name)
     files = write_ledger(plan, counts, ledger) if counts else []
     others = [TableOutput(other, "", 0) for other in session.pipeline.table_names if other != name]
     return WrittenBatch(plan, (*others, output_of(plan.batch_id, name, ledger, files)), counts)
-
-
-def _with_lost(ledger: Table) -> Table:
-    """A ledger of an earlier version gets the column."""
-    if LOST not in ledger.schema().column_names:
-        with unreachable_as_ours(f"adding the column {LOST} to {'.'.join(ledger.name())}"):
-            with ledger.update_schema() as update:
-                update.add_column(LOST, LongType(), doc="offsets passed over unread")
-            ledger.refresh()
-    return ledger
 
 
 def _text(positions: Positions, at: TopicPartition) -> str:

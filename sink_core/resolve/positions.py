@@ -112,7 +112,7 @@ def restart(session: Session, found: FindingError) -> Answer:
     """
     state = session.log.state
     last = state.last_publish.topic_ids if state.last_publish else {}
-    topics = describe_topics(session.admin, session.pipeline.config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
+    topics = describe_topics(session.admin, session.source_topics(), timeout_s=ADMIN_TIMEOUT_S)
     new = {name for name, topic in topics.items() if last.get(name, topic.topic_id) != topic.topic_id}
     begins = log_starts(
         session.admin, [at for name in new for at in topics[name].all_partitions], timeout_s=ADMIN_TIMEOUT_S
@@ -151,12 +151,12 @@ def _jump(session: Session, wanted: Jump) -> Answer:
 
 def _stored(session: Session, state: CommitState) -> Offsets:
     """The positions of the last publish, of topics that are in the pipeline file."""
-    topics = set(session.pipeline.config.source.topics)
+    topics = set(session.pipeline.topics)
     return {at: offset for at, offset in (state.positions() or {}).items() if at.topic in topics}
 
 
 def _topic_ids(session: Session) -> dict[str, str]:
-    topics = describe_topics(session.admin, session.pipeline.config.source.topics, timeout_s=ADMIN_TIMEOUT_S)
+    topics = describe_topics(session.admin, session.source_topics(), timeout_s=ADMIN_TIMEOUT_S)
     return {name: topic.topic_id for name, topic in topics.items()}
 
 

@@ -115,10 +115,14 @@ def _compared(session: Session, found: FindingError) -> tuple[Accounts, Mapping[
     ledger = load_if_there(session.catalog, pipeline.ledger_table)
     if ledger is None:
         raise no_answer(found, "rebuild", f"there is no ledger {pipeline.ledger_table} to rebuild from")
+    accounts = accounts_of(ledger, pipeline.dead_letter_table)
+    # The log that spoke of tables found at run time is gone; the ledger names those that got rows.
+    session.pipeline = pipeline = pipeline.having(
+        pipeline.matched, {t for fed in accounts.batches.values() for t in fed}
+    )
     for name in _tables(session):
         table = session.catalog.load_table(name)
         views[name] = view_of(table.metadata, table=name, tag=pipeline.tag, keys=session.keys)
-    accounts = accounts_of(ledger, pipeline.dead_letter_table)
     dropped = [name for name in pipeline.table_names if name not in views]
     if trouble := disagreement(accounts, views, pipeline.ledger_table, dropped=dropped):
         raise no_answer(found, "rebuild", trouble)
@@ -133,7 +137,7 @@ def _wanted(session: Session, found: FindingError, accounts: Accounts) -> Offset
     Raises ConfigError where nothing tells any more where such a partition began.
     """
     there = session.admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
-    topics = [t for t in {*accounts.topic_ids, *session.pipeline.config.source.topics} if t in there]
+    topics = [t for t in {*accounts.topic_ids, *session.pipeline.topics} if t in there]
     partitions = [TopicPartition(topic, p) for topic in topics for p in there[topic].partitions]
     positions = session.group.positions(partitions)
     unread = {at: positions.get(at, NOWHERE) for at in partitions if at not in accounts.ends}
@@ -209,7 +213,7 @@ def _checkpoint(
 ) -> Checkpoint:
     """What stands for every event below `end`; answers and a pause that could still be read go on."""
     state, mine = session.log.state, session.new_binding()
-    topics = set(session.pipeline.config.source.topics)
+    topics = set(session.pipeline.topics)
     promised = [view.latest.valid_through_ms or 0 for view in views.values() if view.latest]
     return Checkpoint(
         pipeline_id=state.bound.pipeline_id if state.bound else mine.pipeline_id,

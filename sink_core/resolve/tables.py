@@ -31,7 +31,6 @@ from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from sink_core.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
 from sink_core.session import Session
 from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.create import ensure_tables
 from sink_core.tables.manifests import entries_of
 
 _GONE = ("table-dropped", "table-recreated")
@@ -120,7 +119,7 @@ def _carry_out(session: Session, found: FindingError, build: Build) -> Lines:
             what = seen.finding.error().message if seen.finding else "the finding is gone"
             raise overtaken(session, f"{name}: {what}")
         if seen.table is None or seen.view is None:
-            ensure_tables(session.catalog, session.pipeline, session.sample_values, names=(name,))
+            session.create_missing([name])
             reach("resolve.after-create")
             # From the start: whoever came by meanwhile may have answered it, and gone on.
             continue

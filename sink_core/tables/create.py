@@ -74,6 +74,11 @@ def ensure_tables(
     return {name: table or created[name] for name, table in found.items()}
 
 
+def ensure_table(catalog: Catalog, settings: TableSettings, shown: Columns) -> Table:
+    """A data table, created where missing. Raises as `ensure_tables` does."""
+    return load_if_there(catalog, settings.name) or _create(catalog, _data_table(catalog, settings, shown))
+
+
 def _internal_tables(pipeline: Pipeline) -> list[NewTable]:
     properties = _properties(pipeline.config.table_defaults.target_file_size, {})
     schemas = {pipeline.ledger_table: LEDGER_SCHEMA, pipeline.dead_letter_table: DEAD_LETTER_SCHEMA}

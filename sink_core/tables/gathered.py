@@ -8,9 +8,6 @@ from pyiceberg.table.metadata import TableMetadata
 from sink_core.errors import TableUnusable
 from sink_core.tables.arrow import arrow_schema, conform
 
-BUFFER_BYTES = 128 * 1024 * 1024
-"""Arrow bytes gathered at most, however large the table wants its row groups."""
-
 
 class Gathered:
     """Rows of one table by its current schema; `limit` in Arrow's bytes."""
@@ -21,6 +18,10 @@ class Gathered:
         self._limit = limit
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._bytes
 
     def add(self, rows: pa.RecordBatch) -> bool:
         """Take in rows, columns by name, an optional column they lack null; says whether the limit is reached.

@@ -26,8 +26,8 @@ from sink_core.tables.arrow import arrow_schema
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-LOST = "lost"
-"""The ledger's column that older ledgers lack; it then counts as 0."""
+LOST, UNROUTED, LEFT_OUT = "lost", "unrouted", "left_out"
+"""The ledger's columns that older ledgers lack; they then count as 0."""
 
 
 def _schema(columns: dict[str, IcebergType], *, optional: frozenset[str]) -> Schema:
@@ -57,8 +57,10 @@ LEDGER_SCHEMA = _schema(
         "timestamp_type": IntegerType(),
         "written": MapType(101, StringType(), 102, LongType(), value_required=True),
         LOST: LongType(),
+        UNROUTED: LongType(),
+        LEFT_OUT: MapType(103, StringType(), 104, LongType(), value_required=True),
     },
-    optional=frozenset({"max_timestamp", LOST}),
+    optional=frozenset({"max_timestamp", LOST, UNROUTED, LEFT_OUT}),
 )
 """One row per batch and partition whose position moved; `PartitionCounts` says what the columns mean."""
 
@@ -120,6 +122,8 @@ def ledger_rows(plan: BatchPlan, counts: Sequence[PartitionCounts]) -> pa.Record
             "timestamp_type": c.timestamp_type,
             "written": list(c.written.items()),
             LOST: c.lost,
+            UNROUTED: c.unrouted,
+            LEFT_OUT: list(c.left_out.items()),
         }
         for c in counts
     ]

@@ -2,7 +2,8 @@
 
 Rows are gathered up to a row group's size, then split by partition once, and each part becomes a row group of its
 partition's open file. A file that has reached its target size is closed, and so is the least recently used one when
-too many are open; memory therefore grows neither with the batch nor with the number of partitions.
+too many are open; memory therefore grows neither with the batch nor with the number of partitions. Writers of one
+task share what they may hold, so that it doesn't grow with the number of tables either.
 
 In a table with a sort order all of a file is in order: what was gathered is sorted, and its files are closed with it.
 """
@@ -10,7 +11,6 @@ In a table with a sort order all of a file is in order: what was gathered is sor
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 from contextlib import suppress
 from typing import IO, Any, cast
 
@@ -25,23 +25,21 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from sink_core.tables.arrow import conform, file_schema
+from sink_core.tables.budget import Budget
 from sink_core.tables.dictionary import dictionary_paths
 from sink_core.tables.files import WrittenFile, describe_file
-from sink_core.tables.gathered import BUFFER_BYTES, Gathered
+from sink_core.tables.gathered import Gathered
 from sink_core.tables.metrics import statistics_plan
 from sink_core.tables.parquet import ParquetSettings, parquet_settings
 from sink_core.tables.partition import Partition, fits_in_path, split
 from sink_core.tables.sort_order import Order
 
-MAX_OPEN_FILES = 64
-"""On object stores each open file holds a part of some megabytes that is not yet uploaded."""
-
 
 class TableWriter:
     """Writes data files of one table, by its current schema and default partition spec.
 
-    `file_prefix` begins the file names, `buffer_bytes` bounds what is gathered in memory (Arrow's bytes; splitting it
-    takes about as much again), `target_file_size` in bytes is used if the table has no such property.
+    `file_prefix` begins the file names, `budget` bounds what is held in memory, shared with other writers,
+    `target_file_size` in bytes is used if the table has no such property.
     """
 
     def __init__(
@@ -51,17 +49,18 @@ class TableWriter:
         file_prefix: str,
         *,
         target_file_size: int | None = None,
-        buffer_bytes: int = BUFFER_BYTES,
-        max_open_files: int = MAX_OPEN_FILES,
+        budget: Budget | None = None,
     ) -> None:
-        self._files = _Files(io, metadata, file_prefix, parquet_settings(metadata, target_file_size=target_file_size))
+        self._budget = budget or Budget()
+        settings = parquet_settings(metadata, target_file_size=target_file_size)
+        self._files = _Files(io, metadata, file_prefix, settings, self._budget)
         self._spec, self._iceberg_schema = metadata.spec(), metadata.schema()
         self._order = Order.within_files(metadata)
-        settings = self._files.settings
         # Sorted files get no more rows once they are closed, and so are better large.
-        most = buffer_bytes if self._order else min(settings.row_group_size, settings.target_file_size)
-        self._gathered = Gathered(metadata, min(most, buffer_bytes))
-        self._max_open_files = max_open_files
+        most = self._budget.buffer_bytes
+        if self._order is None:
+            most = min(settings.row_group_size, settings.target_file_size, most)
+        self._gathered = Gathered(metadata, most)
         self.schema = self._gathered.schema
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -70,69 +69,78 @@ class TableWriter:
         Raises TableUnusable if they lack a required one or a column is of another type than the table's.
         """
         if self._gathered.add(rows):
-            self._flush()
+            self.flush()
+        else:
+            self._budget.gathers(self, self._gathered.nbytes)
 
     def close(self) -> list[WrittenFile]:
         """Write what is left, close all files, and describe them. The writer is done with then."""
-        self._flush()
+        self.flush()
         return self._files.close_all()
 
     def abort(self) -> None:
         """Close what is open, whatever state it is in; the files are nobody's and left to orphan cleanup."""
         self._gathered.take()
+        self._budget.gathers(self, 0)
         with suppress(OSError):
             self._files.close_all()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write out what is gathered."""
         rows = self._gathered.take()
         if rows is None:
             return
+        self._budget.gathers(self, 0)
         for partition, part in split(rows, self._spec, self._iceberg_schema):
             if self._order is not None:
                 self._files.write_whole(partition, self._order.sort(part))
                 continue
             self._files.append(partition, part)
-            self._files.close_beyond(self._max_open_files)
 
 
 class _Files:
-    """The open files of a table by partition, least recently used first, and the finished ones."""
+    """The open files of a table by partition, and the finished ones."""
 
-    def __init__(self, io: FileIO, metadata: TableMetadata, file_prefix: str, settings: ParquetSettings) -> None:
-        self.settings = settings
+    def __init__(
+        self, io: FileIO, metadata: TableMetadata, file_prefix: str, settings: ParquetSettings, budget: Budget
+    ) -> None:
+        self._settings, self._budget = settings, budget
         self._io, self._metadata, self._prefix = io, metadata, file_prefix
         self._locations = load_location_provider(metadata.location, metadata.properties)
-        self._open: OrderedDict[Record | None, _OpenFile] = OrderedDict()
+        self._open: dict[Record | None, _OpenFile] = {}
         self._finished: list[WrittenFile] = []
 
     def append(self, partition: Partition | None, rows: pa.Table) -> None:
         key = partition.partition if partition else None
+        self._budget.touched(self, key)
         if key not in self._open:
             self._open[key] = self._create(partition, rows)
-        self._open.move_to_end(key)
         self._open[key].append(rows)
-        if self._open[key].size >= self.settings.target_file_size:
-            self._finished.append(self._open.pop(key).finish())
+        if self._open[key].size >= self._settings.target_file_size:
+            self.close(key)
 
     def write_whole(self, partition: Partition | None, rows: pa.Table) -> None:
         """Files with these rows and no others, in their order."""
-        most = max(1, len(rows) * self.settings.row_group_size // max(1, rows.nbytes))
+        most = max(1, len(rows) * self._settings.row_group_size // max(1, rows.nbytes))
         for start in range(0, len(rows), most):
             self.append(partition, rows.slice(start, most))
-        self.close_beyond(0)
+        self.close_all()
 
-    def close_beyond(self, most: int) -> None:
-        while len(self._open) > most:
-            self._finished.append(self._open.popitem(last=False)[1].finish())
+    def close(self, key: Record | None) -> None:
+        """Finish the file of a partition."""
+        self._budget.closed(self, key)
+        self._finished.append(self._open.pop(key).finish())
 
     def close_all(self) -> list[WrittenFile]:
-        self.close_beyond(0)
+        """Every file that was finished until now."""
+        for key in list(self._open):
+            self.close(key)
         return self._finished
 
     def _create(self, partition: Partition | None, first: pa.Table) -> _OpenFile:
         named = partition if partition and fits_in_path(partition.to_path()) else None
         path = self._locations.new_data_location(f"{self._prefix}-{uuid.uuid4()}.parquet", named)
-        return _OpenFile(self._io, path, self._metadata, partition, self.settings, first)
+        return _OpenFile(self._io, path, self._metadata, partition, self._settings, first)
 
 
 class _OpenFile:

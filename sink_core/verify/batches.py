@@ -88,7 +88,7 @@ def _compare_rows(batch_id: str, published: Published, sums: BatchSums, tables: 
         elif table == tables.dead_letters:
             by_records, said = sums.dead_lettered, {}
         else:
-            by_records, said = sums.storable, {"the ledger's `written`": sums.written.get(table, 0)}
+            by_records, said = sums.due.get(table, 0), {"the ledger's `written`": sums.written.get(table, 0)}
         for where, rows in {**said, "its DATA_WRITTEN": published.rows.get(table, 0)}.items():
             if rows != by_records:
                 message = f"batch {batch_id}: {rows} rows for {table} by {where}, {by_records} by the ledger's records"

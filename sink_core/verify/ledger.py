@@ -10,18 +10,24 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from sink_core.offsets import OffsetRange, Offsets, TopicPartition
-from sink_core.tables.internal import LOST
+from sink_core.tables.internal import LEFT_OUT, LOST, UNROUTED
 from sink_core.verify.offset_sets import of_range, shown
 from sink_core.verify.report import Evidence
 
 _DIGEST_MASK = 2**64 - 1
 _NUMBERS = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", LOST)
 _PLANNED = "planned_at"
-COLUMNS = ("batch_id", "topic", "partition", "start_offset", "end_offset", *_NUMBERS, "written", "topic_id", _PLANNED)
+COLUMNS = (
+    *("batch_id", "topic", "partition", "start_offset", "end_offset"),
+    *_NUMBERS,
+    *("written", "topic_id", _PLANNED, UNROUTED, LEFT_OUT),
+)
+_LATE = frozenset({LOST, UNROUTED, LEFT_OUT})
 
 
 class LedgerRow(NamedTuple):
-    """What became of the offsets `[start, end)` of one partition in one batch; `written` is rows per data table.
+    """What became of the offsets `[start, end)` of one partition in one batch; `written` is rows per data table,
+    `left_out` what tables did not take by their rules.
 
     `planned_ms` is the broker's time just before the batch was written. `former`: of a topic that was deleted and
     created again since. Its offsets are not those of the topic of today.
@@ -42,6 +48,8 @@ class LedgerRow(NamedTuple):
     written: Mapping[str, int]
     topic_id: str = ""
     planned_ms: int = 0
+    unrouted: int = 0
+    left_out: Mapping[str, int] = {}
     former: bool = False
 
     @property
@@ -59,27 +67,30 @@ class LedgerRow(NamedTuple):
 
     @property
     def storable(self) -> int:
-        """Records that each data table must have got."""
+        """Records that each data table must have got or left out by its rule."""
         return self.records - self.filtered - self.dead_lettered - self.tombstones
+
+    def due(self, table: str) -> int:
+        """Rows that a table which `written` names must have got."""
+        return self.storable - self.left_out.get(table, 0)
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[LedgerRow]:
-    """Ledger rows from Arrow batches that hold `COLUMNS`; nothing is lost by a ledger without that column."""
+    """Ledger rows from Arrow batches that hold `COLUMNS`, but for those that older ledgers lack."""
     for batch in batches:
         columns = [_column(batch, name) for name in COLUMNS]
-        written = COLUMNS.index("written")
-        columns[written] = [dict(each or ()) for each in columns[written]]
+        for at in (COLUMNS.index("written"), COLUMNS.index(LEFT_OUT)):
+            columns[at] = [dict(each or ()) for each in columns[at]]
         yield from map(LedgerRow, *columns)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
     if name == _PLANNED:
         return batch.column(name).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist()
-    if name != LOST:
-        return batch.column(name).to_pylist()
-    if name not in batch.schema.names:
+    if name in _LATE and name not in batch.schema.names:
         return [0] * len(batch)
-    return [lost or 0 for lost in batch.column(name).to_pylist()]
+    values = batch.column(name).to_pylist()
+    return [value or 0 for value in values] if name in _LATE else values
 
 
 def with_former(rows: Iterable[LedgerRow], topic_ids: Mapping[str, str]) -> Iterator[LedgerRow]:
@@ -121,7 +132,9 @@ class BatchSums:
     dead_lettered: int = 0
     value_bytes: int = 0
     lost: int = 0
+    unrouted: int = 0
     written: dict[str, int] = field(default_factory=dict[str, int])
+    due: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, row: LedgerRow) -> None:
         self.rows += 1
@@ -135,15 +148,13 @@ class BatchSums:
         self.dead_lettered += row.dead_lettered
         self.value_bytes += row.value_bytes
         self.lost += row.lost
+        self.unrouted += row.unrouted
         for table, rows in row.written.items():
             self.written[table] = self.written.get(table, 0) + rows
-
-    @property
-    def storable(self) -> int:
-        return self.records - self.filtered - self.dead_lettered - self.tombstones
+            self.due[table] = self.due.get(table, 0) + row.due(table)
 
     def numbers(self) -> dict[str, int]:
-        return {"offsets": self.offsets, **{name: getattr(self, name) for name in _NUMBERS}}
+        return {"offsets": self.offsets, **{name: getattr(self, name) for name in (*_NUMBERS, UNROUTED)}}
 
 
 @dataclass(slots=True)
@@ -223,12 +234,26 @@ def _check_sums(row: LedgerRow, evidence: Evidence) -> None:
         message = f"{row.records} records + {row.gaps} gaps{lost} are {accounted}, the range has {span} offsets"
         evidence.violation("ledger-row-sum", row.at, message, ranges=(row.shown,), batches=(row.batch_id,))
     for table, written in row.written.items():
-        if written != row.storable:
+        if written != row.due(table):
+            left = f"{row.left_out[table]} left out + " if table in row.left_out else ""
             message = (
-                f"{table}: {written} written + {row.filtered} filtered + {row.dead_lettered} dead-lettered + "
+                f"{table}: {written} written + {left}{row.filtered} filtered + {row.dead_lettered} dead-lettered + "
                 f"{row.tombstones} tombstones are not {row.records} records"
             )
             evidence.violation("ledger-row-sum", row.at, message, ranges=(row.shown,), batches=(row.batch_id,))
+    if row.left_out or row.unrouted or not row.written:
+        _check_unrouted(row, evidence)
+
+
+def _check_unrouted(row: LedgerRow, evidence: Evidence) -> None:
+    """A record that could be stored is unrouted or in a table, never both."""
+    least = min((row.left_out.get(table, 0) for table in row.written), default=row.storable)
+    if not row.storable - sum(row.written.values()) <= row.unrouted <= least:
+        message = (
+            f"{row.unrouted} unrouted and {sum(row.written.values())} written do not account for {row.storable} "
+            "records that could be stored"
+        )
+        evidence.violation("ledger-row-sum", row.at, message, ranges=(row.shown,), batches=(row.batch_id,))
 
 
 def _name(

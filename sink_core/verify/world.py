@@ -130,7 +130,7 @@ def unchanged(read: Callable[[], tuple[object, Finding | None]]) -> Finding | No
 
 
 def _topics(session: Session, evidence: Evidence) -> dict[str, Topic]:
-    names = session.pipeline.config.source.topics
+    names = session.source_topics()
     try:
         return describe_topics(session.admin, names, timeout_s=ADMIN_TIMEOUT_S)
     except ConfigError as error:

@@ -45,6 +45,7 @@ from pyiceberg.types import (
 )
 
 from sink_core.tables.arrow import arrow_schema
+from sink_core.tables.budget import Budget
 from sink_core.tables.sort_order import Order, distribution_of
 from sink_core.tables.writer import TableWriter
 
@@ -193,7 +194,7 @@ def test_each_file_is_sorted_as_a_whole_and_says_so(
 ) -> None:
     small = {"write.parquet.row-group-size-bytes": "4000", "write.target-file-size-bytes": "60000"}
     table = tables(by(2, DESC, LAST), by(1, DESC), spec=spec, **small)
-    writer = TableWriter(table.io, table.metadata, "calve-b-0", buffer_bytes=200_000)
+    writer = TableWriter(table.io, table.metadata, "calve-b-0", budget=Budget(200_000))
     given = rows(6_000)
     for start in range(0, len(given), 500):
         writer.write(table_of(given[start : start + 500]).to_batches()[0])

@@ -54,6 +54,7 @@ from sink_core.batch import ManifestRef
 from sink_core.commit.append import build_append
 from sink_core.errors import TableUnusable
 from sink_core.tables.arrow import arrow_schema, conform, file_schema
+from sink_core.tables.budget import Budget
 from sink_core.tables.files import WrittenFile, data_file
 from sink_core.tables.manifests import write_manifest
 from sink_core.tables.writer import TableWriter
@@ -275,7 +276,7 @@ def test_files_roll_at_the_target_size(tables: Any) -> None:
 
 def test_memory_is_bounded_however_many_partitions(tables: Any) -> None:
     table = tables(spec=spec_of((1, IdentityTransform())))
-    writer = TableWriter(table.io, table.metadata, "calve-b-0", max_open_files=8, buffer_bytes=4_000)
+    writer = TableWriter(table.io, table.metadata, "calve-b-0", budget=Budget(4_000, max_open_files=8))
     open_before = _open_files()
     for k in range(0, 300, 30):
         writer.write(batch([row(i) for i in range(k, k + 30)]))

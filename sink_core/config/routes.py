@@ -1,0 +1,147 @@
+"""The tables that a pipeline file and the topics of the moment stand for, each with its rule. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sink_core.config.pipeline import PipelineConfig, Table
+from sink_core.errors import ConfigError
+from sink_core.routing import (
+    VALUE,
+    Condition,
+    Naming,
+    Rule,
+    fill_topic,
+    gives,
+    is_name,
+    is_template,
+    placeholders,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """A table, its entry in the file, its rule, and whether the file names it itself."""
+
+    name: str
+    entry: Table
+    rule: Rule
+    explicit: bool
+
+
+def is_open(config: PipelineConfig) -> bool:
+    """Whether topics or tables are not all in the file."""
+    return config.source.topics_regex is not None or any(is_template(table.name) for table in config.tables)
+
+
+def may_feed(config: PipelineConfig, table: str) -> bool:
+    return any(gives(entry.name, table) for entry in config.tables)
+
+
+def fed_tables(config: PipelineConfig, topics: Iterable[str], known: Iterable[str]) -> list[Fed]:
+    """The file's own tables in its order, then those that `topics` give by their names, then those that are `known`
+    by the log and that a name with placeholders may have stood for.
+
+    Raises ConfigError for two topics that give one table, and for a name that is none.
+    """
+    by_topic = _by_topic(config, sorted(topics))
+    own = {entry.name: entry for entry in config.tables if not is_template(entry.name)}
+    found = [Fed(name, entry, _own_rule(config, entry, by_topic), True) for name, entry in own.items()]
+    found += [Fed(n, e, _rule(e, frozenset([topic])), False) for n, (e, topic) in by_topic.items() if n not in own]
+    names = {fed.name for fed in found} | _internal(config)
+    for name in sorted(set(known) - names):
+        index = _template_of(config, name)
+        if index is not None:
+            entry = config.tables[index]
+            rule = _named_rule(config, index) if entry.name_from else _rule(entry, frozenset())
+            found.append(Fed(name, entry, rule, False))
+    return found
+
+
+def namings(config: PipelineConfig, topics: Iterable[str]) -> tuple[Naming, ...]:
+    """Entries whose tables are named by a field, for the topics of the moment."""
+    own = {t.name for t in config.tables if not is_template(t.name) and (t.topics is not None or t.where is not None)}
+    taken = frozenset(own | _internal(config) | _by_topic(config, sorted(topics)).keys())
+    given = [
+        Naming(
+            entry=index,
+            allow=Condition(entry.name_from.field, entry.name_from.allow),
+            where=_condition(entry),
+            names={
+                topic: name for topic in _topics_of(entry, sorted(topics)) if (name := _filled(config, entry, topic))
+            },
+            taken=taken,
+        )
+        for index, entry in enumerate(config.tables)
+        if entry.name_from is not None
+    ]
+    return tuple(given)
+
+
+def _by_topic(config: PipelineConfig, topics: list[str]) -> dict[str, tuple[Table, str]]:
+    """Tables named by topics alone, each with its entry and topic."""
+    found: dict[str, tuple[Table, str]] = {}
+    for entry in config.tables:
+        if not is_template(entry.name) or VALUE in placeholders(entry.name):
+            continue
+        for topic in _topics_of(entry, topics):
+            name = _filled(config, entry, topic)
+            if name is None:
+                continue
+            if not is_name(name) or name in _internal(config):
+                raise ConfigError(
+                    f"tables: topic {topic} gives {name} by {entry.name}, which is no name for its table",
+                    hint="narrow source.topics_regex, or name a table for the topic under another name",
+                )
+            if name in found:
+                raise ConfigError(
+                    f"tables: topics {found[name][1]} and {topic} both give table {name}",
+                    hint="use more of the topics' names in the table's name, or list one of the topics under topics of "
+                    "a table of its own",
+                )
+            found[name] = (entry, topic)
+    return found
+
+
+def _own_rule(config: PipelineConfig, entry: Table, by_topic: dict[str, tuple[Table, str]]) -> Rule:
+    """Of a table that the file names: what it says, or that of the name with placeholders that it stands in for."""
+    if entry.topics is not None or entry.where is not None:
+        return _rule(entry, None if entry.topics is None else frozenset(entry.topics))
+    if entry.name in by_topic:
+        template, topic = by_topic[entry.name]
+        return _rule(template, frozenset([topic]))
+    index = _template_of(config, entry.name)
+    if index is None:
+        return Rule()
+    return _named_rule(config, index) if config.tables[index].name_from else _rule(config.tables[index], frozenset())
+
+
+def _named_rule(config: PipelineConfig, index: int) -> Rule:
+    entry = config.tables[index]
+    return _rule(entry, None if entry.topics is None else frozenset(entry.topics), index)
+
+
+def _rule(entry: Table, topics: frozenset[str] | None, naming: int | None = None) -> Rule:
+    return Rule(topics, _condition(entry), naming)
+
+
+def _condition(entry: Table) -> Condition | None:
+    return Condition(entry.where.field, entry.where.matches) if entry.where else None
+
+
+def _template_of(config: PipelineConfig, table: str) -> int | None:
+    found = (i for i, entry in enumerate(config.tables) if is_template(entry.name) and gives(entry.name, table))
+    return next(found, None)
+
+
+def _topics_of(entry: Table, topics: list[str]) -> list[str]:
+    return topics if entry.topics is None else [topic for topic in topics if topic in entry.topics]
+
+
+def _filled(config: PipelineConfig, entry: Table, topic: str) -> str | None:
+    return fill_topic(entry.name, topic, config.source.topics_regex)
+
+
+def _internal(config: PipelineConfig) -> set[str]:
+    return {config.ledger_table, config.dead_letter_table}

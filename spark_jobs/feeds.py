@@ -1,0 +1,288 @@
+"""The tables that a task writes: each record decoded for those whose rules take it, the rows written to files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.types import StructType
+
+from sink_core.config.effective import CatalogSettings, ValueSettings
+from sink_core.config.pipeline import EvolveStep
+from sink_core.decode.decoded import FIT, BadValue, Decoded, Decoder
+from sink_core.formats import format_of
+from sink_core.offsets import TopicPartition
+from sink_core.routing import ALL, Naming, Rule
+from sink_core.tables.budget import Budget
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.evolution import merged
+from sink_core.tables.files import WrittenFile
+from sink_core.tables.io import open_io
+from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column, without_kafka_column
+from sink_core.tables.sort_order import Distribution
+from sink_core.tables.writer import TableWriter
+from spark_jobs.messages import Int64s
+from spark_jobs.pieces import Outbox, PieceWriter
+from spark_jobs.router import Part, Router
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history.
+
+    Unless its `distribution` is `none` its rows go through Spark's shuffle to the tasks that write them. `evolve` says
+    what a task may want of its schema. An `explicit` one, which the pipeline file names, is counted for every
+    partition, whether `rule` takes its topic or not.
+    """
+
+    name: str
+    metadata: str
+    target_file_size: int
+    distribution: Distribution = "none"
+    evolve: tuple[EvolveStep, ...] = ()
+    rule: Rule = ALL
+    explicit: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSpec:
+    """What all tasks of a batch have in common. Connections are unresolved: each task reads its own environment.
+
+    `skip` are offsets of records that are dead letters already: a range job leaves them there. If `evolving`, tasks ask
+    for tables that `namings` allow and that are not among `tables`; else records for these are unrouted.
+    """
+
+    batch_id: str
+    group: str
+    catalog: CatalogSettings
+    tables: tuple[TableSpec, ...]
+    dead_letters: TableSpec
+    stop_on_bad_record: bool
+    value: ValueSettings
+    kafka: Mapping[str, Any] = field(repr=False)
+    skip: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict[TopicPartition, tuple[int, ...]])
+    namings: tuple[Naming, ...] = ()
+    evolving: bool = False
+
+
+class Output:
+    """A table being written: to files, or into `outbox` if its rows are to be shuffled."""
+
+    def __init__(
+        self, table: TableSpec, spec: IngestSpec, file_prefix: str, budget: Budget, outbox: Outbox | None = None
+    ) -> None:
+        self.name = table.name
+        self._table, self._spec, self._file_prefix, self._budget = table, spec, file_prefix, budget
+        self._outbox = outbox if table.distribution != "none" else None
+        self._writer: TableWriter | PieceWriter | None = None
+
+    @cached_property
+    def metadata(self) -> TableMetadata:
+        """Parsed when it is needed: a task gets records for few of many tables."""
+        return TableMetadataUtil.parse_raw(self._table.metadata)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        with unreachable_as_ours(f"writing files of {self.name}"):
+            if self._writer is None:
+                self._writer = self._opened()
+            self._writer.write(rows)
+
+    def close(self) -> tuple[WrittenFile, ...]:
+        with unreachable_as_ours(f"writing files of {self.name}"):
+            return tuple(self._writer.close()) if self._writer else ()
+
+    def abort(self) -> None:
+        with suppress(Exception):
+            if self._writer:
+                self._writer.abort()
+
+    def _opened(self) -> TableWriter | PieceWriter:
+        if self._outbox is not None:
+            number = self._spec.tables.index(self._table)
+            return PieceWriter(self.metadata, self._table.distribution, self._outbox, number, self._budget)
+        return TableWriter(
+            open_io(self._spec.catalog, self.name, self.metadata.location),
+            self.metadata,
+            self._file_prefix,
+            target_file_size=self._table.target_file_size,
+            budget=self._budget,
+        )
+
+
+class Feed(Output):
+    """A data table: records are decoded by its own schema."""
+
+    def __init__(
+        self, table: TableSpec, spec: IngestSpec, file_prefix: str, budget: Budget, outbox: Outbox | None
+    ) -> None:
+        super().__init__(table, spec, file_prefix, budget, outbox)
+        self.rule, self.evolve = table.rule, table.evolve
+
+    @cached_property
+    def schema(self) -> Schema:
+        """What is read from the values."""
+        schema = self.metadata.schema()
+        return without_kafka_column(schema) if self._has_kafka_column else schema
+
+    @cached_property
+    def _has_kafka_column(self) -> bool:
+        return has_kafka_column(self.metadata.schema(), table=self.name)
+
+    def write_decoded(self, rows: pa.RecordBatch, origin: pa.Array) -> None:
+        """`origin` is the `_kafka` column of `rows`."""
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        if self._has_kafka_column:
+            columns[KAFKA_COLUMN] = origin
+        self.write(pa.RecordBatch.from_pydict(columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """What becomes of n records, each by its place: `bad` ones, `unrouted` ones that no table takes, and the others,
+    decoded for each table that takes them.
+    """
+
+    number: int
+    bad: Mapping[int, BadValue]
+    unrouted: Int64s
+    decoded: tuple[_Group, ...]
+    skipped: Collection[int] = ()
+
+    def without(self, places: Collection[int]) -> Sorted:
+        """The same, these records not to be written."""
+        return replace(self, skipped=places)
+
+    def takers(self, place: int) -> list[str]:
+        """The tables that take a record, or would if it were not bad."""
+        return [feed.name for group in self.decoded for feed, part in group.parts if _has(part, place)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Records decoded once for tables of one schema. `places` are those of the good ones, in order."""
+
+    parts: list[tuple[Feed, Part]]
+    columns: pa.RecordBatch
+    places: Int64s
+
+
+class Feeds:
+    """The data tables of a task. `topics` says of which topic each of the reader's slices is."""
+
+    def __init__(
+        self,
+        spec: IngestSpec,
+        file_prefix: str,
+        budget: Budget,
+        topics: Sequence[str],
+        outbox: Outbox | None = None,
+    ) -> None:
+        self._format = format_of(spec.value)
+        self.feeds = [Feed(table, spec, file_prefix, budget, outbox) for table in spec.tables]
+        self.router = Router([(feed.name, feed.rule) for feed in self.feeds], spec.namings, topics, self._format)
+        self._evolving, self._columns = spec.evolving, dict[str, Schema]()
+        self._decoders = list[Decoder]()
+        self._alike = dict[tuple[StructType, int | None], int]()
+        self._decoder_of = dict[int, int]()
+
+    def sort(self, values: Sequence[bytes], slices: Int64s) -> Sorted:
+        """Decode each value for the tables that take it; `slices` says of which slice each is."""
+        routed = self.router.route(values, slices)
+        bad, groups = dict(routed.bad), list[_Group]()
+        alike = defaultdict[int, list[tuple[Feed, Part]]](list)
+        for number, part in sorted(routed.parts.items()):
+            alike[self._decoder_for(number)].append((self.feeds[number], part))
+        for decoder, parts in alike.items():
+            wanted = _union([part for _, part in parts])
+            chosen = values if wanted is None else [values[place] for place in wanted]
+            places = np.arange(len(values)) if wanted is None else wanted
+            decoded = self._decoders[decoder].decode(chosen)
+            if decoded.wanted is not None:
+                self._want(parts[0][0].name, decoded.wanted)
+            for verdict in decoded.bad:
+                place = int(places[verdict.index])
+                bad.setdefault(place, self._verdict(replace(verdict, index=place), parts))
+            groups.append(_Group(parts, decoded.columns, _good(places, decoded)))
+        return Sorted(len(values), bad, routed.unrouted, tuple(groups))
+
+    def _decoder_for(self, number: int) -> int:
+        """Which decoder a table has: tables of one schema share it, and a record is decoded once for all of them. One
+        that may be given more has a decoder of its own, which says what its records want.
+        """
+        if number not in self._decoder_of:
+            feed = self.feeds[number]
+            alike = (feed.schema.as_struct(), number if feed.evolve else None)
+            decoder = self._decoder_of[number] = self._alike.setdefault(alike, len(self._decoders))
+            if decoder == len(self._decoders):
+                self._decoders.append(self._format.decoder(feed.schema, feed.evolve))
+        return self._decoder_of[number]
+
+    def _want(self, table: str, wanted: Schema) -> None:
+        known = [self._columns[table]] if table in self._columns else []
+        self._columns[table] = merged([*known, wanted])
+
+    @property
+    def wants(self) -> bool:
+        """Whether tables must be made, or given something, before anything can be written."""
+        return bool(self._columns or (self._evolving and self.router.wanted))
+
+    def wanted(self) -> dict[str, Schema]:
+        """By table the fields that it lacks; of a table that isn't there all of its columns."""
+        new = self.router.wanted.items() if self._evolving else ()
+        return {**self._columns, **{name: self._format.columns(lambda v=values: v) for name, values in new}}
+
+    def _verdict(self, verdict: BadValue, parts: Sequence[tuple[Feed, Part]]) -> BadValue:
+        """It names the first table that takes the record if there are several."""
+        if verdict.stage != FIT or len(self.feeds) == 1:
+            return verdict
+        first = next(feed.name for feed, part in parts if _has(part, verdict.index))
+        return replace(verdict, message=f"{first}: {verdict.message}")
+
+    def write(self, found: Sorted, origin: pa.Array) -> Iterator[tuple[Feed, Int64s | None]]:
+        """Write what is good for all tables that take it; gives the places of the records that each table got, None
+        for all. `origin` is the `_kafka` column of all records.
+        """
+        keep = np.ones(found.number, np.bool_)
+        keep[[*found.bad, *found.skipped]] = False
+        for group in found.decoded:
+            row_of = np.full(found.number, -1, np.int64)
+            row_of[group.places] = np.arange(len(group.places))
+            for feed, part in group.parts:
+                places = (None if keep.all() else np.flatnonzero(keep)) if part is None else part[keep[part]]
+                if places is None:
+                    feed.write_decoded(group.columns, origin)
+                elif len(places):
+                    rows = group.columns
+                    if len(places) < len(group.places):
+                        rows = rows.take(pa.array(row_of[places]))
+                    feed.write_decoded(rows, origin.take(pa.array(places)))
+                yield feed, places
+
+
+def _good(places: Int64s, decoded: Decoded) -> Int64s:
+    return places if decoded.good is None else places[decoded.good]
+
+
+def _union(parts: Sequence[Part]) -> Int64s | None:
+    chosen = [part for part in parts if part is not None]
+    if len(chosen) < len(parts):
+        return None
+    return chosen[0] if len(chosen) == 1 else np.unique(np.concatenate(chosen))
+
+
+def _has(part: Part, place: int) -> bool:
+    if part is None:
+        return True
+    at = int(np.searchsorted(part, place))
+    return at < len(part) and int(part[at]) == place
