@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -26,7 +26,7 @@ from sink_core.failpoints import reach
 from sink_core.kafka import clients
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from sink_core.kafka.source import SAMPLE_RECORDS, cluster_id, describe_topics, sample_values
-from sink_core.offsets import TopicPartition
+from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.tables.catalog import open_catalog
 
 
@@ -92,6 +92,16 @@ class Session:
         """Values of some records of the source topics, from which the columns of a new table can be inferred."""
         topics, settings = self.pipeline.config.source.topics, self.pipeline.kafka.properties
         return sample_values(settings, topics, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
+
+    def sample_waiting(self, ranges: Sequence[OffsetRange]) -> list[bytes]:
+        """Values of some records at the beginnings of `ranges`."""
+        starts: dict[str, dict[int, int]] = {}
+        for part in ranges:
+            if part.span:
+                starts.setdefault(part.topic, {})[part.partition] = part.start
+        return sample_values(
+            self.pipeline.kafka.properties, starts, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S, starts=starts
+        )
 
     def read_only(self) -> bool:
         """Read the control log if it exists; False if the pipeline has never run."""
