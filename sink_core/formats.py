@@ -12,6 +12,7 @@ from sink_core.config.effective import SchemaFile, ValueSettings
 from sink_core.config.pipeline import EvolveStep
 from sink_core.decode.decoded import Decoder
 from sink_core.decode.json import JsonDecoder
+from sink_core.decode.names import EXACT, Names
 from sink_core.decode.whole import WholeDecoder, whole_schema
 from sink_core.errors import ConfigError
 from sink_core.tables.infer import infer_schema
@@ -28,9 +29,9 @@ Sample = Callable[[], list[bytes]]
 class Format(Protocol):
     """A format of values; what its decoders share, such as a registry's schemas, lives as long as it."""
 
-    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
-        """A decoder for a table whose columns, `_kafka` left out, are those of `schema`; what it may be given more is
-        of `steps`."""
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
+        """A decoder for a table whose columns, `_kafka` left out, are those of `schema`, found under `names`; what it
+        may be given more is of `steps`."""
         ...
 
     def columns(self, sample: Sample) -> Schema:
@@ -53,8 +54,8 @@ def format_of(value: ValueSettings) -> Format:
 class Json:
     """One JSON object per value."""
 
-    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
-        return JsonDecoder(schema, steps)
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
+        return JsonDecoder(schema, steps, names)
 
     def columns(self, sample: Sample) -> Schema:
         return infer_schema(sample())
@@ -66,7 +67,7 @@ class Whole:
 
     type: str
 
-    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:  # noqa: ARG002 - one column is all
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:  # noqa: ARG002 - one column is all
         return WholeDecoder(schema, self.type)
 
     def columns(self, sample: Sample) -> Schema:  # noqa: ARG002 - whatever the values are
@@ -79,10 +80,10 @@ class FixedAvro:
 
     schema: WriterSchema
 
-    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
         from sink_core.decode.avro import AvroDecoder, OneSchema
 
-        return AvroDecoder(schema, OneSchema(self.schema), steps)
+        return AvroDecoder(schema, OneSchema(self.schema), steps, names)
 
     def columns(self, sample: Sample) -> Schema:  # noqa: ARG002 - the schema is known
         from sink_core.tables.avro_columns import avro_columns
@@ -96,10 +97,10 @@ class RegistryAvro:
 
     registry: Registry
 
-    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
         from sink_core.decode.avro import AvroDecoder
 
-        return AvroDecoder(schema, self.registry, steps)
+        return AvroDecoder(schema, self.registry, steps, names)
 
     def columns(self, sample: Sample) -> Schema:
         from sink_core.tables.avro_columns import avro_columns

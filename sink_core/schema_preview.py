@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sink_core.batch import BatchPlan
+from sink_core.decode.names import names_of
 from sink_core.formats import format_of
 from sink_core.session import Session
 from sink_core.tables.create import load_if_there
@@ -36,7 +37,8 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
             continue
         schema = table.schema()
         read = without_kafka_column(schema) if has_kafka_column(schema, table=settings.name) else schema
-        wanted = value_format.decoder(read, settings.evolve).decode(values).wanted
+        names = names_of(read, table.metadata.name_mapping(), any_case=settings.case_insensitive)
+        wanted = value_format.decoder(read, settings.evolve, names).decode(values).wanted
         found = evolved(schema, wanted, settings.evolve) if wanted is not None else None
         if found is not None:
             changes[settings.name] = found.changes

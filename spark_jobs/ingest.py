@@ -89,6 +89,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
                 _without_history(tables[t.name].metadata),
                 t.target_file_bytes,
                 evolve=t.evolve if evolving else (),
+                any_case=t.case_insensitive,
             )
             for t in pipeline.tables
             if t.name in tables

@@ -20,6 +20,7 @@ from sink_core.batch import PartitionCounts
 from sink_core.config.effective import CatalogSettings, ValueSettings
 from sink_core.config.pipeline import EvolveStep
 from sink_core.decode.decoded import FIT, BadValue, Decoded
+from sink_core.decode.names import names_of
 from sink_core.errors import BadRecord
 from sink_core.formats import Format, format_of
 from sink_core.offsets import OffsetRange, TopicPartition
@@ -45,12 +46,13 @@ Bools = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True)
 class TableSpec:
     """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history. `evolve`
-    says what a task may want of its schema."""
+    says what a task may want of its schema, `any_case` that fields match whatever the case of their names."""
 
     name: str
     metadata: str
     target_file_size: int
     evolve: tuple[EvolveStep, ...] = ()
+    any_case: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,9 @@ class Feed(Output):
         super().__init__(table, spec, file_prefix, buffer_bytes)
         schema = self.metadata.schema()
         self._kafka = has_kafka_column(schema, table=table.name)
-        self._decoder = value_format.decoder(without_kafka_column(schema) if self._kafka else schema, table.evolve)
+        read = without_kafka_column(schema) if self._kafka else schema
+        names = names_of(read, self.metadata.name_mapping(), any_case=table.any_case)
+        self._decoder = value_format.decoder(read, table.evolve, names)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         return self._decoder.decode(values)

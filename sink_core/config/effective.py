@@ -79,6 +79,7 @@ class TableSettings:
     kafka_column: bool
     target_file_bytes: int
     evolve: tuple[EvolveStep, ...]
+    case_insensitive: bool
     owned: bool | None
     history: HistoryChoice | None = None
 
@@ -151,6 +152,9 @@ class Pipeline:
                 kafka_column=defaults.kafka_column if table.kafka_column is None else table.kafka_column,
                 target_file_bytes=table.target_file_size or defaults.target_file_size,
                 evolve=defaults.evolve if table.evolve is None else table.evolve,
+                case_insensitive=(
+                    defaults.case_insensitive if table.case_insensitive is None else table.case_insensitive
+                ),
                 owned=table.owned,
                 history=table.history,
             )

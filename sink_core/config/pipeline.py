@@ -168,6 +168,10 @@ class TableDefaults(Model):
     `widen` (int to long, float to double, decimals to more digits), `make_optional` for required columns that are
     missing or null."""
 
+    case_insensitive: bool = False
+    """Match fields of records with columns whatever the case of their names. A record with two fields for one column is
+    a dead letter."""
+
     target_file_size: Bytes = Field(default=256 * MIB, gt=0)
     """Data files are closed at about this size."""
 
@@ -198,6 +202,9 @@ class Table(Model):
     """As in `table_defaults`."""
 
     evolve: tuple[EvolveStep, ...] | None = None
+    """As in `table_defaults`."""
+
+    case_insensitive: bool | None = None
     """As in `table_defaults`."""
 
     owned: bool | None = None
