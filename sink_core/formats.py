@@ -13,6 +13,7 @@ from sink_core.config.pipeline import EvolveStep
 from sink_core.decode.decoded import Decoder
 from sink_core.decode.framing import Framing, Named
 from sink_core.decode.json import JsonDecoder
+from sink_core.decode.names import EXACT, Names
 from sink_core.decode.whole import WholeDecoder, whole_schema
 from sink_core.errors import ConfigError
 from sink_core.tables.infer import infer_schema
@@ -31,9 +32,9 @@ Sample = Callable[[], list[bytes]]
 class Format(Protocol):
     """A format of values; what its decoders share, such as a registry's schemas, lives as long as it."""
 
-    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
-        """A decoder for a table whose columns, `_kafka` left out, are those of `schema`; what it may be given more is
-        of `steps`."""
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
+        """A decoder for a table whose columns, `_kafka` left out, are those of `schema`, found under `names`; what it
+        may be given more is of `steps`."""
         ...
 
     def columns(self, sample: Sample) -> Schema:
@@ -56,8 +57,8 @@ def format_of(value: ValueSettings) -> Format:
 class Json:
     """One JSON object per value."""
 
-    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
-        return JsonDecoder(schema, steps)
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
+        return JsonDecoder(schema, steps, names)
 
     def columns(self, sample: Sample) -> Schema:
         return infer_schema(sample())
@@ -66,7 +67,7 @@ class Json:
 class ConnectJson:
     """JSON in the envelope of Kafka Connect's JsonConverter."""
 
-    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:  # noqa: ARG002
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:  # noqa: ARG002
         from sink_core.decode.connect import ConnectDecoder
 
         return ConnectDecoder(schema)
@@ -87,7 +88,7 @@ class Whole:
 
     type: str
 
-    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:  # noqa: ARG002 - one column is all
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:  # noqa: ARG002 - one column is all
         return WholeDecoder(schema, self.type)
 
     def columns(self, sample: Sample) -> Schema:  # noqa: ARG002 - whatever the values are
@@ -100,10 +101,10 @@ class FixedAvro:
 
     schema: WriterSchema
 
-    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
         from sink_core.decode.avro import AvroDecoder, OneSchema
 
-        return AvroDecoder(schema, OneSchema(self.schema), steps)
+        return AvroDecoder(schema, OneSchema(self.schema), steps, names)
 
     def columns(self, sample: Sample) -> Schema:  # noqa: ARG002 - the schema is known
         from sink_core.tables.avro_columns import avro_columns
@@ -117,11 +118,11 @@ class RegistryFormat(Generic[S]):
 
     registry: Registry
     schemas: Framing[S]
-    make_decoder: Callable[[Schema, Framing[S], Steps], Decoder]
+    make_decoder: Callable[[Schema, Framing[S], Steps, Names], Decoder]
     columns_of: Callable[[S], Schema]
 
-    def decoder(self, schema: Schema, steps: Steps = ()) -> Decoder:
-        return self.make_decoder(schema, self.schemas, steps)
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
+        return self.make_decoder(schema, self.schemas, steps, names)
 
     def columns(self, sample: Sample) -> Schema:
         return self.columns_of(self.newest(sample()))
@@ -151,9 +152,7 @@ def _json_schema(registry: Registry) -> Format:
     from sink_core.tables.json_schema_columns import json_schema_columns
 
     schemas = ById(registry, "JSON", lambda found: json_schema(found.name, found.text, found.references))
-    return RegistryFormat(
-        registry, schemas, lambda schema, framing, _: JsonSchemaDecoder(schema, framing), json_schema_columns
-    )
+    return RegistryFormat(registry, schemas, JsonSchemaDecoder, json_schema_columns)
 
 
 _WITH_REGISTRY: dict[str, Callable[[Registry], Format]] = {"avro": _avro, "json_schema": _json_schema}

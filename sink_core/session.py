@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -29,7 +29,7 @@ from sink_core.failpoints import reach
 from sink_core.kafka import clients
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from sink_core.kafka.source import SAMPLE_RECORDS, cluster_id, describe_topics, sample_values, topics_like
-from sink_core.offsets import TopicPartition
+from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.tables.catalog import open_catalog
 from sink_core.tables.create import ensure_table, ensure_tables
 
@@ -141,6 +141,16 @@ class Session:
                 ensure_table(self.catalog, table, lambda name=table.name: wanted[name])
                 yield table.name
         self.pipeline = pipeline
+
+    def sample_waiting(self, ranges: Sequence[OffsetRange]) -> list[bytes]:
+        """Values of some records at the beginnings of `ranges`."""
+        starts: dict[str, dict[int, int]] = {}
+        for part in ranges:
+            if part.span:
+                starts.setdefault(part.topic, {})[part.partition] = part.start
+        return sample_values(
+            self.pipeline.kafka.properties, starts, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S, starts=starts
+        )
 
     def read_only(self) -> bool:
         """Read the control log if it exists; False if the pipeline has never run."""

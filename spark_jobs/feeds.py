@@ -19,6 +19,7 @@ from pyiceberg.types import StructType
 from sink_core.config.effective import CatalogSettings, ValueSettings
 from sink_core.config.pipeline import EvolveStep
 from sink_core.decode.decoded import FIT, BadValue, Decoded, Decoder
+from sink_core.decode.names import Names, names_of
 from sink_core.formats import format_of
 from sink_core.offsets import TopicPartition
 from sink_core.routing import ALL, Naming, Rule
@@ -42,8 +43,8 @@ class TableSpec:
     """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history.
 
     Unless its `distribution` is `none` its rows go through Spark's shuffle to the tasks that write them. `evolve` says
-    what a task may want of its schema. An `explicit` one, which the pipeline file names, is counted for every
-    partition, whether `rule` takes its topic or not.
+    what a task may want of its schema, `any_case` that fields match whatever the case of their names. An `explicit`
+    one, which the pipeline file names, is counted for every partition, whether `rule` takes its topic or not.
     """
 
     name: str
@@ -51,6 +52,7 @@ class TableSpec:
     target_file_size: int
     distribution: Distribution = "none"
     evolve: tuple[EvolveStep, ...] = ()
+    any_case: bool = False
     rule: Rule = ALL
     explicit: bool = True
 
@@ -128,12 +130,18 @@ class Feed(Output):
     ) -> None:
         super().__init__(table, spec, file_prefix, budget, outbox)
         self.rule, self.evolve = table.rule, table.evolve
+        self._any_case = table.any_case
 
     @cached_property
     def schema(self) -> Schema:
         """What is read from the values."""
         schema = self.metadata.schema()
         return without_kafka_column(schema) if self._has_kafka_column else schema
+
+    @cached_property
+    def names(self) -> Names:
+        """Under which records have them."""
+        return names_of(self.schema, self.metadata.name_mapping(), any_case=self._any_case)
 
     @cached_property
     def _has_kafka_column(self) -> bool:
@@ -218,14 +226,15 @@ class Feeds:
 
     def _decoder_for(self, number: int) -> int:
         """Which decoder a table has: tables of one schema share it, and a record is decoded once for all of them. One
-        that may be given more has a decoder of its own, which says what its records want.
+        that may be given more has a decoder of its own, which says what its records want, and so has one that knows its
+        fields by other names.
         """
         if number not in self._decoder_of:
             feed = self.feeds[number]
-            alike = (feed.schema.as_struct(), number if feed.evolve else None)
+            alike = (feed.schema.as_struct(), number if feed.evolve or not feed.names.exact else None)
             decoder = self._decoder_of[number] = self._alike.setdefault(alike, len(self._decoders))
             if decoder == len(self._decoders):
-                self._decoders.append(self._format.decoder(feed.schema, feed.evolve))
+                self._decoders.append(self._format.decoder(feed.schema, feed.evolve, feed.names))
         return self._decoder_of[number]
 
     def _want(self, table: str, wanted: Schema) -> None:

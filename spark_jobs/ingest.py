@@ -98,6 +98,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
                 t.target_file_bytes,
                 distribution=distribution_of(tables[t.name].metadata),
                 evolve=t.evolve if evolving else (),
+                any_case=t.case_insensitive,
                 rule=t.rule,
                 explicit=t.explicit,
             )

@@ -14,6 +14,7 @@ from sink_core.errors import EXIT_STOPPED
 
 if TYPE_CHECKING:
     from sink_core.batch import BatchPlan
+    from sink_core.schema_preview import SchemaPreview
     from sink_core.status import StatusReport, TableStatus
     from sink_core.verify.report import VerifyReport
 
@@ -32,9 +33,13 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
-    """Show what the next batch would read. Writes nothing; the number of tasks assumes this machine's cores."""
+    """Show what the next batch would read, and which tables it would change by a sample of the records that wait.
+
+    Writes nothing; the number of tasks assumes this machine's cores.
+    """
     from sink_core.config.load import load
     from sink_core.planning import Planner
+    from sink_core.schema_preview import SchemaPreview, schema_preview
     from sink_core.session import Session
 
     pipeline = load(file, connections)
@@ -42,14 +47,15 @@ def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
         ran = session.read_only() and session.log.state.last_publish is not None
         tasks = pipeline.spark.tasks or os.cpu_count() or 1
         planned = Planner(session, max_tasks=tasks).preview() if ran else None
+        schema = schema_preview(session, planned) if planned else SchemaPreview()
     if as_json:
-        say_json({"bootstrapped": ran, "batch": _plan_document(planned) if planned else None})
+        say_json({"bootstrapped": ran, "batch": _plan_document(planned, schema) if planned else None})
     elif not ran:
         say(f"pipeline {pipeline.name} has not run yet: the first run begins at start: {pipeline.config.source.start}")
     elif planned is None:
         say("nothing to read")
     else:
-        _say_plan(planned)
+        _say_plan(planned, schema)
 
 
 def status(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
@@ -92,7 +98,7 @@ def verify(
         raise typer.Exit(EXIT_STOPPED)
 
 
-def _plan_document(planned: BatchPlan) -> dict[str, Any]:
+def _plan_document(planned: BatchPlan, schema: SchemaPreview) -> dict[str, Any]:
     ranges = [[r.topic, r.partition, r.start, r.end] for r in planned.ranges if r.span]
     return {
         "predecessor": planned.predecessor,
@@ -100,14 +106,17 @@ def _plan_document(planned: BatchPlan) -> dict[str, Any]:
         "estimated_bytes": planned.estimated_bytes,
         "tasks": len(planned.tasks),
         "ranges": ranges,
+        "schema_changes": {"sampled_records": schema.sampled, "tables": schema.changes},
     }
 
 
-def _say_plan(planned: BatchPlan) -> None:
+def _say_plan(planned: BatchPlan, schema: SchemaPreview) -> None:
     size = planned.estimated_bytes / 2**20
     say(f"next batch: {planned.offsets:,} offsets, about {size:,.1f} MiB, in {len(planned.tasks)} tasks")
     rows = [[r.topic, str(r.partition), f"{r.start:,}", f"{r.end:,}", f"{r.span:,}"] for r in planned.ranges if r.span]
     say_table("ranges", ["topic", "partition", "start", "end", "offsets"], rows)
+    for table, changes in schema.changes.items():
+        say(f"{table} will be changed: {', '.join(changes)} (by a sample of {schema.sampled:,} records that wait)")
 
 
 def _say_status(report: StatusReport) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sink_core.config.connections import (
     CatalogConnection,
@@ -24,6 +24,8 @@ from sink_core.config.references import redact, resolve, without_user_info
 from sink_core.config.routes import fed_tables, is_open, may_feed, namings
 from sink_core.errors import ConfigError
 from sink_core.routing import ALL, Naming, Rule
+
+T = TypeVar("T")
 
 INLINE = "inline"
 INLINE_CATALOG = "calve"
@@ -81,6 +83,7 @@ class TableSettings:
     kafka_column: bool
     target_file_bytes: int
     evolve: tuple[EvolveStep, ...]
+    case_insensitive: bool
     owned: bool | None
     history: HistoryChoice | None = None
     rule: Rule = ALL
@@ -183,9 +186,10 @@ class Pipeline:
                 name=fed.name,
                 mode=fed.entry.mode,
                 auto_create=fed.entry.auto_create,
-                kafka_column=defaults.kafka_column if fed.entry.kafka_column is None else fed.entry.kafka_column,
-                target_file_bytes=fed.entry.target_file_size or defaults.target_file_size,
-                evolve=defaults.evolve if fed.entry.evolve is None else fed.entry.evolve,
+                kafka_column=_or(fed.entry.kafka_column, defaults.kafka_column),
+                target_file_bytes=_or(fed.entry.target_file_size, defaults.target_file_size),
+                evolve=_or(fed.entry.evolve, defaults.evolve),
+                case_insensitive=_or(fed.entry.case_insensitive, defaults.case_insensitive),
                 owned=fed.entry.owned,
                 history=fed.entry.history,
                 rule=fed.rule,
@@ -335,6 +339,10 @@ def _catalog(chosen: str | CatalogConnection, known: Mapping[str, CatalogConnect
 
 def _dump(model: PipelineConfig | SparkSettings) -> dict[str, Any]:
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _or(given: T | None, default: T) -> T:
+    return default if given is None else given
 
 
 def _key(chosen: object) -> str:

@@ -155,6 +155,13 @@ class AutoCreate(Model):
     """Iceberg partition terms: `column`, `year(ts)`, `month(ts)`, `day(ts)`, `hour(ts)`, `bucket(16, id)`,
     `truncate(4, name)`."""
 
+    sort_order: tuple[str, ...] = ()
+    """How rows are ordered: terms as for `partition_by`, each with `asc` or `desc` and `nulls first` or `nulls last` if
+    it is to differ from Iceberg's ascending order with nulls first."""
+
+    identifier_fields: tuple[str, ...] = ()
+    """Columns that tell rows apart, nested ones with dots. They become required."""
+
     columns: dict[str, str] = Field(default={})
     """Iceberg types by column: `long`, `decimal(10,2)`, `timestamptz`, `list<string>`, `struct<a: int, b: string>`.
     The table gets exactly these; if none is named, those of the Avro schema, or for JSON those that a sample of the
@@ -174,7 +181,13 @@ class TableDefaults(Model):
     """What holds for each table that doesn't say otherwise."""
 
     evolve: tuple[EvolveStep, ...] = ()
-    """Schema changes made on arrival of data that needs them. Accepted; takes effect with schema evolution."""
+    """Schema changes made, once for a batch, when its records need them: `add_column` for fields that a table lacks,
+    `widen` (int to long, float to double, decimals to more digits), `make_optional` for required columns that are
+    missing or null."""
+
+    case_insensitive: bool = False
+    """Match fields of records with columns whatever the case of their names. A record with two fields for one column is
+    a dead letter."""
 
     target_file_size: Bytes = Field(default=256 * MIB, gt=0)
     """Data files are closed at about this size."""
@@ -243,7 +256,10 @@ class Table(Model):
     """As in `table_defaults`."""
 
     evolve: tuple[EvolveStep, ...] | None = None
-    """As in `table_defaults`. Accepted; takes effect with schema evolution."""
+    """As in `table_defaults`."""
+
+    case_insensitive: bool | None = None
+    """As in `table_defaults`."""
 
     owned: bool | None = None
     """Whether maintenance may expire the table's snapshots and delete its orphan files. Default: only if Calve has

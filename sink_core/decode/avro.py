@@ -24,6 +24,7 @@ from sink_core.decode.avro_types import Carriers, from_avro
 from sink_core.decode.convert import Converter
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from sink_core.decode.framing import Framing
+from sink_core.decode.names import EXACT, Names
 from sink_core.tables.arrow import file_schema
 from sink_core.tables.avro_columns import avro_wants
 from sink_core.tables.evolution import merged
@@ -57,8 +58,14 @@ class AvroDecoder:
     """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`), `steps`
     says what the table may be given: what the schemas of records ask for, whatever is in these."""
 
-    def __init__(self, schema: Schema, framing: Framing[WriterSchema], steps: Collection[EvolveStep] = ()) -> None:
-        self._framing, self._schema, self._steps = framing, schema, steps
+    def __init__(
+        self,
+        schema: Schema,
+        framing: Framing[WriterSchema],
+        steps: Collection[EvolveStep] = (),
+        names: Names = EXACT,
+    ) -> None:
+        self._framing, self._schema, self._steps, self._names = framing, schema, steps, names
         self._typed = file_schema(schema)
         self._converter = Converter(schema, from_avro)
         self._plans: dict[int, _Plan] = {}
@@ -123,21 +130,22 @@ class AvroDecoder:
         found = self._plans.get(id(schema))
         if found is None:
             # The plan holds the schema, so that no other one gets its id.
-            found = self._plans[id(schema)] = _Plan(schema, self._typed)
+            found = self._plans[id(schema)] = _Plan(schema, self._typed, self._names)
             if self._steps:
-                found.wanted = avro_wants(schema, self._schema, self._steps)
+                found.wanted = avro_wants(schema, self._schema, self._steps, self._names)
         return found
 
 
 class _Plan:
     """How records of one writer schema become columns of the table."""
 
-    def __init__(self, schema: WriterSchema, typed: pa.Schema) -> None:
-        self._schema, carriers = schema, Carriers(schema)
+    def __init__(self, schema: WriterSchema, typed: pa.Schema, names: Names) -> None:
+        self._schema, carriers = schema, Carriers(schema, names)
         self._record = schema.record
         self._type = carriers.struct(self._record["fields"] if self._record else [], typed)
         self._misfits = carriers.misfits
-        self.at_once = reader(schema, self._type)
+        self._clash = carriers.clash
+        self.at_once = None if self._clash else reader(schema, self._type)
         self.wanted: Schema | None = None
 
     def carry(self, group: _Group, bad: dict[int, BadValue]) -> list[tuple[list[int], pa.RecordBatch]]:
@@ -145,6 +153,9 @@ class _Plan:
         if self._record is None:
             message = f"{self._schema.name} is {shown(self._schema.resolved(self._schema.root))}, not a record"
             bad |= {place: BadValue(place, FIT, cut(message)) for place in group.places}
+            return []
+        if self._clash:
+            bad |= {place: BadValue(place, FIT, cut(self._clash)) for place in group.places}
             return []
         pieces: list[tuple[list[int], pa.RecordBatch]] = []
         spans = [(0, len(group.records))]

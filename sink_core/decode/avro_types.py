@@ -12,7 +12,7 @@
 | date, time | date; time-millis, time-micros |
 | timestamptz | timestamp-millis, timestamp-micros, timestamp-nanos, if they are whole microseconds |
 | timestamp | the same with local- |
-| struct | record; fields match by name, those the column lacks are ignored, missing ones are null |
+| struct | record; fields match by name (`names`), those the column lacks are ignored, missing ones are null |
 | list, map | array, map |
 
 A union fits if all its branches do in the same way, `null` aside.
@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sink_core.decode.avro_schema import Node, WriterSchema, logical, shown
+from sink_core.decode.names import EXACT, Names, TwoOfOne
 from sink_core.decode.text import from_text
 
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
@@ -43,10 +44,12 @@ _BYTES = ("bytes", "fixed")
 @dataclass(slots=True)
 class Carriers:
     """Chooses the Arrow types that values are first brought to. `misfits` gets a line for each field that can't fit:
-    it is carried as null, so that only a record which has it is bad."""
+    it is carried as null, so that only a record which has it is bad. With a `clash` of names all records are."""
 
     schema: WriterSchema
+    names: Names = EXACT
     misfits: list[str] = field(default_factory=list[str])
+    clash: str = ""
 
     def carrier(self, given: Node, wanted: pa.DataType, path: str) -> pa.DataType:
         """The type for values of `given` on their way to `wanted`, a type of a file's schema."""
@@ -66,7 +69,7 @@ class Carriers:
             return self.carrier(branches[0], wanted, path)
         kinds: list[pa.DataType] = []
         for branch in branches:
-            alone = Carriers(self.schema)
+            alone = Carriers(self.schema, self.names)
             kinds.append(alone.carrier(branch, wanted, path))
             if alone.misfits or kinds[-1] != kinds[0]:
                 return self._misfit(node, wanted, path)
@@ -88,16 +91,26 @@ class Carriers:
     def struct(self, fields: list[dict[str, Node]], wanted: pa.DataType | pa.Schema, path: str = "") -> pa.DataType:
         """The type for a record of these fields on its way to the fields of `wanted`."""
         written = {str(member["name"]): member["type"] for member in fields}
+        try:
+            own = self.names.own_names(((_field_id(to), str(to.name)) for to in wanted), written)
+        except TwoOfOne as error:
+            self.clash, own = f"{path}.{error}".lstrip("."), {}
+        called = {of: name for name, of in own.items()}
+        found = [(to, called.get(str(to.name), str(to.name))) for to in wanted]
         return pa.struct(
             [
-                pa.field(to.name, self.carrier(written.get(to.name, "null"), to.type, f"{path}.{to.name}".lstrip(".")))
-                for to in wanted
+                pa.field(name, self.carrier(written.get(name, "null"), to.type, f"{path}.{to.name}".lstrip(".")))
+                for to, name in found
             ]
         )
 
     def _misfit(self, node: Node, wanted: pa.DataType, path: str) -> pa.DataType:
         self.misfits.append(f"{path}: Avro's {shown(node)} doesn't fit {_column(wanted)}")
         return pa.null()
+
+
+def _field_id(of: pa.Field) -> int:
+    return int((of.metadata or {}).get(b"PARQUET:field_id", -1))
 
 
 def _leaf_carrier(kind: str, meaning: str | None, wanted: pa.DataType) -> pa.DataType | None:

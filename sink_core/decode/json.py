@@ -7,8 +7,8 @@ What a record may hold: numbers, strings, booleans, objects and lists for the Ic
 as number or string; maps as objects (`maps`); the rest as text (`text`). Nothing is rounded or coerced: `1.5` and `"1"`
 are errors for a long, `1.255` is one for decimal(5, 2). The exception is what JSON numbers for float and double always
 mean: the nearest value, with NaN and Infinity accepted and anything beyond the type's range an error. Fields the schema
-doesn't have are ignored, missing ones are null, names match exactly. A number beyond double's range is an error
-wherever it stands.
+doesn't have are ignored, missing ones are null, names match exactly unless the table has others (`names`). A number
+beyond double's range is an error wherever it stands.
 
 For a table that may be given columns the parser shows what else is in a block, at little cost; only what then is, or
 does not fit, is looked at closely (`wants`).
@@ -29,6 +29,7 @@ from sink_core.decode.convert import Converter, from_json
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from sink_core.decode.maps import has_maps, with_entries
 from sink_core.decode.misfit import UNREADABLE, misfit
+from sink_core.decode.names import EXACT, Names, TwoOfOne
 from sink_core.decode.wants import Wants
 from sink_core.tables.arrow import file_schema
 
@@ -36,6 +37,7 @@ from sink_core.tables.arrow import file_schema
 _LOOK_CLOSER = 128
 _PLACE = re.compile(r"^JSON parse error: | in row \d+")
 _UNNAMED = "Failed to convert JSON"
+_OTHER_NAMES = "fields under other names"
 _MAYBE_TOO_DEEP = (ValueError, RecursionError)
 
 
@@ -57,13 +59,14 @@ class JsonDecoder:
     """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`), `steps`
     says what the table may be given."""
 
-    def __init__(self, schema: Schema, steps: Collection[EvolveStep] = ()) -> None:
+    def __init__(self, schema: Schema, steps: Collection[EvolveStep] = (), names: Names = EXACT) -> None:
         self._struct = schema.as_struct()
         self._parsed = parsed_schema(file_schema(schema))
         self._converter = Converter(schema, from_json)
         self._rewrites = has_maps(schema)
-        self._wants = Wants(schema, steps) if steps else None
-        self._adds = "add_column" in steps
+        self._wants = Wants(schema, steps, names) if steps else None
+        self._adds, self._names = "add_column" in steps, names
+        self._rewrites_rest = self._rewrites or not names.exact
         # What was looked at and is no column.
         self._passed_over: set[str] = set()
 
@@ -102,21 +105,30 @@ class JsonDecoder:
             return None
         return sifted
 
+    def _read_rest(self, places: Sequence[int], block: bytes, sifted: _Sifted) -> pa.RecordBatch:
+        """As `_read`, of values that may have been rewritten: then they have no other fields."""
+        return read(block, len(places), self._parsed) if self._rewrites_rest else self._read(places, block, sifted)
+
     def _read(self, places: Sequence[int], block: bytes, sifted: _Sifted) -> pa.RecordBatch:
         """The rows of the block; if it has fields that the table lacks, its places are noted. Raises ValueError."""
-        if not self._adds:
+        if not self._adds and self._names.exact:
             return read(block, len(places), self._parsed)
         try:
             found = read(block, len(places), self._parsed, others=True)
         except ValueError:
+            if not self._names.exact:
+                raise
             # Another field may have several types; that says nothing about what the table asks for.
             rows = read(block, len(places), self._parsed)
             sifted.news += places
             return rows
         if found.schema.equals(self._parsed):
             return found
-        others = set(others_in(found.schema, self._parsed)) - self._passed_over
-        if others:
+        others = set(others_in(found.schema, self._parsed))
+        if any(self._names.may_be_other(name.rpartition(".")[2]) for name in others):
+            raise ValueError(_OTHER_NAMES)
+        others -= self._passed_over
+        if others and self._adds:
             sifted.others |= others
             sifted.news += places
         ours = found.select(self._parsed.names)
@@ -134,11 +146,14 @@ class JsonDecoder:
             try:
                 if not frames[place]:
                     raise ValueError(UNFRAMED)
-                parsable[place] = with_entries(value, self._struct) if self._rewrites else value
+                rewritten = self._rewrites_rest
+                parsable[place] = with_entries(value, self._struct, self._names) if rewritten else value
+            except TwoOfOne as error:
+                sifted.bad[place] = BadValue(place, FIT, _shown(str(error)))
             except _MAYBE_TOO_DEEP as error:
                 sifted.bad[place] = BadValue(place, DECODE, _shown(str(error)))
         self._sift(list(parsable), list(parsable.values()), sifted)
-        if self._rewrites and self._adds:
+        if self._rewrites_rest and self._adds:
             # Other fields were left out before the parser could show them.
             sifted.news = list(parsable)
         return sifted
@@ -147,7 +162,7 @@ class JsonDecoder:
         if not values:
             return
         try:
-            sifted.pieces.append((places, self._read(places, join(values), sifted)))
+            sifted.pieces.append((places, self._read_rest(places, join(values), sifted)))
         except ValueError as error:
             if len(values) == 1:
                 sifted.bad[places[0]] = self._verdict(places[0], values[0], error)

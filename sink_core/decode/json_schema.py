@@ -7,15 +7,17 @@ take fits.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyiceberg.schema import Schema
 
+from sink_core.config.pipeline import EvolveStep
 from sink_core.decode.decoded import DECODE, BadValue, Decoded, cut, placed
 from sink_core.decode.framing import Framing
 from sink_core.decode.json import JsonDecoder
+from sink_core.decode.names import EXACT, Names
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,9 +45,15 @@ def json_schema(name: str, text: str, references: Sequence[tuple[str, str]] = ()
 class JsonSchemaDecoder:
     """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`)."""
 
-    def __init__(self, schema: Schema, framing: Framing[JsonSchema]) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        framing: Framing[JsonSchema],
+        steps: Collection[EvolveStep] = (),
+        names: Names = EXACT,
+    ) -> None:
         self._framing = framing
-        self._inner = JsonDecoder(schema)
+        self._inner = JsonDecoder(schema, steps, names)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """As `Decoder.decode`."""

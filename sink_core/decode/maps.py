@@ -25,6 +25,8 @@ from pyiceberg.types import (
     StructType,
 )
 
+from sink_core.decode.names import EXACT, Names
+
 _UNQUOTED = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType)
 _NUMBER_OR_BOOLEAN = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|true|false")
 
@@ -40,46 +42,57 @@ def has_maps(schema: Schema) -> bool:
     return any(isinstance(field.field_type, MapType) for field in index_by_id(schema).values())
 
 
-def with_entries(value: bytes, wanted: StructType) -> bytes:
-    """The JSON object `value` with `wanted` fields only, each map in them as a list of `{"key": …, "value": …}`.
+def with_entries(value: bytes, wanted: StructType, names: Names = EXACT) -> bytes:
+    """The JSON object `value` with `wanted` fields only, under their own names, each map in them as a list of
+    `{"key": …, "value": …}`.
 
-    Raises ValueError (its subclasses for broken UTF-8 and JSON included) for what isn't a JSON object or has a key
-    twice, and RecursionError for a value nested too deeply.
+    Raises TwoOfOne, ValueError (also for broken UTF-8 and JSON) for what isn't a JSON object or has a key twice, and
+    RecursionError for a value nested too deeply.
     """
     decoded: object = json.loads(
         value.decode(), object_pairs_hook=no_key_twice, parse_int=Digits, parse_float=Digits, parse_constant=Digits
     )
     if not isinstance(decoded, dict):
         raise ValueError("not a JSON object")
-    return _rewrite(cast(object, decoded), wanted).encode()
+    return _rewrite(cast(object, decoded), wanted, names).encode()
 
 
-def _rewrite(value: object, wanted: IcebergType) -> str:
+def _rewrite(value: object, wanted: IcebergType, names: Names) -> str:
     if isinstance(value, dict):
         members = cast(dict[str, object], value)
-        return _entries(members, wanted) if isinstance(wanted, MapType) else _object(members, wanted)
+        return _entries(members, wanted, names) if isinstance(wanted, MapType) else _object(members, wanted, names)
     if isinstance(value, list):
-        return _list(cast(list[object], value), wanted)
+        return _list(cast(list[object], value), wanted, names)
     return value if isinstance(value, Digits) else json.dumps(value)
 
 
-def _entries(members: dict[str, object], wanted: MapType) -> str:
-    pairs = ((_key(key, wanted.key_type), _rewrite(value, wanted.value_type)) for key, value in members.items())
+def _entries(members: dict[str, object], wanted: MapType, names: Names) -> str:
+    pairs = ((_key(key, wanted.key_type), _rewrite(value, wanted.value_type, names)) for key, value in members.items())
     entries = ",".join(f'{{"key":{key},"value":{value}}}' for key, value in pairs)
     return f"[{entries}]"
 
 
-def _object(members: dict[str, object], wanted: IcebergType) -> str:
-    known = {field.name: field.field_type for field in wanted.fields} if isinstance(wanted, StructType) else {}
-    kept = ",".join(f"{json.dumps(key)}:{_rewrite(members[key], known[key])}" for key in members if key in known)
+def _object(members: dict[str, object], wanted: IcebergType, names: Names) -> str:
+    if not isinstance(wanted, StructType):
+        return "{}"
+    kinds = {field.name: field.field_type for field in wanted.fields}
+    own = own_names(members, wanted, names)
+    kept = ",".join(f"{json.dumps(own[key])}:{_rewrite(members[key], kinds[own[key]], names)}" for key in own)
     return f"{{{kept}}}"
 
 
-def _list(items: list[object], wanted: IcebergType) -> str:
+def own_names(members: dict[str, object], wanted: StructType, names: Names) -> dict[str, str]:
+    """As `Names.own_names`, of an object for a struct."""
+    kinds = {field.name for field in wanted.fields}
+    given = (key for key, value in members.items() if value is not None or key in kinds)
+    return names.own_names(((field.field_id, field.name) for field in wanted.fields), given)
+
+
+def _list(items: list[object], wanted: IcebergType, names: Names) -> str:
     if not isinstance(wanted, ListType):
         # A list of entries must not pass for a map; anywhere else a list is a mismatch already.
         return "{}" if isinstance(wanted, MapType) else "[]"
-    return f"[{','.join(_rewrite(item, wanted.element_type) for item in items)}]"
+    return f"[{','.join(_rewrite(item, wanted.element_type, names) for item in items)}]"
 
 
 def _key(key: str, wanted: IcebergType) -> str:

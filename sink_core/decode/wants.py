@@ -29,8 +29,9 @@ from pyiceberg.types import (
 )
 
 from sink_core.config.pipeline import EvolveStep
-from sink_core.decode.maps import with_entries
+from sink_core.decode.maps import own_names, with_entries
 from sink_core.decode.misfit import misfit
+from sink_core.decode.names import EXACT, Names
 from sink_core.tables.evolution import evolved, widest
 from sink_core.tables.infer import Seen, fields_seen, note
 from sink_core.tables.kafka_column import KAFKA_COLUMN
@@ -68,8 +69,8 @@ class _Noted:
 class Wants:
     """Looks at records for one table, which may be given what is of `steps`."""
 
-    def __init__(self, schema: Schema, steps: Collection[EvolveStep]) -> None:
-        self._schema, self._steps = schema, steps
+    def __init__(self, schema: Schema, steps: Collection[EvolveStep], names: Names = EXACT) -> None:
+        self._schema, self._steps, self._names = schema, steps, names
         self._struct = schema.as_struct()
         self._widest = _widest(self._struct) if "widen" in steps else self._struct
 
@@ -78,8 +79,8 @@ class Wants:
         noted = _Noted()
         for value in values:
             try:
-                if misfit(with_entries(value, self._widest), self._widest) is None:
-                    _note(noted, json.loads(value, parse_float=_Number), self._struct)
+                if misfit(with_entries(value, self._widest, self._names), self._widest) is None:
+                    _note(noted, json.loads(value, parse_float=_Number), self._struct, self._names)
             except (ValueError, RecursionError):
                 continue
         noted.unknown.fields.pop(KAFKA_COLUMN, None)
@@ -99,37 +100,38 @@ def _widest(kind: Any) -> Any:
     return widest(kind)
 
 
-def _note(noted: _Noted, value: object, kind: IcebergType) -> None:
+def _note(noted: _Noted, value: object, kind: IcebergType, names: Names) -> None:
     if isinstance(kind, StructType):
-        _note_struct(noted, cast(dict[str, object], value), kind)
+        _note_struct(noted, cast(dict[str, object], value), kind, names)
     elif isinstance(kind, ListType):
         for item in cast(list[object], value):
             noted.inner = noted.inner or _Noted()
-            _note_field(noted.inner, item, kind.element_field)
+            _note_field(noted.inner, item, kind.element_field, names)
     elif isinstance(kind, MapType):
         for item in cast(dict[str, object], value).values():
             noted.inner = noted.inner or _Noted()
-            _note_field(noted.inner, item, kind.value_field)
+            _note_field(noted.inner, item, kind.value_field, names)
     elif (needed := _needed(value, kind)) is not None:
         # The scale stays: of two decimals the longer one is the wider one.
         longest = noted.kind.precision if isinstance(noted.kind, DecimalType) else 0
         noted.kind = noted.kind if isinstance(needed, DecimalType) and needed.precision <= longest else needed
 
 
-def _note_struct(noted: _Noted, members: dict[str, object], kind: StructType) -> None:
-    known = {of.name for of in kind.fields}
+def _note_struct(noted: _Noted, members: dict[str, object], kind: StructType, names: Names) -> None:
+    own = own_names(members, kind, names)
+    values = {own[name]: members[name] for name in own}
     for of in kind.fields:
         if of.name not in noted.fields:
             noted.fields[of.name] = _Noted()
-        _note_field(noted.fields[of.name], members.get(of.name), of)
-    note(noted.unknown, {name: value for name, value in members.items() if name not in known})
+        _note_field(noted.fields[of.name], values.get(of.name), of, names)
+    note(noted.unknown, {name: value for name, value in members.items() if name not in own})
 
 
-def _note_field(noted: _Noted, value: object, of: NestedField) -> None:
+def _note_field(noted: _Noted, value: object, of: NestedField, names: Names) -> None:
     if value is None:
         noted.lacking = True
     else:
-        _note(noted, value, of.field_type)
+        _note(noted, value, of.field_type, names)
 
 
 def _needed(value: object, kind: IcebergType) -> IcebergType | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
@@ -148,14 +148,17 @@ def cluster_id(admin: AdminClient, *, timeout_s: float) -> str:
     return str(_answer(future, "describing the cluster", timeout_s).cluster_id)
 
 
-def sample(settings: Settings, topic: str, max_records: int, *, timeout_s: float) -> list[Sample]:
+def sample(
+    settings: Settings, topic: str, max_records: int, *, timeout_s: float, starts: Mapping[int, int] | None = None
+) -> list[Sample]:
     """Up to `max_records` committed records from the starts of the topic's partitions, reading for at most `timeout_s`.
 
-    Fewer if the topic holds fewer, these are large or the time is up. Joins no group and commits nothing.
+    With `starts`, from these offsets by partition, and of no other partition. Fewer if the topic holds fewer, these are
+    large or the time is up. Joins no group and commits nothing.
     """
     deadline = monotonic() + timeout_s
     with reported(f"sampling topic {topic}"), closing(reader(settings, group=_GROUP, **_SAMPLING)) as consumer:
-        reading = {p.partition for p in _assign_all(consumer, topic, timeout_s)}
+        reading = {p.partition for p in _assign(consumer, topic, timeout_s, starts)}
         taken: list[Sample] = []
         left_bytes = _SAMPLE_BYTES
         while reading and left_bytes > 0 and len(taken) < max_records and (left := deadline - monotonic()) > 0:
@@ -168,9 +171,22 @@ def sample(settings: Settings, topic: str, max_records: int, *, timeout_s: float
     return taken
 
 
-def sample_values(settings: Settings, topics: Iterable[str], max_records: int, *, timeout_s: float) -> list[bytes]:
+def sample_values(
+    settings: Settings,
+    topics: Iterable[str],
+    max_records: int,
+    *,
+    timeout_s: float,
+    starts: Mapping[str, Mapping[int, int]] | None = None,
+) -> list[bytes]:
     """Values of up to `max_records` records of each topic, tombstones left out; as `sample` reads them."""
-    records = (r for topic in topics for r in sample(settings, topic, max_records, timeout_s=timeout_s))
+    records = (
+        record
+        for topic in topics
+        for record in sample(
+            settings, topic, max_records, timeout_s=timeout_s, starts=starts[topic] if starts else None
+        )
+    )
     return [record.value for record in records if record.value is not None]
 
 
@@ -180,11 +196,12 @@ def bytes_per_record(sampled: Iterable[Sample]) -> float:
     return fmean(sizes) if sizes else ASSUMED_BYTES_PER_RECORD
 
 
-def _assign_all(consumer: Consumer, topic: str, timeout_s: float) -> list[KafkaPartition]:
+def _assign(consumer: Consumer, topic: str, timeout_s: float, starts: Mapping[int, int] | None) -> list[KafkaPartition]:
     known = consumer.list_topics(topic, timeout=timeout_s).topics[topic]
     if known.error is not None:
         raise classify(known.error, f"sampling topic {topic}")
-    partitions = [KafkaPartition(topic, p, OFFSET_BEGINNING) for p in known.partitions]
+    begins = dict.fromkeys(known.partitions, OFFSET_BEGINNING) if starts is None else starts
+    partitions = [KafkaPartition(topic, p, offset) for p, offset in begins.items()]
     consumer.assign(partitions)
     return partitions
 

@@ -17,6 +17,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.config.pipeline import AutoCreate
@@ -26,6 +27,7 @@ from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
 from sink_core.tables.kafka_column import KAFKA_COLUMN, kafka_field
 from sink_core.tables.partition_by import partition_spec
+from sink_core.tables.sort_by import sort_order, with_identifiers
 from sink_core.tables.type_text import schema_of, spark_type_text
 
 FORMAT_VERSION = "2"
@@ -54,6 +56,7 @@ class NewTable:
     spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     location: str | None = None
+    order: SortOrder = UNSORTED_SORT_ORDER
 
 
 def ensure_tables(
@@ -112,12 +115,14 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
                 hint="set kafka_column: false for the table, or leave the field out of auto_create.columns",
             )
         columns = Schema(*columns.fields, kafka_field(columns.highest_field_id + 1))
+    columns = with_identifiers(columns, wanted.identifier_fields, table=settings.name)
     return NewTable(
         settings.name,
         columns,
         partition_spec(wanted.partition_by, columns, table=settings.name),
         _properties(settings.target_file_bytes, wanted.properties),
         wanted.location,
+        sort_order(wanted.sort_order, columns, table=settings.name),
     )
 
 
@@ -160,7 +165,7 @@ def _create(catalog: Catalog, new: NewTable) -> Table:
         try:
             try:
                 return catalog.create_table(
-                    new.name, new.schema, new.location, new.spec, properties=dict(new.properties)
+                    new.name, new.schema, new.location, new.spec, new.order, properties=dict(new.properties)
                 )
             except (TableAlreadyExistsError, CommitFailedException):
                 return catalog.load_table(new.name)

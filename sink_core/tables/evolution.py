@@ -6,7 +6,8 @@
 | `widen` | int → long, float → double, decimal(p, s) → decimal of more digits with the same scale |
 | `make_optional` | a required field that records lack or have as null; not one that identifies rows |
 
-Nothing else is changed: what fits a table in no other way is a matter of the record. Field ids stay, and map keys.
+A field that differs from another one in case only is not added: Spark could read neither any more. Nothing else is
+changed: what fits a table in no other way is a matter of the record. Field ids stay, and map keys.
 """
 
 from __future__ import annotations
@@ -138,7 +139,11 @@ class _Evolution:
         wanted = {inner.name: inner for inner in want.fields}
         fields = [self._field(of, wanted.pop(of.name, None), f"{path}{of.name}") for of in have.fields]
         if "add_column" in self.steps:
-            fields += [self._new(of, holder, f"{path}{of.name}") for of in wanted.values()]
+            taken = {of.name.casefold() for of in have.fields}
+            for of in wanted.values():
+                if of.name.casefold() not in taken:
+                    taken.add(of.name.casefold())
+                    fields.append(self._new(of, holder, f"{path}{of.name}"))
         return StructType(*fields)
 
     def _field(self, have: NestedField, want: NestedField | None, path: str) -> NestedField:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
@@ -47,28 +48,44 @@ _SIZED: dict[str, tuple[Callable[[int], _AnyTransform], str]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term read: what is done to which column, and the name of a partition field for it."""
+
+    transform: _AnyTransform
+    source_id: int
+    name: str
+
+
 def partition_spec(terms: Iterable[str], schema: Schema, *, table: str) -> PartitionSpec:
     """The spec of `terms` over `schema`. Raises ConfigError naming the table, the term and the nearest column."""
-    fields: list[PartitionField] = []
-    for number, term in enumerate(terms):
-        transform, column, name = _read(term, table)
-        source = _source_id(schema, column, term, table)
-        kind = schema.find_type(source)
-        if not kind.is_primitive or not transform.can_transform(kind):
-            raise ConfigError(
-                f"table {table}: partition_by {term!r}: {transform} doesn't apply to {column}, a {kind}",
-                hint=f"choose another column or transform; terms are {FORMS}",
-            )
-        fields.append(PartitionField(source, PARTITION_FIELD_ID_START + number, transform, name))
+    read = [read_term(term, schema, f"table {table}: partition_by {term!r}") for term in terms]
+    fields = [
+        PartitionField(term.source_id, PARTITION_FIELD_ID_START + number, term.transform, term.name)
+        for number, term in enumerate(read)
+    ]
     _refuse_repeated(fields, table)
     return PartitionSpec(*fields)
 
 
-def _read(term: str, table: str) -> tuple[_AnyTransform, str, str]:
+def read_term(term: str, schema: Schema, where: str) -> Term:
+    """One term over `schema`. Raises ConfigError, beginning with `where`, which quotes the term."""
+    transform, column, name = _read(term, where)
+    source = _source_id(schema, column, where)
+    kind = schema.find_type(source)
+    if not kind.is_primitive or not transform.can_transform(kind):
+        raise ConfigError(
+            f"{where}: {transform} doesn't apply to {column}, a {kind}",
+            hint=f"choose another column or transform; terms are {FORMS}",
+        )
+    return Term(transform, source, name)
+
+
+def _read(term: str, where: str) -> tuple[_AnyTransform, str, str]:
     """Transform, column and the partition field's name."""
     match = _TERM.fullmatch(term)
     if match is None:
-        raise ConfigError(f"table {table}: partition_by {term!r} is no partition term", hint=f"write {FORMS}")
+        raise ConfigError(f"{where} is no partition term", hint=f"write {FORMS}")
     if column := match["column"]:
         return IdentityTransform(), column, column
     function, width, column = match["function"], match["width"], match["argument"]
@@ -77,7 +94,7 @@ def _read(term: str, table: str) -> tuple[_AnyTransform, str, str]:
     if function in _SIZED and width is not None and int(width) > 0:
         transform, suffix = _SIZED[function]
         return transform(int(width)), column, f"{column}_{suffix}"
-    raise ConfigError(f"table {table}: partition_by {term!r}: {_fault(function)}", hint=f"write {FORMS}")
+    raise ConfigError(f"{where}: {_fault(function)}", hint=f"write {FORMS}")
 
 
 def _fault(function: str) -> str:
@@ -88,12 +105,12 @@ def _fault(function: str) -> str:
     return f"unknown transform {function}; {nearest(function, [*_TIME, *_SIZED])}"
 
 
-def _source_id(schema: Schema, column: str, term: str, table: str) -> int:
+def _source_id(schema: Schema, column: str, where: str) -> int:
     try:
         return schema.find_field(column).field_id
     except ValueError:
         raise ConfigError(
-            f"table {table}: partition_by {term!r}: unknown column {column}; {nearest(column, schema.column_names)}",
+            f"{where}: unknown column {column}; {nearest(column, schema.column_names)}",
             hint="correct the column, or leave the term out",
         ) from None
 

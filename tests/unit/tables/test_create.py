@@ -225,3 +225,41 @@ def test_trouble_with_the_catalog_is_said_without_secrets(
 def test_what_tells_about_a_table_passes_through(catalog: SqlCatalog) -> None:
     with pytest.raises(NoSuchTableError), unreachable_as_ours("loading table a.b"):
         catalog.load_table("a.b")
+
+
+def test_a_table_is_created_with_its_order_and_what_tells_rows_apart(catalog: SqlCatalog, tmp_path: Path) -> None:
+    made = {
+        "columns": COLUMNS,
+        "sort_order": ["day(at) desc", "place.city nulls last", "id"],
+        "identifier_fields": ["id", "place.city"],
+    }
+    config = pipeline(tmp_path, {"name": "air.flights", "auto_create": made})
+    ensure_tables(catalog, config, no_sample)
+    table = catalog.load_table("air.flights")
+    assert [str(field) for field in table.sort_order().fields] == [
+        f"day({table.schema().find_field('at').field_id}) DESC NULLS LAST",
+        f"{table.schema().find_field('place.city').field_id} ASC NULLS LAST",
+        f"{table.schema().find_field('id').field_id} ASC NULLS FIRST",
+    ]
+    assert table.schema().identifier_field_names() == {"id", "place.city"}
+    required = {name for name in table.schema().column_names if table.schema().find_field(name).required}
+    assert required >= {"id", "place", "place.city"}
+    assert "at" not in required
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong", "said"),
+    [
+        ("sort_order", "ad", "unknown column ad"),
+        ("sort_order", "day(id)", "doesn't apply"),
+        ("identifier_fields", "ad", "unknown column ad"),
+        ("identifier_fields", "place", "can't tell rows apart"),
+    ],
+)
+def test_an_order_or_an_identifier_that_does_not_hold_is_refused(
+    catalog: SqlCatalog, tmp_path: Path, setting: str, wrong: str, said: str
+) -> None:
+    config = pipeline(tmp_path, {"name": "a.b", "auto_create": {"columns": COLUMNS, setting: [wrong]}})
+    with pytest.raises(ConfigError, match=said) as refused:
+        ensure_tables(catalog, config, no_sample)
+    assert refused.value.message.startswith(f"table a.b: {setting} {wrong!r}")

@@ -1,0 +1,45 @@
+"""Which tables the next batch would change, by a look at a sample of the records that wait. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sink_core.batch import BatchPlan
+from sink_core.decode.names import names_of
+from sink_core.formats import format_of
+from sink_core.session import Session
+from sink_core.tables.create import load_if_there
+from sink_core.tables.evolution import evolved
+from sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPreview:
+    """`changes` in words by table; those of records beyond the `sampled` ones are not among them."""
+
+    sampled: int = 0
+    changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+
+def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
+    """What tables would be given. Reads nothing if none may be given anything. Raises Unreachable, ConfigError."""
+    pipeline = session.pipeline
+    tables = [settings for settings in pipeline.tables if settings.evolve]
+    if not tables:
+        return SchemaPreview()
+    values = session.sample_waiting(plan.ranges)
+    value_format = format_of(pipeline.value)
+    changes: dict[str, tuple[str, ...]] = {}
+    for settings in tables:
+        table = load_if_there(session.catalog, settings.name)
+        if table is None or not values:
+            continue
+        schema = table.schema()
+        read = without_kafka_column(schema) if has_kafka_column(schema, table=settings.name) else schema
+        names = names_of(read, table.metadata.name_mapping(), any_case=settings.case_insensitive)
+        wanted = value_format.decoder(read, settings.evolve, names).decode(values).wanted
+        found = evolved(schema, wanted, settings.evolve) if wanted is not None else None
+        if found is not None:
+            changes[settings.name] = found.changes
+    return SchemaPreview(len(values), changes)

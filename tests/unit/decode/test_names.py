@@ -1,0 +1,93 @@
+"""Fields are found under the table's names, those of its name mapping, and in any case if that is allowed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyiceberg.table.name_mapping import MappedField, NameMapping
+
+from sink_core.decode.avro import AvroDecoder, OneSchema
+from sink_core.decode.avro_schema import writer_schema
+from sink_core.decode.decoded import Decoder
+from sink_core.decode.json import JsonDecoder
+from sink_core.decode.names import Names, names_of
+from sink_core.tables.evolution import evolved
+from sink_core.tables.type_text import schema_of
+from tests.schema_registry import plain
+
+SCHEMA = schema_of({"id": "long", "at": "struct<x: long>", "tags": "list<struct<y: long>>"})
+ID, AT, X = (SCHEMA.find_field(name).field_id for name in ("id", "at", "at.x"))
+INNER = MappedField(**{"field-id": X, "names": ["x", "ex"]})
+MAPPED = NameMapping(
+    [
+        MappedField(**{"field-id": ID, "names": ["id", "number"]}),
+        MappedField(
+            **{"field-id": AT, "names": ["at"], "fields": [MappedField(**{"field-id": X, "names": ["x", "ex"]})]}
+        ),
+    ]
+)
+ALIASES, ANY_CASE = names_of(SCHEMA, MAPPED), names_of(SCHEMA, None, any_case=True)
+EXACT = names_of(SCHEMA, None)
+
+CASES: list[tuple[Names, dict[str, Any], dict[str, Any] | str]] = [
+    (EXACT, {"id": 1, "ID": 2, "number": 3}, {"id": 1}),
+    (ALIASES, {"number": 1, "at": {"ex": 2}}, {"id": 1, "at": {"x": 2}}),
+    (ALIASES, {"id": 1, "ID": 2, "at": {"x": 3}}, {"id": 1, "at": {"x": 3}}),
+    (ALIASES, {"id": 1, "number": 2}, "id: id and number both stand for it"),
+    (ANY_CASE, {"ID": 1, "At": {"X": 2}, "TAGS": [{"Y": 3}]}, {"id": 1, "at": {"x": 2}, "tags": [{"y": 3}]}),
+    (ANY_CASE, {"id": 1, "Id": 2}, "id: id and Id both stand for it"),
+    (ANY_CASE, {"ID": 1, "Id": 2}, "id: ID and Id both stand for it"),
+    (ANY_CASE, {"at": {"X": 1, "x": 2}}, "x: x and X both stand for it"),
+    (ANY_CASE, {"id": 1, "other": 2}, {"id": 1}),
+]
+
+
+def check(decoder: Decoder, values: list[bytes], then: dict[str, Any] | str) -> None:
+    found = decoder.decode(values)
+    if isinstance(then, str):
+        assert [(bad.stage, bad.message[-len(then) :]) for bad in found.bad] == [("fit", then)] * len(values)
+        return
+    nothing: dict[str, Any] = {"id": None, "at": None, "tags": None}
+    assert found.bad == ()
+    assert found.columns.to_pylist() == [nothing | then] * len(values)
+
+
+@pytest.mark.parametrize(("names", "record", "then"), CASES)
+def test_json(names: Names, record: dict[str, Any], then: dict[str, Any] | str) -> None:
+    check(JsonDecoder(SCHEMA, (), names), [json.dumps(record).encode()] * 2, then)
+
+
+@pytest.mark.parametrize(("names", "record", "then"), CASES)
+def test_avro(names: Names, record: dict[str, Any], then: dict[str, Any] | str) -> None:
+    schema = {"type": "record", "name": "R", "fields": [_field(name, value) for name, value in record.items()]}
+    decoder = AvroDecoder(SCHEMA, OneSchema(writer_schema("s", json.dumps(schema))), (), names)
+    check(decoder, [plain(schema, record)] * 2, then)
+
+
+def test_records_of_several_spellings_lie_in_one_block() -> None:
+    records = [{"id": 1}, {"ID": 2}, {"id": None, "Id": 3}, {"ID": None, "id": 4}, {"id": 5, "iD": 6}]
+    found = JsonDecoder(SCHEMA, (), ANY_CASE).decode([json.dumps(record).encode() for record in records])
+    assert [row["id"] for row in found.columns.to_pylist()] == [1, 2, 4]
+    assert [bad.index for bad in found.bad] == [2, 4]
+
+
+def test_what_a_table_has_under_another_name_is_not_added_and_new_fields_are_once() -> None:
+    decoder = JsonDecoder(SCHEMA, ("add_column",), ANY_CASE)
+    assert decoder.decode([b'{"ID": 1}']).wanted is None
+    wanted = decoder.decode([b'{"ID": 1, "New": 1}', b'{"new": 2}']).wanted
+    assert wanted is not None
+    found = evolved(SCHEMA, wanted, ("add_column",))
+    assert found is not None
+    assert found.changes == ("add New long",)
+
+
+def _field(name: str, value: object) -> dict[str, Any]:
+    if isinstance(value, dict):
+        parts = [_field(key, inner) for key, inner in value.items()]
+        return {"name": name, "type": {"type": "record", "name": f"R_{name}", "fields": parts}}
+    if isinstance(value, list):
+        inner = _field(f"{name}_item", value[0])["type"]
+        return {"name": name, "type": {"type": "array", "items": inner}}
+    return {"name": name, "type": "long"}
