@@ -19,8 +19,8 @@ from pyiceberg.schema import Schema
 
 from sink_core.decode.avro_at_once import reader
 from sink_core.decode.avro_schema import WriterSchema, shown
-from sink_core.decode.avro_types import Carriers, from_avro
-from sink_core.decode.convert import Converter
+from sink_core.decode.avro_types import Carriers
+from sink_core.decode.convert import Converter, from_typed
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from sink_core.decode.framing import Framing
 from sink_core.tables.arrow import file_schema
@@ -56,7 +56,7 @@ class AvroDecoder:
     def __init__(self, schema: Schema, framing: Framing[WriterSchema]) -> None:
         self._framing = framing
         self._typed = file_schema(schema)
-        self._converter = Converter(schema, from_avro)
+        self._converter = Converter(schema, from_typed)
         self._plans: dict[int, _Plan] = {}
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
