@@ -155,7 +155,21 @@ def _json_schema(registry: Registry) -> Format:
     return RegistryFormat(registry, schemas, JsonSchemaDecoder, json_schema_columns)
 
 
-_WITH_REGISTRY: dict[str, Callable[[Registry], Format]] = {"avro": _avro, "json_schema": _json_schema}
+def _protobuf(registry: Registry) -> Format:
+    from sink_core.decode.protobuf import ProtobufDecoder
+    from sink_core.decode.protobuf_schema import Messages, proto_file
+    from sink_core.registry import ById
+    from sink_core.tables.protobuf_columns import protobuf_columns
+
+    messages = Messages(ById(registry, "PROTOBUF", lambda found: proto_file(found.name, found.text, found.references)))
+    return RegistryFormat(registry, messages, lambda schema, *_: ProtobufDecoder(schema, messages), protobuf_columns)
+
+
+_WITH_REGISTRY: dict[str, Callable[[Registry], Format]] = {
+    "avro": _avro,
+    "json_schema": _json_schema,
+    "protobuf": _protobuf,
+}
 
 
 def fixed_schema(file: SchemaFile) -> WriterSchema:

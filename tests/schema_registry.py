@@ -8,11 +8,15 @@ import os
 import signal
 import subprocess
 import time
+import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import fastavro
@@ -83,12 +87,17 @@ class SchemaRegistry:
         with SchemaRegistryClient({"url": self.url}) as client:
             return client.register_schema(subject, Schema(json.dumps(schema), "AVRO", refers))
 
+    def register_text(self, subject: str, kind: str, text: str, references: Sequence[tuple[str, str, int]] = ()) -> int:
+        """Register a schema of another kind, JSON or PROTOBUF, that may refer to (name, subject, version)."""
+        refers = [SchemaReference(name, to, version) for name, to, version in references]
+        with SchemaRegistryClient({"url": self.url}) as client:
+            return client.register_schema(subject, Schema(text, kind, refers))
+
     def register_json_schema(self, subject: str) -> int:
         """A schema that isn't Avro."""
-        with SchemaRegistryClient({"url": self.url}) as client:
-            return client.register_schema(
-                subject, Schema('{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}', "JSON")
-            )
+        return self.register_text(
+            subject, "JSON", '{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}'
+        )
 
     def _answers(self) -> bool:
         with suppress(OSError), urllib.request.urlopen(f"{self.url}/schemas/types", timeout=2) as answer:  # noqa: S310
@@ -106,3 +115,38 @@ def plain(schema: Mapping[str, Any] | str, record: object) -> bytes:
 def framed(schema_id: int, data: bytes) -> bytes:
     """Data in Confluent's wire format."""
     return b"\0" + schema_id.to_bytes(4, "big") + data
+
+
+@contextmanager
+def busy(url: str, status: int, times: int) -> Generator[str]:
+    """The address of a server that answers each path `times` times with `status`, and then as the registry at `url`."""
+    asked = Counter[str]()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked[self.path] += 1
+            code, body = (status, b'{"error_code": 0, "message": "busy"}') if asked[self.path] <= times else self.ask()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def ask(self) -> tuple[int, bytes]:
+            try:
+                with urllib.request.urlopen(f"{url}{self.path}", timeout=10) as answer:  # noqa: S310
+                    return answer.status, answer.read()
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, error.read()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base class names it
+            pass
+
+    with ThreadingHTTPServer((HOST, 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://{HOST}:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

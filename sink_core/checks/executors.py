@@ -16,7 +16,7 @@ from sink_core.errors import ConfigError
 
 MODULES = ("confluent_kafka", "numpy", "pyarrow", "pyarrow.json", "pyiceberg", "pyiceberg_core")
 """What a task imports beside Calve itself, without which not even the question can be asked."""
-AVRO_MODULES = ("fastavro",)
+FORMAT_MODULES = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "grpc_tools.protoc")}
 REGISTRY_MODULES = ("confluent_kafka.schema_registry",)
 
 
@@ -31,9 +31,7 @@ class Probe:
     @classmethod
     def of(cls, pipeline: Pipeline) -> Probe:
         settings = {"kafka": dict(pipeline.kafka.properties), "catalog": dict(pipeline.catalog.properties)}
-        modules = MODULES
-        if pipeline.value.type == "avro":
-            modules += AVRO_MODULES
+        modules = MODULES + FORMAT_MODULES.get(pipeline.value.type, ())
         if pipeline.value.registry is not None:
             settings["registry"] = dict(pipeline.value.registry.properties)
             modules += REGISTRY_MODULES

@@ -164,8 +164,8 @@ class AutoCreate(Model):
 
     columns: dict[str, str] = Field(default={})
     """Iceberg types by column: `long`, `decimal(10,2)`, `timestamptz`, `list<string>`, `struct<a: int, b: string>`.
-    The table gets exactly these; if none is named, those of the Avro schema, or for JSON those that a sample of the
-    topic shows."""
+    The table gets exactly these; if none is named, those of the records' schema, or for JSON those that a sample of
+    the topic shows."""
 
     properties: dict[str, str | int | float | bool] = Field(default={})
     """Iceberg table properties of the new table."""

@@ -1,15 +1,15 @@
 """Avro records, decoded to Arrow columns typed by an Iceberg schema; `avro_types` says what fits which column.
 
-Many records are read at once where that can be (`avro_at_once`). Else what becomes of a record doesn't depend on its
-neighbours either: fastavro reads each on its own, and where columns can't be made of many records at once they are
-halved, in the end to single ones, whose verdict decides.
+Many records are read at once where that can be (`avro_at_once`). The others are read by fastavro, each on its own, and
+where columns can't be made of many records at once they are halved, in the end to single ones, whose verdict decides:
+what becomes of a record doesn't depend on its neighbours.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
 
@@ -20,8 +20,8 @@ from pyiceberg.schema import Schema
 from sink_core.config.pipeline import EvolveStep
 from sink_core.decode.avro_at_once import reader
 from sink_core.decode.avro_schema import WriterSchema, shown
-from sink_core.decode.avro_types import Carriers, from_avro
-from sink_core.decode.convert import Converter
+from sink_core.decode.avro_types import Carriers
+from sink_core.decode.convert import Converter, from_typed
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from sink_core.decode.framing import Framing
 from sink_core.decode.names import EXACT, Names
@@ -47,16 +47,18 @@ class OneSchema:
 
 @dataclass(slots=True)
 class _Group:
-    """Records of one schema, with their places among the values."""
+    """Values of one schema, with their places among all values."""
 
     schema: WriterSchema
-    places: list[int] = field(default_factory=list[int])
-    records: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    places: list[int]
+    values: list[bytes]
 
 
 class AvroDecoder:
     """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`), `steps`
-    says what the table may be given: what the schemas of records ask for, whatever is in these."""
+    says what the table may be given: what the schemas of records ask for, whatever is in these. Without `at_once` each
+    record is read on its own, with the same outcome.
+    """
 
     def __init__(
         self,
@@ -64,15 +66,18 @@ class AvroDecoder:
         framing: Framing[WriterSchema],
         steps: Collection[EvolveStep] = (),
         names: Names = EXACT,
+        *,
+        at_once: bool = True,
     ) -> None:
         self._framing, self._schema, self._steps, self._names = framing, schema, steps, names
+        self._at_once = at_once
         self._typed = file_schema(schema)
-        self._converter = Converter(schema, from_avro)
+        self._converter = Converter(schema, from_typed)
         self._plans: dict[int, _Plan] = {}
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """As `Decoder.decode`."""
-        decoded = self._at_once(values) or self._one_by_one(values)
+        decoded = self._decoded(values)
         return self._wanting(decoded) if self._steps else decoded
 
     def _wanting(self, decoded: Decoded) -> Decoded:
@@ -82,49 +87,49 @@ class AvroDecoder:
             plan.wanted = None
         return replace(decoded, wanted=merged(wanted)) if wanted else decoded
 
-    def _one_by_one(self, values: Sequence[bytes]) -> Decoded:
+    def _decoded(self, values: Sequence[bytes]) -> Decoded:
         bad: dict[int, BadValue] = {}
         pieces = [([], self._converter.convert(_nothing(self._typed))[0])]
-        for group in self._read(values, bad):
-            plan = self._plan(group.schema)
-            for places, carried in plan.carry(group, bad):
+        for group in self._grouped(values, bad):
+            for places, carried in self._carried(group, bad):
                 columns, misfits = self._converter.convert(carried)
                 bad |= {places[row]: BadValue(places[row], FIT, cut(text)) for row, text in misfits.items()}
                 pieces.append(([place for place in places if place not in bad] if misfits else places, columns))
         good, columns = pieces[1] if len(pieces) == 2 else in_order(pieces)
         return Decoded(columns, good if bad else None, tuple(bad[place] for place in sorted(bad)))
 
-    def _at_once(self, values: Sequence[bytes]) -> Decoded | None:
-        """All values read together, or None if they are to be looked at one by one."""
-        header_bytes = self._framing.header_bytes
-        if len({value[:header_bytes] for value in values}) != 1:
-            return None
-        try:
-            schema = self._framing.writer_of(values[0])
-        except ValueError:
-            return None
-        read = self._plan(schema).at_once
-        carried = read(values, header_bytes) if read else None
-        if carried is None:
-            return None
-        columns, misfits = self._converter.convert(carried)
-        bad = tuple(BadValue(place, FIT, cut(misfits[place])) for place in sorted(misfits))
-        return Decoded(columns, [i for i in range(len(values)) if i not in misfits] if bad else None, bad)
-
-    def _read(self, values: Sequence[bytes], bad: dict[int, BadValue]) -> list[_Group]:
-        groups: dict[int, _Group] = {}
-        writer_of, header_bytes = self._framing.writer_of, self._framing.header_bytes
-        for place, value in enumerate(values):
+    def _grouped(self, values: Sequence[bytes], bad: dict[int, BadValue]) -> list[_Group]:
+        """The values by schema; those without one go to `bad`."""
+        size = self._framing.header_bytes
+        by_header: dict[bytes, list[int]] = {}
+        if len({value[:size] for value in values}) == 1:
+            by_header[values[0][:size]] = list(range(len(values)))
+        else:
+            for place, value in enumerate(values):
+                by_header.setdefault(value[:size], []).append(place)
+        groups: list[_Group] = []
+        for header, places in by_header.items():
             try:
-                schema = writer_of(value)
-                record = _record(value, header_bytes, schema)
+                schema = self._framing.writer_of(header)
             except ValueError as error:
-                bad[place] = BadValue(place, DECODE, cut(str(error)))
+                bad |= {place: BadValue(place, DECODE, cut(str(error))) for place in places}
                 continue
-            group = groups.get(id(schema)) or groups.setdefault(id(schema), _Group(schema))
-            group.places.append(place)
-            group.records.append(record)
-        return list(groups.values())
+            groups.append(_Group(schema, places, [values[place] for place in places]))
+        return groups
+
+    def _carried(self, group: _Group, bad: dict[int, BadValue]) -> list[tuple[list[int], pa.RecordBatch]]:
+        """The group's records as batches of the carriers' types with their places; what is wrong goes to `bad`."""
+        plan, size = self._plan(group.schema), self._framing.header_bytes
+        read = plan.at_once(group.values, size) if plan.at_once and self._at_once else None
+        if read is None:
+            return plan.one_by_one(group, size, bad)
+        carried, suspects = read
+        if not suspects:
+            return [(group.places, carried)]
+        apart = set(suspects)
+        others = [place for i, place in enumerate(group.places) if i not in apart]
+        alone = _Group(group.schema, [group.places[i] for i in suspects], [group.values[i] for i in suspects])
+        return [(others, carried), *plan.one_by_one(alone, size, bad)]
 
     def _plan(self, schema: WriterSchema) -> _Plan:
         found = self._plans.get(id(schema))
@@ -148,30 +153,44 @@ class _Plan:
         self.at_once = None if self._clash else reader(schema, self._type)
         self.wanted: Schema | None = None
 
-    def carry(self, group: _Group, bad: dict[int, BadValue]) -> list[tuple[list[int], pa.RecordBatch]]:
-        """The group's records as batches of the carriers' types with their places; what doesn't fit goes to `bad`."""
+    def one_by_one(
+        self, group: _Group, header_bytes: int, bad: dict[int, BadValue]
+    ) -> list[tuple[list[int], pa.RecordBatch]]:
+        """The group's records as batches of the carriers' types with their places; what is wrong goes to `bad`."""
+        places, records = list[int](), list[dict[str, Any]]()
+        for place, value in zip(group.places, group.values, strict=True):
+            try:
+                records.append(_record(value, header_bytes, self._schema))
+                places.append(place)
+            except ValueError as error:
+                bad[place] = BadValue(place, DECODE, cut(str(error)))
         if self._record is None:
             message = f"{self._schema.name} is {shown(self._schema.resolved(self._schema.root))}, not a record"
-            bad |= {place: BadValue(place, FIT, cut(message)) for place in group.places}
+            bad |= {place: BadValue(place, FIT, cut(message)) for place in places}
             return []
         if self._clash:
-            bad |= {place: BadValue(place, FIT, cut(self._clash)) for place in group.places}
+            bad |= {place: BadValue(place, FIT, cut(self._clash)) for place in places}
             return []
+        return self._carry(places, records, bad)
+
+    def _carry(
+        self, places: list[int], records: list[dict[str, Any]], bad: dict[int, BadValue]
+    ) -> list[tuple[list[int], pa.RecordBatch]]:
         pieces: list[tuple[list[int], pa.RecordBatch]] = []
-        spans = [(0, len(group.records))]
+        spans = [(0, len(records))] if records else []
         while spans:
             start, end = spans.pop()
             try:
-                carried = pa.array(group.records[start:end], self._type)
+                carried = pa.array(records[start:end], self._type)
             except _UNFIT as error:
                 middle = (start + end) // 2
                 if end - start == 1:
-                    text = self._misfit(group.records[start], error)
-                    bad[group.places[start]] = BadValue(group.places[start], FIT, cut(text))
+                    text = self._misfit(records[start], error)
+                    bad[places[start]] = BadValue(places[start], FIT, cut(text))
                 else:
                     spans += [(start, middle), (middle, end)]
                 continue
-            pieces.append((group.places[start:end], pa.RecordBatch.from_struct_array(carried)))
+            pieces.append((places[start:end], pa.RecordBatch.from_struct_array(carried)))
         return pieces
 
     def _misfit(self, record: dict[str, Any], error: Exception) -> str:

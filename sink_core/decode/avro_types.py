@@ -18,24 +18,18 @@
 A union fits if all its branches do in the same way, `null` aside.
 """
 
-# pyarrow makes its compute functions at import, unseen by type checkers.
-# pyright: reportAttributeAccessIssue=false
-
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sink_core.decode.avro_schema import Node, WriterSchema, logical, shown
+from sink_core.decode.convert import column_name
 from sink_core.decode.names import EXACT, Names, TwoOfOne
-from sink_core.decode.text import from_text
 
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
-_DAY_MICROS = 24 * 60 * 60 * 1_000_000
 _INTEGERS = ("int", "long")
 _TEXTS = ("string", "enum")
 _BYTES = ("bytes", "fixed")
@@ -105,7 +99,7 @@ class Carriers:
         )
 
     def _misfit(self, node: Node, wanted: pa.DataType, path: str) -> pa.DataType:
-        self.misfits.append(f"{path}: Avro's {shown(node)} doesn't fit {_column(wanted)}")
+        self.misfits.append(f"{path}: Avro's {shown(node)} doesn't fit {column_name(wanted)}")
         return pa.null()
 
 
@@ -180,57 +174,4 @@ _LEAVES: list[tuple[Callable[[pa.DataType], bool], _Carrier]] = [
     (pa.types.is_date, _date),
     (pa.types.is_time, _time),
     (pa.types.is_timestamp, _timestamp),
-]
-
-
-def from_avro(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A carried leaf as the wanted type. Raises ArrowInvalid for what doesn't fit."""
-    if pa.types.is_time(wanted):
-        return _within_a_day(pc.cast(array, wanted))
-    if array.type == wanted:
-        return array
-    if isinstance(wanted, pa.UuidType):
-        is_text = pa.types.is_string(array.type)
-        return from_text(array, wanted) if is_text else pa.ExtensionArray.from_storage(wanted, array)
-    narrow = pc.cast(array, wanted, safe=not pa.types.is_float32(wanted))
-    return _exact(array, narrow) if pa.types.is_float32(wanted) else narrow
-
-
-def _exact(array: pa.Array, narrow: pa.Array) -> pa.Array:
-    same = pc.or_(pc.equal(pc.cast(narrow, array.type), array), pc.is_nan(array))
-    if pc.all(same).as_py() is False:
-        raise pa.ArrowInvalid(f"{array.filter(pc.invert(same))[0].as_py()} is not exactly a float")
-    return narrow
-
-
-def _within_a_day(times: pa.Array) -> pa.Array:
-    micros = times.cast(pa.int64())
-    fits = pc.and_(pc.greater_equal(micros, 0), pc.less(micros, _DAY_MICROS))
-    if pc.all(fits).as_py() is False:
-        raise pa.ArrowInvalid(f"{micros.filter(pc.invert(fits))[0].as_py()} µs is no time of a day")
-    return times
-
-
-def _column(wanted: pa.DataType) -> str:
-    """The column's type as Iceberg calls it."""
-    for matches, name in _NAMES:
-        if matches(wanted):
-            return name
-    return str(wanted)
-
-
-_NAMES: list[tuple[Callable[[pa.DataType], bool], str]] = [
-    (pa.types.is_struct, "a struct"),
-    (pa.types.is_large_list, "a list"),
-    (pa.types.is_map, "a map"),
-    (pa.types.is_int32, "int"),
-    (pa.types.is_int64, "long"),
-    (pa.types.is_boolean, "boolean"),
-    (pa.types.is_large_string, "string"),
-    (pa.types.is_large_binary, "binary"),
-    (lambda wanted: isinstance(wanted, pa.UuidType), "uuid"),
-    (pa.types.is_date, "date"),
-    (pa.types.is_time, "time"),
-    (lambda wanted: pa.types.is_timestamp(wanted) and cast(pa.TimestampType, wanted).tz is not None, "timestamptz"),
-    (pa.types.is_timestamp, "timestamp"),
 ]

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import cast
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +15,8 @@ from pyiceberg.schema import Schema
 
 from sink_core.decode.text import from_text
 from sink_core.tables.arrow import Leaf, arrow_schema, file_schema, missing, rebuild
+
+_DAY_MICROS = 24 * 60 * 60 * 1_000_000
 
 
 class Converter:
@@ -80,3 +85,56 @@ def from_json(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pc.any(pc.and_(pc.is_inf(narrow), pc.is_finite(array))).as_py():
         raise pa.ArrowInvalid("number too big for float")
     return narrow
+
+
+def from_typed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A leaf of a type of its own as the wanted type. Raises ArrowInvalid for what doesn't fit."""
+    if pa.types.is_time(wanted):
+        return _within_a_day(pc.cast(array, wanted))
+    if array.type == wanted:
+        return array
+    if isinstance(wanted, pa.UuidType):
+        is_text = pa.types.is_string(array.type)
+        return from_text(array, wanted) if is_text else pa.ExtensionArray.from_storage(wanted, array)
+    narrow = pc.cast(array, wanted, safe=not pa.types.is_float32(wanted))
+    return _exact(array, narrow) if pa.types.is_float32(wanted) else narrow
+
+
+def _exact(array: pa.Array, narrow: pa.Array) -> pa.Array:
+    same = pc.or_(pc.equal(pc.cast(narrow, array.type), array), pc.is_nan(array))
+    if pc.all(same).as_py() is False:
+        raise pa.ArrowInvalid(f"{array.filter(pc.invert(same))[0].as_py()} is not exactly a float")
+    return narrow
+
+
+def _within_a_day(times: pa.Array) -> pa.Array:
+    micros = times.cast(pa.int64())
+    fits = pc.and_(pc.greater_equal(micros, 0), pc.less(micros, _DAY_MICROS))
+    if pc.all(fits).as_py() is False:
+        raise pa.ArrowInvalid(f"{micros.filter(pc.invert(fits))[0].as_py()} µs is no time of a day")
+    return times
+
+
+def column_name(wanted: pa.DataType) -> str:
+    """The column's type as Iceberg calls it."""
+    for matches, name in _NAMES:
+        if matches(wanted):
+            return name
+    return str(wanted)
+
+
+_NAMES: list[tuple[Callable[[pa.DataType], bool], str]] = [
+    (pa.types.is_struct, "a struct"),
+    (pa.types.is_large_list, "a list"),
+    (pa.types.is_map, "a map"),
+    (pa.types.is_int32, "int"),
+    (pa.types.is_int64, "long"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_large_string, "string"),
+    (pa.types.is_large_binary, "binary"),
+    (lambda wanted: isinstance(wanted, pa.UuidType), "uuid"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_time, "time"),
+    (lambda wanted: pa.types.is_timestamp(wanted) and cast(pa.TimestampType, wanted).tz is not None, "timestamptz"),
+    (pa.types.is_timestamp, "timestamp"),
+]

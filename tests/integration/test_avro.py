@@ -164,7 +164,7 @@ def test_what_cannot_be_read_is_set_aside_with_the_reason_and_its_neighbours_are
             f"truncated, or not written with schema id {orders.schema_id}",
             "1 bytes are left over",
             "id: Avro's string doesn't fit long",
-            f"schema id {json_schema} is JSON, not Avro",
+            f"schema id {json_schema} is JSON Schema, not Avro",
             f"schema id {text} is string, not a record",
         ),
         strict=True,

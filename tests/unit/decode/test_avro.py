@@ -48,7 +48,7 @@ from sink_core.tables.avro_columns import avro_columns
 from tests.fuzz import mutated
 
 SPOILER = b""
-"""No record: a batch with it is read one by one, without it all records at once."""
+"""No record: it is read on its own, its neighbours all at once."""
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 NAN, INFINITY = float("nan"), float("inf")
 WIDE_CONTEXT = Context(prec=60)
@@ -185,8 +185,9 @@ def written_with(avro: Any) -> WriterSchema:
     return writer_schema("the schema", json.dumps(record_of(avro)))
 
 
-def one_column(avro: Any, kind: IcebergType, *, required: bool = False) -> AvroDecoder:
-    return AvroDecoder(Schema(NestedField(1, "a", kind, required=required)), OneSchema(written_with(avro)))
+def one_column(avro: Any, kind: IcebergType, *, required: bool = False, at_once: bool = True) -> AvroDecoder:
+    columns = Schema(NestedField(1, "a", kind, required=required))
+    return AvroDecoder(columns, OneSchema(written_with(avro)), at_once=at_once)
 
 
 def outcomes(decoded: Decoded, n: int) -> list[object]:
@@ -210,9 +211,11 @@ def same(found: object, expected: object) -> bool:
 
 @pytest.mark.parametrize(("avro", "kind", "value", "expected"), cases(), ids=lambda value: str(value)[:40])
 def test_a_value_arrives_as_its_type(avro: Any, kind: IcebergType, value: object, expected: object) -> None:
-    decoder, data = one_column(avro, kind), encoded(avro, value)
-    for values in ([data], [data, SPOILER]):
-        assert same(outcomes(decoder.decode(values), len(values))[0], expected)
+    data = encoded(avro, value)
+    for at_once in (True, False):
+        decoder = one_column(avro, kind, at_once=at_once)
+        for values in ([data], [data, SPOILER]):
+            assert same(outcomes(decoder.decode(values), len(values))[0], expected)
 
 
 @pytest.mark.parametrize("micros", MICROS)
@@ -282,9 +285,9 @@ BAD: list[tuple[Any, IcebergType, object, str]] = [
 def test_a_value_that_does_not_fit_is_bad_and_names_its_field(
     avro: Any, kind: IcebergType, value: object, message: str
 ) -> None:
-    decoder, data = one_column(avro, kind), encoded(avro, value)
-    [found] = outcomes(decoder.decode([data]), 1)
-    assert outcomes(decoder.decode([data, SPOILER]), 2)[0] == found
+    data = encoded(avro, value)
+    [found] = outcomes(one_column(avro, kind).decode([data]), 1)
+    assert outcomes(one_column(avro, kind, at_once=False).decode([data, SPOILER]), 2)[0] == found
     assert isinstance(found, tuple)
     assert found[0] == FIT
     assert str(found[1]).startswith(message)
@@ -388,6 +391,10 @@ FLAT: dict[str, Any] = {
         {"name": "h", "type": logical("long", "timestamp-millis")},
         {"name": "i", "type": ["null", DECIMAL_5]},
         {"name": "never", "type": ["null", "string"]},
+        {"name": "j", "type": ["null", {"type": "array", "items": ["null", "long"]}]},
+        {"name": "k", "type": {"type": "map", "values": ["null", "D"]}},
+        {"name": "l", "type": {"type": "array", "items": {"type": "array", "items": "string"}}},
+        {"name": "passed", "type": {"type": "map", "values": {"type": "array", "items": "int"}}},
     ],
 }
 INNER_TYPE = StructType(
@@ -404,6 +411,19 @@ FLAT_COLUMNS = Schema(
     NestedField(11, "h", TimestamptzType(), required=False),
     NestedField(13, "i", DecimalType(5, 2), required=False),
     NestedField(12, "never", LongType(), required=False),
+    NestedField(14, "j", ListType(15, IntegerType(), element_required=False), required=False),
+    NestedField(
+        16,
+        "k",
+        MapType(17, StringType(), 18, StructType(NestedField(19, "x", FloatType())), value_required=False),
+        required=False,
+    ),
+    NestedField(
+        20,
+        "l",
+        ListType(21, ListType(22, StringType(), element_required=True), element_required=True),
+        required=False,
+    ),
 )
 FLAT_PARSED = fastavro.parse_schema(without_logical(FLAT))
 FLAT_RECORDS = st.fixed_dictionaries(
@@ -422,6 +442,12 @@ FLAT_RECORDS = st.fixed_dictionaries(
         "h": st.sampled_from([0, -1, 10**12, 2**62]),
         "i": st.sampled_from([None, b"", b"\x7d", b"\xff\xff\x01", b"\x7f\xff\xff"]),
         "never": st.sampled_from([None] * 9 + ["x"]),
+        "j": st.none() | st.lists(st.sampled_from([None, 0, -1, 2**31 - 1]), max_size=3),
+        "k": st.dictionaries(
+            st.text(max_size=2), st.none() | st.just({"x": 0.5, "y": b""}) | st.just({"x": None, "y": b"y"}), max_size=3
+        ),
+        "l": st.lists(st.lists(st.text(max_size=2), max_size=3), max_size=3),
+        "passed": st.dictionaries(st.text(max_size=2), st.lists(st.integers(-5, 5), max_size=2), max_size=2),
     }
 )
 
@@ -435,21 +461,43 @@ def flat(record: dict[str, Any]) -> bytes:
 @settings(max_examples=150, deadline=None)
 @given(values=st.lists(FLAT_RECORDS.map(flat), min_size=1, max_size=8), odd=mutated(FLAT_RECORDS.map(flat)))
 def test_records_read_at_once_are_those_read_one_by_one(values: list[bytes], odd: bytes) -> None:
-    decoder = AvroDecoder(FLAT_COLUMNS, OneSchema(writer_schema("the schema", json.dumps(FLAT))))
-    for batch in (values, [odd], [*values, odd]):
-        one_by_one = _whole(decoder.decode([*batch, SPOILER]), len(batch) + 1)[:-1]
-        assert repr(_whole(decoder.decode(batch), len(batch))) == repr(one_by_one)
+    written = OneSchema(writer_schema("the schema", json.dumps(FLAT)))
+    at_once, one_by_one = AvroDecoder(FLAT_COLUMNS, written), AvroDecoder(FLAT_COLUMNS, written, at_once=False)
+    for batch in (values, [odd], [*values, odd], [odd, *values, SPOILER]):
+        n = len(batch)
+        assert repr(_whole(at_once.decode(batch), n)) == repr(_whole(one_by_one.decode(batch), n))
 
 
-def test_a_schema_of_plain_fields_is_read_at_once() -> None:
-    schema = writer_schema("the schema", json.dumps(FLAT))
+def reads_at_once(avro: Any, kind: IcebergType, values: list[bytes]) -> tuple[list[object], list[int]]:
+    """Rows that are read at once, and the places of the others."""
+    schema = written_with(avro)
     assert schema.record is not None
-    read = reader(schema, Carriers(schema).struct(schema.record["fields"], file_schema(FLAT_COLUMNS)))
+    columns = file_schema(Schema(NestedField(1, "a", kind, required=False)))
+    read = reader(schema, Carriers(schema).struct(schema.record["fields"], columns))
     assert read is not None
-    nulls = dict.fromkeys(("b", "d", "g", "i", "never"))
-    value = flat({"a": 1, "unread": "", "c": True, "e": "RED", "f": b"abc", "h": 5, **nulls})
-    assert read([value, value], 0) is not None
-    assert read([value, value[:-1]], 0) is None
+    found = read(values, 0)
+    assert found is not None
+    return [row["a"] for row in found[0].to_pylist()], found[1]
+
+
+def test_a_suspect_leaves_its_neighbours_at_once() -> None:
+    values = [encoded("string", text) for text in ("a", "b", "c")]
+    odd = [b"", values[0][:-1], values[0] + b"\0", b"\x02\xff", b"\x01", b"\xff" * 12]
+    found = reads_at_once("string", StringType(), [values[0], *odd, values[1], values[2]])
+    assert found == (["a", "b", "c"], [1, 2, 3, 4, 5, 6])
+
+
+def test_arrays_and_maps_are_read_at_once_if_they_are_short() -> None:
+    array: dict[str, Any] = {"type": "array", "items": "int"}
+    # Two blocks, the second of which says its size.
+    in_blocks = zigzag(1) + zigzag(7) + zigzag(-2) + zigzag(2) + zigzag(8) + zigzag(9) + zigzag(0)
+    values = [encoded(array, [1, 2]), in_blocks, encoded(array, []), encoded(array, list(range(300)))]
+    values += [zigzag(2**62), zigzag(-(2**63)) + zigzag(1)]
+    assert reads_at_once(array, INTS, values) == ([[1, 2], [7, 8, 9], []], [3, 4, 5])
+    kind = MapType(2, StringType(), 3, LongType())
+    entry = zigzag(1) + b"k" + zigzag(5)
+    twice = [zigzag(1) + entry + zigzag(0), zigzag(2) + entry + entry + zigzag(0)]
+    assert reads_at_once({"type": "map", "values": "int"}, kind, twice) == ([[("k", 5)]], [1])
 
 
 def test_a_null_struct_is_none_the_worse_for_a_neighbour_that_does_not_fit() -> None:

@@ -1,0 +1,178 @@
+"""JSON Schema and Protobuf with a real registry, and a registry that is busy, from Kafka to Iceberg."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.message_factory import GetMessageClass
+from pyspark.sql import SparkSession
+
+from orchestration.broker import Broker
+from sink_core.config.effective import RegistrySettings
+from sink_core.decode.protobuf_schema import Messages, proto_file
+from sink_core.errors import Unreachable
+from sink_core.registry import ById, Registry
+from sink_core.verify.verify import verify
+from tests.pipelines import Flow
+from tests.schema_registry import SchemaRegistry, busy, framed
+from tests.support import TopicFactory, produce, unique
+
+PLACE = {"$id": "place.json", "type": "object", "properties": {"x": {"type": "number"}}}
+ORDER = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "text": {"oneOf": [{"type": "null"}, {"type": "string"}]},
+        "day": {"type": "string", "format": "date"},
+        "to": {"$ref": "place.json"},
+    },
+    "required": ["id", "text"],
+}
+CITY = 'syntax = "proto3"; package geo; message City { string name = 1; }'
+TRIP = """
+syntax = "proto3";
+package shop;
+import "geo/city.proto";
+import "google/protobuf/timestamp.proto";
+message Trip {
+  int64 id = 1;
+  uint64 big = 2;
+  geo.City to = 3;
+  google.protobuf.Timestamp at = 4;
+  message Stop { int64 id = 1; string note = 2; }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Generator[SchemaRegistry]:
+    server = SchemaRegistry(tmp_path_factory.mktemp("registry"))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), auto_create={})
+
+
+def reading(flow: Flow, kind: str, url: str) -> Flow:
+    return flow.but(
+        registry={"main": {"url": url, "retries.wait.ms": 10}},
+        extra={"source": {"value": {"type": kind, "registry": "main"}}},
+    )
+
+
+def errors(flow: Flow) -> list[tuple[int, str]]:
+    rows = flow.rows(flow.pipeline.dead_letter_table)
+    return sorted((row["offset"], row["error"]) for row in rows)
+
+
+def proven(flow: Flow) -> None:
+    with flow.session() as session:
+        assert verify(session, deep=True).violations == ()
+
+
+def test_objects_become_rows_of_a_table_made_from_their_json_schema(
+    flow: Flow, registry: SchemaRegistry, spark: SparkSession
+) -> None:
+    flow = reading(flow, "json_schema", registry.url)
+    places = unique("place")
+    registry.register_text(places, "JSON", json.dumps(PLACE))
+    number = registry.register_text(f"{flow.topic}-value", "JSON", json.dumps(ORDER), [("place.json", places, 1)])
+    avro = registry.register(unique("avro"), "string")
+    good = b'{"id": 1, "text": "a", "day": "2026-01-31", "to": {"x": 0.5}}'
+    values = [good, b'{"id": 2, "text": null}', b'{"id": "x"}']
+    produce(
+        flow.bootstrap,
+        flow.topic,
+        [*(framed(number, value) for value in values), good, framed(avro, good), framed(2_000_000_000, good)],
+    )
+    flow.run()
+    table = f"{flow.attached(spark)}.{flow.table}"
+    rows = spark.sql(f"SELECT id, text, CAST(day AS STRING) AS day, to.x FROM {table} ORDER BY id").collect()
+    assert [tuple(row) for row in rows] == [(1, "a", "2026-01-31", 0.5), (2, None, None, None)]
+    assert [flow.load_table().schema().find_field(name).required for name in ("id", "text")] == [True, False]
+    found = errors(flow)
+    assert [offset for offset, _ in found] == [2, 3, 4, 5]
+    assert "not Confluent's wire format" in found[1][1]
+    assert found[2][1] == f"schema id {avro} is Avro, not JSON Schema"
+    assert found[3][1] == "schema id 2000000000 is unknown to registry main"
+    proven(flow)
+
+
+def test_messages_become_rows_of_a_table_made_from_their_protobuf_schema(
+    flow: Flow, registry: SchemaRegistry, spark: SparkSession
+) -> None:
+    flow = reading(flow, "protobuf", registry.url)
+    cities = unique("city")
+    registry.register_text(cities, "PROTOBUF", CITY)
+    number = registry.register_text(f"{flow.topic}-value", "PROTOBUF", TRIP, [("geo/city.proto", cities, 1)])
+    trip = proto_file("trip", TRIP, [("geo/city.proto", CITY)]).file.message_types_by_name["Trip"]
+    made: Any = GetMessageClass(trip)(id=1, big=2**64 - 1)
+    made.to.name = "Oslo"
+    made.at.FromMicroseconds(1_717_149_600_123_456)
+    stop: Any = GetMessageClass(trip.nested_types_by_name["Stop"])(id=2, note="x")
+    values = [
+        b"\0" + made.SerializeToString(),
+        b"\x04\0\0" + stop.SerializeToString(),
+        b"\x02\x02",
+        b"\0" + made.SerializeToString()[:-1],
+    ]
+    produce(flow.bootstrap, flow.topic, [framed(number, value) for value in values])
+    flow.run()
+    table = f"{flow.attached(spark)}.{flow.table}"
+    rows = spark.sql(f"SELECT id, big, to.name, unix_micros(at) FROM {table} ORDER BY id").collect()
+    assert [tuple(row) for row in rows] == [
+        (1, Decimal(2**64 - 1), "Oslo", 1_717_149_600_123_456),
+        (2, None, None, None),
+    ]
+    [(_, unknown), (_, cut)] = errors(flow)
+    assert unknown == f"schema id {number} has no message [1]"
+    assert cut.startswith(f"truncated, or not written with schema id {number}, message shop.Trip")
+    proven(flow)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_registry_that_is_busy_is_asked_again_and_one_that_stays_so_ends_the_run(
+    registry: SchemaRegistry, status: int
+) -> None:
+    number = registry.register_text(unique("trip"), "PROTOBUF", CITY)
+    for times in (2, 3):
+        with busy(registry.url, status, times) as url:
+            settings = RegistrySettings("main", {"url": url, "retries.wait.ms": 1})
+            schemas = ById(Registry(settings), "PROTOBUF", lambda found: proto_file(found.name, found.text))
+            value = framed(number, b"\0")
+            if times == 3:
+                with pytest.raises(Unreachable, match=f"fetching schema id {number}: answered {status}"):
+                    schemas.writer_of(value)
+            assert Messages(schemas).writer_of(value).descriptor.full_name == "geo.City"
+        # What was found is remembered.
+        assert schemas.writer_of(value).name == f"schema id {number}"
+
+
+def test_a_reference_that_cannot_be_had_is_no_verdict_on_the_record(registry: SchemaRegistry) -> None:
+    cities = unique("city")
+    registry.register_text(cities, "PROTOBUF", CITY)
+    number = registry.register_text(unique("trip"), "PROTOBUF", TRIP, [("geo/city.proto", cities, 1)])
+    with busy(registry.url, 503, 3) as url:
+        schemas = ById(
+            Registry(RegistrySettings("main", {"url": url, "retries.wait.ms": 1, "max.retries": 0})),
+            "PROTOBUF",
+            lambda found: proto_file(found.name, found.text, found.references),
+        )
+        said: list[str] = []
+        for _ in range(6):
+            with pytest.raises(Unreachable) as raised:
+                schemas.writer_of(framed(number, b"\0"))
+            said.append(raised.value.message)
+        assert any(f"fetching subject {cities} version 1: answered 503" in message for message in said)
+        assert schemas.writer_of(framed(number, b"\0")).file.message_types_by_name["Trip"].full_name == "shop.Trip"

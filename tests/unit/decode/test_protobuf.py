@@ -1,0 +1,429 @@
+"""What becomes of a Protobuf message: its typed values, or an error that names the field."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+import pytest
+from google.protobuf.message_factory import GetMessageClass
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DecimalType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from sink_core.decode.decoded import DECODE, FIT, Decoded
+from sink_core.decode.protobuf import ProtobufDecoder
+from sink_core.decode.protobuf_schema import Messages, MessageSchema, ProtoFile, proto_file
+from sink_core.errors import ConfigError
+from sink_core.tables.protobuf_columns import protobuf_columns
+from sink_core.tables.type_text import spark_type_text
+from tests.fuzz import mutated
+
+HEADER = b"\0\0\0\0\7"
+UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ORDER = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/duration.proto";
+import "google/protobuf/wrappers.proto";
+import "geo/city.proto";
+enum Colour { NONE = 0; RED = 1; }
+message Other { string name = 1; message Inner { bool yes = 1; } }
+message Order {
+  int64 id = 1;
+  optional int32 maybe = 2;
+  uint64 big = 3;
+  fixed32 word = 4;
+  float f = 5;
+  double d = 6;
+  bool yes = 7;
+  string text = 8;
+  bytes raw = 9;
+  Colour colour = 10;
+  google.protobuf.Timestamp at = 11;
+  google.protobuf.Duration took = 12;
+  google.protobuf.Int64Value wrapped = 13;
+  repeated string tags = 14;
+  repeated geo.City cities = 15;
+  map<string, int32> sizes = 16;
+  map<int64, geo.City> by_number = 17;
+  geo.City home = 18;
+  oneof choice { string word_of = 19; geo.City city_of = 20; }
+  repeated Colour colours = 21;
+  Empty nothing = 22;
+}
+message Empty {}
+"""
+CITY = 'syntax = "proto3"; package geo; message City { string name = 1; optional double x = 2; }'
+OLD = """
+syntax = "proto2";
+message Old {
+  required int64 id = 1;
+  optional int32 five = 2 [default = 5];
+  optional string text = 3;
+  repeated group Part = 4 { optional int32 n = 1; }
+}
+"""
+
+
+@dataclass
+class OneFile:
+    """A registry whose only schema is that of id 7."""
+
+    file: ProtoFile
+    header_bytes: int = field(default=5)
+
+    def writer_of(self, value: bytes) -> ProtoFile:
+        if value[:5] != HEADER:
+            raise ValueError(f"no such schema: {value[:5].hex()}")
+        return self.file
+
+
+@cache
+def file(text: str = ORDER) -> ProtoFile:
+    return proto_file("schema id 7", text, (("geo/city.proto", CITY),))
+
+
+def messages(text: str = ORDER) -> Messages:
+    return Messages(OneFile(file(text)))
+
+
+@cache
+def order_schema(name: str = "shop.Order", text: str = ORDER) -> MessageSchema:
+    indexes = {"shop.Order": b"\x02\x02", "shop.Other": b"\0", "shop.Other.Inner": b"\x04\0\0"}
+    return messages(text).writer_of(HEADER + indexes.get(name, b"\0"))
+
+
+def order(**values: Any) -> Any:
+    made = GetMessageClass(order_schema().descriptor)()
+    for name, value in values.items():
+        part = getattr(made, name)
+        if isinstance(value, list):
+            part.extend(value)
+        elif isinstance(value, dict):
+            part.update(value)
+        else:
+            setattr(made, name, value)
+    return made
+
+
+def framed(message: Any, indexes: bytes = b"\x02\x02") -> bytes:
+    return HEADER + indexes + message.SerializeToString()
+
+
+def decoder(schema: Schema | None = None, text: str = ORDER) -> ProtobufDecoder:
+    return ProtobufDecoder(schema or protobuf_columns(order_schema()), messages(text))
+
+
+def outcomes(decoded: Decoded, n: int) -> list[Any]:
+    """For each of n values, its row or (stage, message)."""
+    decoded.columns.validate(full=True)
+    found: dict[int, Any] = {value.index: (value.stage, value.message) for value in decoded.bad}
+    good = list(range(n)) if decoded.good is None else decoded.good
+    assert sorted([*good, *found]) == list(range(n))
+    found |= dict(zip(good, decoded.columns.to_pylist(), strict=True))
+    return [found[i] for i in range(n)]
+
+
+def one(kind: IcebergType, name: str, message: Any) -> Any:
+    [found] = outcomes(decoder(Schema(NestedField(1, name, kind))).decode([framed(message)]), 1)
+    return found[name] if isinstance(found, dict) else found
+
+
+def test_columns_are_those_of_the_message() -> None:
+    fields = protobuf_columns(order_schema()).fields
+    city = "struct<`name`: string, `x`: double>"
+    assert {f.name: spark_type_text(f.field_type).lower() for f in fields} == {
+        "id": "bigint",
+        "maybe": "int",
+        "big": "decimal(20, 0)",
+        "word": "bigint",
+        "f": "float",
+        "d": "double",
+        "yes": "boolean",
+        "text": "string",
+        "raw": "binary",
+        "colour": "string",
+        "at": "timestamp",
+        "took": "decimal(21, 9)",
+        "wrapped": "bigint",
+        "tags": "array<string>",
+        "cities": f"array<{city}>",
+        "sizes": "map<string, int>",
+        "by_number": f"map<bigint, {city}>",
+        "home": city,
+        "word_of": "string",
+        "city_of": city,
+        "colours": "array<string>",
+    }
+    assert not any(f.required for f in fields)
+
+
+def test_values_arrive_as_their_types_and_what_is_not_there_as_the_schema_says() -> None:
+    full = order(
+        id=-(2**63),
+        maybe=0,
+        big=2**64 - 1,
+        word=2**32 - 1,
+        f=0.5,
+        d=1e300,
+        yes=True,
+        text="Größe \N{GRINNING FACE}",
+        raw=b"\0\xff",
+        colour=1,
+        tags=["a", ""],
+        sizes={"s": 1},
+        word_of="w",
+        colours=[1, 0],
+    )
+    full.at.FromDatetime(datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC))
+    full.took.seconds, full.took.nanos = -1, -5
+    full.wrapped.value = 0
+    full.cities.add(name="Oslo", x=1.5)
+    full.cities.add()
+    full.by_number[-1].name = "Rome"
+    full.home.SetInParent()
+    first, second = outcomes(decoder().decode([framed(full), framed(order())]), 2)
+    assert first == {
+        "id": -(2**63),
+        "maybe": 0,
+        "big": Decimal(2**64 - 1),
+        "word": 2**32 - 1,
+        "f": 0.5,
+        "d": 1e300,
+        "yes": True,
+        "text": "Größe \N{GRINNING FACE}",
+        "raw": b"\0\xff",
+        "colour": "RED",
+        "at": datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC),
+        "took": Decimal("-1.000000005"),
+        "wrapped": 0,
+        "tags": ["a", ""],
+        "cities": [{"name": "Oslo", "x": 1.5}, {"name": "", "x": None}],
+        "sizes": [("s", 1)],
+        "by_number": [(-1, {"name": "Rome", "x": None})],
+        "home": {"name": "", "x": None},
+        "word_of": "w",
+        "city_of": None,
+        "colours": ["RED", "NONE"],
+    }
+    there = {"id": 0, "big": Decimal(0), "word": 0, "f": 0.0, "d": 0.0, "yes": False, "text": "", "raw": b""}
+    empty = {"colour": "NONE", "tags": [], "cities": [], "sizes": [], "by_number": [], "colours": []}
+    assert second == {**dict.fromkeys(first), **there, **empty}
+
+
+def test_other_columns_take_what_fits_them() -> None:
+    assert one(DecimalType(38, 10), "id", order(id=7)) == Decimal(7)
+    assert one(IntegerType(), "id", order(id=2**31 - 1)) == 2**31 - 1
+    assert one(IntegerType(), "colour", order(colour=1)) == 1
+    assert one(FloatType(), "d", order(d=0.5)) == 0.5
+    assert math.isnan(one(FloatType(), "d", order(d=math.nan)))
+    assert one(UUIDType(), "text", order(text=UUID_TEXT)) == UUID(UUID_TEXT).bytes
+    assert one(UUIDType(), "raw", order(raw=UUID(UUID_TEXT).bytes)) == UUID(UUID_TEXT).bytes
+    assert one(FixedType(2), "raw", order(raw=b"ab")) == b"ab"
+    assert one(ListType(2, LongType(), element_required=False), "colours", order(colours=[1])) == [1]
+    seconds = StructType(NestedField(2, "seconds", LongType()), NestedField(3, "nanos", IntegerType()))
+    late = order()
+    late.at.seconds, late.at.nanos = 5, 7
+    assert one(seconds, "at", late) == {"seconds": 5, "nanos": 7}
+
+
+def stamped(seconds: int, nanos: int) -> Any:
+    made = order()
+    made.at.seconds, made.at.nanos = seconds, nanos
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message", "said"),
+    [
+        (IntegerType(), "id", order(id=2**31), "id:"),
+        (LongType(), "big", order(big=2**63), "big:"),
+        (FloatType(), "d", order(d=0.1), "d: 0.1 is not exactly a float"),
+        (BooleanType(), "id", order(id=1), "id: Protobuf's int64 doesn't fit boolean"),
+        (LongType(), "tags", order(tags=["a"]), "tags: Protobuf's repeated string doesn't fit long"),
+        (LongType(), "sizes", order(sizes={"a": 1}), "sizes: Protobuf's map doesn't fit long"),
+        (StringType(), "colour", order(colour=9), "colour: 9 is no value of shop.Colour"),
+        (UUIDType(), "text", order(text="x"), "text: 'x' is not a UUID"),
+        (FixedType(2), "raw", order(raw=b"abc"), "raw:"),
+        (TimestamptzType(), "at", stamped(0, 1), "at: a timestamp with 1 nanoseconds is not whole microseconds"),
+        (TimestamptzType(), "at", stamped(0, -1), "at: a timestamp of 0 seconds and -1 nanoseconds"),
+        (TimestamptzType(), "at", stamped(2**62, 0), "at:"),
+    ],
+)
+def test_what_does_not_fit_is_named_and_its_neighbours_are_read(
+    kind: IcebergType, name: str, message: Any, said: str
+) -> None:
+    neighbour = framed(order(text=UUID_TEXT, raw=b"ab"))
+    found = outcomes(decoder(Schema(NestedField(1, name, kind))).decode([neighbour, framed(message), neighbour]), 3)
+    assert found[1][0] == FIT
+    assert found[1][1].startswith(said)
+    assert isinstance(found[0], dict)
+    assert found[0] == found[2]
+
+
+def test_a_value_that_is_no_message_of_the_schema_is_bad() -> None:
+    good = framed(order(id=1))
+    values = [
+        b"",
+        HEADER,
+        b"\0\0\0\0\x08\0",
+        HEADER + b"\x0a\0",
+        HEADER + b"\x02\x20",
+        HEADER + b"\x01",
+        HEADER + b"\xff" * 20,
+        good[:-1],
+        HEADER + b"\x02\x02" + b"\xfa\x3e\x01x",
+        HEADER + b"\x02\x02\x42\x01\xff",
+        good,
+    ]
+    found = outcomes(decoder().decode(values), len(values))
+    assert [stage for stage, _ in found[:-1]] == [DECODE] * (len(values) - 1)
+    for verdict, part in zip(
+        found,
+        [
+            "no such schema",
+            "no message index",
+            "no such schema",
+            "no message index",
+            "schema id 7 has no message [16]",
+            "a message -1 deep",
+            "no message index",
+            "truncated, or not written with schema id 7, message shop.Order",
+            "field 1007 of shop.Order is not in the schema",
+            "truncated, or not written with",
+        ],
+        strict=False,
+    ):
+        assert part in verdict[1]
+    assert found[-1]["id"] == 1
+
+
+def test_messages_of_several_kinds_are_stored_side_by_side() -> None:
+    assert order_schema("shop.Other.Inner").descriptor.full_name == "shop.Other.Inner"
+    reading = decoder(Schema(NestedField(1, "text", StringType()), NestedField(2, "name", StringType())))
+    other = GetMessageClass(order_schema("shop.Other").descriptor)(name="n")
+    found = outcomes(reading.decode([framed(order(text="t")), framed(other, b"\0"), framed(order())]), 3)
+    assert found == [{"text": "t", "name": None}, {"text": None, "name": "n"}, {"text": "", "name": None}]
+
+
+def test_proto2_knows_what_is_required_and_its_defaults() -> None:
+    schema = messages(OLD).writer_of(HEADER + b"\0")
+    columns = protobuf_columns(schema)
+    assert [(f.name, f.required) for f in columns.fields] == [
+        ("id", True),
+        ("five", False),
+        ("text", False),
+        ("part", False),
+    ]
+    made = GetMessageClass(schema.descriptor)(id=1)
+    made.part.add(n=3)
+    found = outcomes(decoder(columns, OLD).decode([framed(made, b"\0"), HEADER + b"\0"]), 2)
+    assert found == [{"id": 1, "five": 5, "text": None, "part": [{"n": 3}]}, (FIT, found[1][1])]
+    assert "id: required, but missing or null" in found[1][1]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("message A { A a = 1; }", "field a is a A within a A"),
+        ("message A { repeated A a = 1; }", "field a.element is a A within a A"),
+        ("message A { map<string, A> a = 1; }", "field a.value is a A within a A"),
+        ("message A { google.protobuf.Struct s = 1; }", r"field s.fields.value\S+ is a google.protobuf.\S+ within"),
+        ("message A {}", "message A has no field a column could hold"),
+        ("message A { B b = 1; } message B {}", "message A has no field a column could hold"),
+    ],
+)
+def test_what_no_column_holds_is_refused_by_name(body: str, said: str) -> None:
+    text = f'syntax = "proto3"; import "google/protobuf/struct.proto"; {body}'
+    with pytest.raises(ConfigError, match=said):
+        protobuf_columns(messages(text).writer_of(HEADER + b"\0"))
+
+
+@pytest.mark.parametrize(
+    ("text", "references", "said"),
+    [
+        ("message A {", (), "not a Protobuf schema: calve-root.proto:1:12: Reached end of input"),
+        ('import "no.proto";', (), "no.proto: File not found"),
+        ("", (("../../x.proto", ""),), "it imports '../../x.proto'"),
+        ("", (("/x.proto", ""),), "it imports '/x.proto'"),
+    ],
+)
+def test_a_text_that_is_no_schema_is_told(text: str, references: tuple[tuple[str, str], ...], said: str) -> None:
+    with pytest.raises(ValueError, match="not a Protobuf schema") as raised:
+        proto_file("schema id 7", text, references)
+    assert said in str(raised.value)
+
+
+def test_a_file_without_a_message_is_no_schema_of_rows() -> None:
+    assert proto_file("schema id 7", 'syntax = "proto3"; enum E { A = 0; }').unfit == "schema id 7 defines no message"
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)))
+ORDERS = st.fixed_dictionaries(
+    {"id": st.integers(-(2**63), 2**63 - 1)},
+    optional={
+        "maybe": st.integers(-(2**31), 2**31 - 1),
+        "big": st.integers(0, 2**64 - 1),
+        "f": st.floats(width=32, allow_nan=False),
+        "d": st.floats(allow_nan=False),
+        "text": TEXT,
+        "raw": st.binary(max_size=20),
+        "tags": st.lists(TEXT, max_size=3),
+        "sizes": st.dictionaries(TEXT, st.integers(-(2**31), 2**31 - 1), max_size=3),
+        "at": st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999),
+    },
+)
+
+
+def made(values: dict[str, Any]) -> Any:
+    message = order(**{name: value for name, value in values.items() if name != "at"})
+    if "at" in values:
+        message.at.FromMicroseconds(values["at"])
+    return message
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ORDERS, min_size=1, max_size=6))
+def test_any_message_arrives(records: list[dict[str, Any]]) -> None:
+    found = outcomes(decoder().decode([framed(made(values)) for values in records]), len(records))
+    for values, row in zip(records, found, strict=True):
+        expected = dict(values)
+        if "at" in expected:
+            expected["at"] = EPOCH + timedelta(microseconds=expected["at"])
+        got = {name: dict(row[name]) if name == "sizes" else row[name] for name in values}
+        assert got == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(mutated(ORDERS.map(lambda values: framed(made(values)))), min_size=1, max_size=4))
+def test_whatever_the_bytes_each_has_one_verdict(values: list[bytes]) -> None:
+    outcomes(decoder().decode(values), len(values))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=4))
+def test_any_bytes_behind_the_header_have_one_verdict(values: list[bytes]) -> None:
+    outcomes(decoder().decode([HEADER + b"\x02\x02" + value for value in values]), len(values))
