@@ -63,7 +63,8 @@ ALL = Rule()
 class Naming:
     """An entry whose tables are named by a field of the records.
 
-    `names` are by topic, with only `{value}` left to fill; `taken` are names that belong to others.
+    `names` are by topic, with only `{value}` left to fill; `taken` are names that belong to others. `infers`:
+    columns of new tables are those that records show.
     """
 
     entry: int
@@ -71,6 +72,7 @@ class Naming:
     where: Condition | None
     names: Mapping[str, str]
     taken: frozenset[str]
+    infers: bool = True
 
     def table(self, topic: str, value: str) -> str | None:
         """The table of a record, None if its value names none."""

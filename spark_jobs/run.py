@@ -72,6 +72,7 @@ class BatchReport:
     lag_after: int
     seconds: dict[str, float]
     given_up: bool = False
+    unrouted: int = 0
 
     @property
     def published(self) -> bool:
@@ -207,7 +208,7 @@ class Ingest:
     def _change_tables(self, plan: BatchPlan, wanted: Mapping[str, Schema]) -> dict[str, Table]:
         """Give tables what records need, as far as their `evolve` allows, and load all as `_load_tables` does."""
         session = self._session
-        new = wanted.keys() - set(session.pipeline.table_names)
+        new = wanted.keys() - self._seen
         for name in session.create_named({name: wanted[name] for name in sorted(new)}):
             self._progress(Progress("write", f"{name}: created"))
         for table in session.pipeline.tables:
@@ -404,6 +405,7 @@ def _report(planned: Planned, written: WrittenBatch, decision: Decision, seconds
         lag_after=sum(planned.source.lag().values()) - (0 if decision.given_up else plan.offsets),
         seconds=seconds,
         given_up=decision.given_up,
+        unrouted=sum(c.unrouted for c in written.counts),
     )
 
 
