@@ -96,6 +96,12 @@ def matching(topics: Iterable[str], pattern: str) -> list[str]:
     return sorted(t for t in topics if compiled.fullmatch(t) and not _INTERNAL.fullmatch(t))
 
 
+def beginning(pattern: str) -> str:
+    """How every name that matches begins, by the pattern's first literal characters; may be empty."""
+    found = re.match(r"(?:[A-Za-z0-9_-]|\\\.)*(?![?*{])", pattern)
+    return "" if found is None or "|" in pattern else found[0].replace("\\.", ".")
+
+
 def fill_topic(name: str, topic: str, pattern: str | None) -> str | None:
     """A table's name with all but `{value}` filled from a topic's name; None if that lacks what the name asks for.
 
