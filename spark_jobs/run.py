@@ -29,7 +29,7 @@ from sink_core.offsets import Position, Positions
 from sink_core.planning import Planned, Planner, Source, check_topics
 from sink_core.range_jobs.missing import check_new, check_stated
 from sink_core.session import Session
-from sink_core.tables.ledger_columns import add_missing_columns
+from sink_core.tables.internal import LEDGER_SCHEMA
 from spark_jobs.ingest import write_batch
 from spark_jobs.range_job import RangeJobs, RangeReport
 from spark_jobs.runner import SparkRunner
@@ -123,7 +123,8 @@ class Ingest:
         wanted = self._session.pipeline.tables_of(())
         self._session.create_missing(wanted)
         self._seen.update(wanted)
-        add_missing_columns(self._session.catalog, self._session.pipeline.ledger_table)
+        # A ledger of an earlier version lacks columns.
+        change_schema(self._session.catalog, self._session.pipeline.ledger_table, LEDGER_SCHEMA, ("add_column",))
         self._begin(self._planner.look())
 
     def next_batch(self) -> BatchReport | None:
