@@ -64,6 +64,8 @@ class KafkaChecks:
             found = topics_like(self._admin, pattern, timeout_s=self._timeout_s)
             self._pipeline = self._pipeline.having(found, self._pipeline.known_tables)
         names = self._pipeline.topics
+        if not names:
+            return f"no topic matches {pattern} yet"
         topics = describe_topics(self._admin, names, timeout_s=self._timeout_s)
         self._require_on_topics(names, acls.READ_SOURCE)
         partitions = [at for topic in topics.values() for at in topic.all_partitions]
@@ -71,7 +73,7 @@ class KafkaChecks:
         counts = ", ".join(f"{topic.name} ({_count(topic.partitions, 'partition')})" for topic in topics.values())
         given = [table.name for table in self._pipeline.tables if not table.explicit]
         tables = f"; they give {_count(len(given), 'table')}: {', '.join(given)}" if given else ""
-        return f"{counts or 'none matches yet'}, end offsets sum up to {sum(ends.values()):,}{tables}"
+        return f"{counts}, end offsets sum up to {sum(ends.values()):,}{tables}"
 
     def control_topic(self) -> str:
         """Its settings, or the right to create it."""
