@@ -63,7 +63,8 @@ ALL = Rule()
 class Naming:
     """An entry whose tables are named by a field of the records.
 
-    `names` are by topic, with only `{value}` left to fill; `taken` are names that belong to others.
+    `names` are by topic, with only `{value}` left to fill; `taken` are names that belong to others. `infers`:
+    columns of new tables are those that records show.
     """
 
     entry: int
@@ -71,6 +72,7 @@ class Naming:
     where: Condition | None
     names: Mapping[str, str]
     taken: frozenset[str]
+    infers: bool = True
 
     def table(self, topic: str, value: str) -> str | None:
         """The table of a record, None if its value names none."""
@@ -92,6 +94,12 @@ def matching(topics: Iterable[str], pattern: str) -> list[str]:
     """Topics whose whole name matches; never those of Kafka itself, nor control topics."""
     compiled = _compiled(pattern)
     return sorted(t for t in topics if compiled.fullmatch(t) and not _INTERNAL.fullmatch(t))
+
+
+def beginning(pattern: str) -> str:
+    """How every name that matches begins, by the pattern's first literal characters; may be empty."""
+    found = re.match(r"(?:[A-Za-z0-9_-]|\\\.)*(?![?*{])", pattern)
+    return "" if found is None or "|" in pattern else found[0].replace("\\.", ".")
 
 
 def fill_topic(name: str, topic: str, pattern: str | None) -> str | None:

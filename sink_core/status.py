@@ -66,12 +66,13 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class LastBatch:
-    """The last batch that was published."""
+    """The last batch that was published. `unrouted` of its records no table took."""
 
     batch_id: str
     published_at: str
     records: int
     value_bytes: int
+    unrouted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,8 @@ def last_batch(state: CommitState) -> LastBatch | None:
     if event is None or event.kind == "bootstrap":
         return None
     records, value_bytes = event.totals.get("records", 0), event.totals.get("value_bytes", 0)
-    return LastBatch(event.batch_id, _iso(event.written_at_ms), records, value_bytes)
+    unrouted = event.totals.get("unrouted", 0)
+    return LastBatch(event.batch_id, _iso(event.written_at_ms), records, value_bytes, unrouted)
 
 
 def uncommitted(pending: list[Logged[DataWritten]], now_ms: int) -> Uncommitted:

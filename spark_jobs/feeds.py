@@ -247,9 +247,12 @@ class Feeds:
         return bool(self._columns or (self._evolving and self.router.wanted))
 
     def wanted(self) -> dict[str, Schema]:
-        """By table the fields that it lacks; of a table that isn't there all of its columns."""
+        """By table the fields that it lacks; of a new one its columns, none if the file has them."""
         new = self.router.wanted.items() if self._evolving else ()
-        return {**self._columns, **{name: self._format.columns(lambda v=values: v) for name, values in new}}
+        return {**self._columns, **{name: self._inferred(values) for name, values in new}}
+
+    def _inferred(self, values: list[bytes]) -> Schema:
+        return self._format.columns(lambda: values) if values else Schema()
 
     def _verdict(self, verdict: BadValue, parts: Sequence[tuple[Feed, Part]]) -> BadValue:
         """It names the first table that takes the record if there are several."""

@@ -39,7 +39,8 @@ class Routed:
 class Router:
     """Routes records to `tables` (names with their rules). `topics` says of which topic each slice is.
 
-    `wanted` gathers values of records that would go to a table which `namings` allow and `tables` lack.
+    `wanted` gathers values of records that would go to a table which `namings` allow and `tables` lack; none where the
+    pipeline file has the columns.
     """
 
     def __init__(
@@ -94,7 +95,10 @@ class Router:
             for name, places in found.unknown.items():
                 wanted = [place for place in places if where is None or fulfilled[where][place]]
                 taken[wanted] = True
-                self._want(name, [values[place] for place in wanted])
+                if wanted:
+                    known = self.wanted.setdefault(name, [])
+                    room = SAMPLE_VALUES - len(known) if named.naming.infers else 0
+                    known += [values[place] for place in wanted[:room]]
             taken |= numbers >= 0
             parts.update(_by_number(numbers))
         return Routed(parts, np.flatnonzero(~taken), bad)
@@ -129,11 +133,6 @@ class Router:
             if text is not None:
                 known[text] = condition.fulfilled(text)
         return np.array([text is not None and known[text] for text in texts], np.bool_)
-
-    def _want(self, name: str, values: Sequence[bytes]) -> None:
-        if values:
-            known = self.wanted.setdefault(name, [])
-            known.extend(values[: SAMPLE_VALUES - len(known)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 
 from sink_core.batch import BatchPlan, WrittenBatch
 from sink_core.commit.coordinator import CommitReport
+from sink_core.commit.schema_change import change_schema
 from sink_core.commit.view import TableView
 from sink_core.config.effective import Pipeline
 from sink_core.control.complete import data_complete, data_written
@@ -28,7 +29,7 @@ from sink_core.offsets import Position, Positions
 from sink_core.planning import Planned, Planner, Source, check_topics
 from sink_core.range_jobs.missing import check_new, check_stated
 from sink_core.session import Session
-from sink_core.tables.ledger_columns import add_missing_columns
+from sink_core.tables.internal import LEDGER_SCHEMA
 from spark_jobs.ingest import write_batch
 from spark_jobs.range_job import RangeJobs, RangeReport
 from spark_jobs.runner import SparkRunner
@@ -72,6 +73,7 @@ class BatchReport:
     lag_after: int
     seconds: dict[str, float]
     given_up: bool = False
+    unrouted: int = 0
 
     @property
     def published(self) -> bool:
@@ -122,7 +124,8 @@ class Ingest:
         wanted = self._session.pipeline.tables_of(())
         self._session.create_missing(wanted)
         self._seen.update(wanted)
-        add_missing_columns(self._session.catalog, self._session.pipeline.ledger_table)
+        # A ledger of an earlier version lacks columns.
+        change_schema(self._session.catalog, self._session.pipeline.ledger_table, LEDGER_SCHEMA, ("add_column",))
         self._begin(self._planner.look())
 
     def next_batch(self) -> BatchReport | None:
@@ -206,7 +209,7 @@ class Ingest:
 
     def _change_tables(self, plan: BatchPlan, wanted: Mapping[str, Schema]) -> dict[str, Table]:
         """Give tables what records need, as far as their `evolve` allows, and load all as `_load_tables` does."""
-        give(self._session, wanted, self._progress)
+        give(self._session, wanted, self._progress, new=wanted.keys() - self._seen)
         return self._load_tables(plan)
 
     def _publish(self, planned: Planned, written: WrittenBatch) -> Decision:
@@ -397,6 +400,7 @@ def _report(planned: Planned, written: WrittenBatch, decision: Decision, seconds
         lag_after=sum(planned.source.lag().values()) - (0 if decision.given_up else plan.offsets),
         seconds=seconds,
         given_up=decision.given_up,
+        unrouted=sum(c.unrouted for c in written.counts),
     )
 
 

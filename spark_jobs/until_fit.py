@@ -5,7 +5,7 @@ What the first try wrote is nobody's, and left to orphan cleanup: the names of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from pyiceberg.schema import Schema
@@ -31,11 +31,10 @@ class Wants(Protocol):
     def wanted(self) -> Mapping[str, Schema]: ...
 
 
-def give(session: Session, wanted: Mapping[str, Schema], on_progress: OnProgress) -> None:
-    """Give tables what is wanted of them, as far as their `evolve` allows, and create those that records name. Raises
-    as `change_schema` does.
+def give(session: Session, wanted: Mapping[str, Schema], on_progress: OnProgress, *, new: Collection[str] = ()) -> None:
+    """Give tables what is wanted of them, as far as their `evolve` allows, and create the `new` ones, which records
+    name. Raises as `change_schema` and `Session.create_named` do.
     """
-    new = wanted.keys() - set(session.pipeline.table_names)
     for name in session.create_named({name: wanted[name] for name in sorted(new)}):
         on_progress(Progress("write", f"{name}: created"))
     for table in session.pipeline.tables:

@@ -125,7 +125,9 @@ def _say_status(report: StatusReport) -> None:
     if report.paused:
         say(f"paused since {report.paused.since} by {report.paused.by}: {report.paused.reason}", style="yellow")
     if last := report.last_batch:
-        say(f"last batch {last.batch_id} at {last.published_at}: {last.records:,} records, {last.value_bytes:,} bytes")
+        unrouted = f", {last.unrouted:,} unrouted" if last.unrouted else ""
+        moved = f"{last.records:,} records, {last.value_bytes:,} bytes{unrouted}"
+        say(f"last batch {last.batch_id} at {last.published_at}: {moved}")
     for batch in report.in_flight:
         say(f"in flight: {batch.batch_id}, for {batch.age_s:,.0f} s, by Calve {batch.calve_version}")
     for topic in report.topics:

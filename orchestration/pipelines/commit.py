@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.pipelines import metadata, specs
-from orchestration.pipelines.names import COMMIT, op_name, pool, table_key
+from orchestration.pipelines.names import COMMIT, batches_key, op_name, pool, table_key
 from orchestration.pipelines.runs import failures_told
 from sink_core.config.effective import Pipeline
 
@@ -20,7 +20,7 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=op_name(pipeline, COMMIT), specs=specs.tables(pipeline), pool=pool(pipeline, COMMIT), can_subset=False
     )
-    def commit(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+    def commit(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any] | dg.AssetMaterialization]:
         from sink_core.session import Session
 
         with failures_told(context.instance, context.run, pipeline), Session.open(pipeline) as session:
@@ -35,6 +35,11 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
             for landed in report.landed:
                 schema = session.catalog.load_table(landed.table).schema()
                 known = {**metadata.of_commit(landed, time.time_ns() // 1_000_000), **metadata.of_schema(schema)}
+                if landed.table not in pipeline.table_names:
+                    # Found at run time: Dagster learns of the asset by its first materialization.
+                    tags = metadata.tags_of_table(landed, batches_key(pipeline))
+                    yield dg.AssetMaterialization(table_key(pipeline, landed.table), metadata=known, tags=tags)
+                    continue
                 yield dg.MaterializeResult(
                     asset_key=table_key(pipeline, landed.table),
                     metadata=known,

@@ -88,7 +88,7 @@ def _job(pipeline: Pipeline, task: str) -> dg.JobDefinition:
             )
             for done in report.done:
                 context.log.info(f"{done.subject}: {done.did}")
-                if done.subject in pipeline.table_names and not config.dry_run:
+                if done.subject in session.pipeline.table_names and not config.dry_run:
                     # Yielded, since what is only logged waits for the next yield, and is lost with a failure.
                     yield dg.AssetObservation(table_key(pipeline, done.subject), metadata=_metadata(done))
             for subject, error in report.failed.items():

@@ -61,6 +61,7 @@ def of_batch(batch: BatchReport) -> dict[str, Any]:
         "records": batch.records,
         "bytes": batch.value_bytes,
         "dead letters": batch.dead_lettered,
+        **({"unrouted": batch.unrouted} if batch.unrouted else {}),
         "lag after": batch.lag_after,
         **{f"seconds to {step}": seconds for step, seconds in batch.seconds.items()},
         "ranges": _ranges(batch.ranges),

@@ -29,6 +29,17 @@ def topic_key(pipeline: Pipeline, topic: str) -> dg.AssetKey:
     return dg.AssetKey([pipeline.name, f"{_plain(topic)}_topic{number}"])
 
 
+def pattern_key(pipeline: Pipeline) -> dg.AssetKey:
+    """Stands for all topics that `source.topics_regex` matches: which these are only Kafka knows."""
+    return dg.AssetKey([pipeline.name, "matching_topics"])
+
+
+def source_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
+    """What batches are read from."""
+    named, pattern = pipeline.config.source.topics, pipeline.config.source.topics_regex
+    return [*(topic_key(pipeline, topic) for topic in named), *([pattern_key(pipeline)] if pattern else [])]
+
+
 def batches_key(pipeline: Pipeline) -> dg.AssetKey:
     return dg.AssetKey([pipeline.name, "batches"])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from orchestration.pipelines import trigger
-from orchestration.pipelines.names import topic_key
+from orchestration.pipelines.names import pattern_key, topic_key
 from orchestration.pipelines.runs import last_runs, short
 from orchestration.pipelines.trigger import Decision, Memory, Sight
 from orchestration.pipelines.watch import Watch
@@ -37,7 +37,7 @@ def lag_sensor(pipeline: Pipeline, job: "JobDefinition", watch: Watch) -> dg.Sen
         minimum_interval_seconds=INTERVAL_S,
         default_status=status,
         description=f"Starts a run of pipeline {pipeline.name} when records wait in topic "
-        f"{', '.join(pipeline.config.source.topics)}.",
+        f"{', '.join(_sources(pipeline))}.",
     )
     def lag(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         now_s, memory = time.time(), Memory.loads(context.cursor)
@@ -62,6 +62,11 @@ def lag_sensor(pipeline: Pipeline, job: "JobDefinition", watch: Watch) -> dg.Sen
     return lag
 
 
+def _sources(pipeline: Pipeline) -> list[str]:
+    pattern = pipeline.config.source.topics_regex
+    return [*pipeline.config.source.topics, *([f"matching {pattern}"] if pattern else [])]
+
+
 def _decision(
     context: dg.SensorEvaluationContext, pipeline: Pipeline, sight: Sight, memory: Memory, now_s: float
 ) -> Decision:
@@ -75,7 +80,14 @@ def _decision(
 
 def _observations(pipeline: Pipeline, watch: Watch) -> list[dg.AssetObservation]:
     """Without a data version: the tables would be shown as out of sync whenever the topic moves."""
-    return [
+    named, by_topic = pipeline.config.source.topics, watch.by_topic()
+    found = [
         dg.AssetObservation(topic_key(pipeline, topic), metadata={"lag": seen.lag, "end offsets": seen.end})
-        for topic, seen in watch.by_topic().items()
+        for topic, seen in by_topic.items()
+        if topic in named
     ]
+    if pipeline.config.source.topics_regex is not None:
+        others = [seen for topic, seen in by_topic.items() if topic not in named]
+        known = {"topics": len(others), "lag": sum(s.lag for s in others), "end offsets": sum(s.end for s in others)}
+        found.append(dg.AssetObservation(pattern_key(pipeline), metadata=known))
+    return found

@@ -8,7 +8,7 @@ import dagster as dg
 from dagster._utils.warnings import disable_dagster_warnings
 
 from orchestration.pipelines.metadata import of_columns
-from orchestration.pipelines.names import batches_key, table_key, topic_key
+from orchestration.pipelines.names import batches_key, pattern_key, source_keys, table_key, topic_key
 from sink_core.config.effective import Pipeline
 
 COMPONENT_FILES = ("defs.yaml", "component.yaml")
@@ -16,7 +16,7 @@ COMPONENT_FILES = ("defs.yaml", "component.yaml")
 
 def topics(pipeline: Pipeline) -> list[dg.AssetSpec]:
     """Written by others: external assets, observed by the sensor."""
-    return [
+    found = [
         dg.AssetSpec(
             topic_key(pipeline, topic),
             description=f"Kafka topic {topic} of cluster {pipeline.kafka.name}.",
@@ -26,12 +26,22 @@ def topics(pipeline: Pipeline) -> list[dg.AssetSpec]:
         )
         for topic in pipeline.config.source.topics
     ]
+    if (pattern := pipeline.config.source.topics_regex) is not None:
+        described = dg.AssetSpec(
+            pattern_key(pipeline),
+            description=f"All Kafka topics of cluster {pipeline.kafka.name} that match {pattern}.",
+            kinds={"kafka"},
+            metadata={"pattern": pattern, "cluster": pipeline.kafka.name},
+            **_common(pipeline),
+        )
+        found.append(described)
+    return found
 
 
 def batches(pipeline: Pipeline) -> dg.AssetSpec:
     return dg.AssetSpec(
         batches_key(pipeline),
-        deps=[topic_key(pipeline, topic) for topic in pipeline.config.source.topics],
+        deps=source_keys(pipeline),
         description="What is published: files written and source positions moved, in one Kafka transaction a batch.",
         kinds={"kafka", "spark"},
         metadata={"group": pipeline.group, "control topic": pipeline.control_topic, **_source(pipeline)},
@@ -41,7 +51,7 @@ def batches(pipeline: Pipeline) -> dg.AssetSpec:
 
 
 def tables(pipeline: Pipeline) -> list[dg.AssetSpec]:
-    """Data tables, ledger and dead letters; a run materializes those that got something."""
+    """Data tables, ledger and dead letters; a run materializes those that got something, and others that it found."""
     described = {
         table.name: (
             f"Fed by pipeline {pipeline.name}.",

@@ -19,7 +19,7 @@ from sink_core.control.log import PARTITION, ControlLog
 from sink_core.control.state import CommitState
 from sink_core.errors import ConfigError, FindingError, ProtocolError, TerminalError
 from sink_core.kafka import clients
-from sink_core.kafka.source import Topic, describe_topics, end_offsets
+from sink_core.kafka.source import Topic, describe_topics, end_offsets, topics_like
 from sink_core.offsets import Offsets, TopicPartition
 
 LOOK_TIMEOUT_S = 2.0
@@ -103,7 +103,9 @@ class Watch:
 
     def _described(self) -> dict[str, Topic]:
         if time.monotonic() >= self._topics_until:
-            wanted = self._pipeline.config.source.topics
+            source = self._pipeline.config.source
+            like = source.topics_regex and topics_like(self._admin, source.topics_regex, timeout_s=LOOK_TIMEOUT_S)
+            wanted = [*source.topics, *(like or ())]
             self._topics = describe_topics(self._admin, wanted, timeout_s=LOOK_TIMEOUT_S)
             self._log = self._log or self._opened()
             self._topics_until = time.monotonic() + (_TOPICS_EVERY_S if self._log else 0.0)

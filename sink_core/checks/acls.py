@@ -11,6 +11,7 @@ from confluent_kafka.admin import AclOperation
 
 from sink_core.config.effective import Pipeline
 from sink_core.config.references import malformed, redact
+from sink_core.routing import beginning
 
 READ_SOURCE = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 USE_CONTROL = (
@@ -48,12 +49,20 @@ def needed(pipeline: Pipeline) -> tuple[Acl, ...]:
     consumers joins one: a pipeline's have names that begin with its group's, those of any pipeline begin with `calve-`.
     """
     return (
-        *(Acl("topic", topic, READ_SOURCE) for topic in pipeline.topics),
+        *(Acl("topic", topic, READ_SOURCE) for topic in pipeline.config.source.topics),
+        *_matching(pipeline.config.source.topics_regex),
         Acl("topic", pipeline.control_topic, USE_CONTROL),
         Acl("group", pipeline.group, USE_GROUP, prefixed=True),
         Acl("group", SHARED_GROUPS, USE_SHARED_GROUP, prefixed=True),
         Acl("transactional-id", f"{pipeline.group}.", USE_TRANSACTIONS, prefixed=True),
     )
+
+
+def _matching(pattern: str | None) -> Iterator[Acl]:
+    """Of topics by pattern only how their names begin can be granted; `*` stands for all."""
+    if pattern is not None:
+        begins = beginning(pattern)
+        yield Acl("topic", begins or "*", READ_SOURCE, prefixed=bool(begins))
 
 
 def kafka_acls_lines(pipeline: Pipeline) -> list[str]:

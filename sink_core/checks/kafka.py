@@ -18,7 +18,7 @@ from sink_core.control.log import CREATED_CONFIG, ControlLog
 from sink_core.errors import ConfigError
 from sink_core.kafka import clients
 from sink_core.kafka.failures import reported
-from sink_core.kafka.source import describe_topics, end_offsets, sample
+from sink_core.kafka.source import describe_topics, end_offsets, sample, topics_like
 
 TIMEOUT_S = 10.0
 SAMPLE_RECORDS = 1_000
@@ -55,14 +55,25 @@ class KafkaChecks:
         return f"cluster {found.cluster_id}, {_count(len(found.nodes), 'broker')}"
 
     def topics(self) -> str:
-        """Their partitions and records; permission to read them."""
+        """Their partitions and records, permission to read them, and the tables that their names give.
+
+        Raises ConfigError for two topics that give one table.
+        """
+        pattern = self._pipeline.config.source.topics_regex
+        if pattern is not None:
+            found = topics_like(self._admin, pattern, timeout_s=self._timeout_s)
+            self._pipeline = self._pipeline.having(found, self._pipeline.known_tables)
         names = self._pipeline.topics
+        if not names:
+            return f"no topic matches {pattern} yet"
         topics = describe_topics(self._admin, names, timeout_s=self._timeout_s)
         self._require_on_topics(names, acls.READ_SOURCE)
         partitions = [at for topic in topics.values() for at in topic.all_partitions]
         ends = end_offsets(self._admin, partitions, timeout_s=self._timeout_s)
         counts = ", ".join(f"{topic.name} ({_count(topic.partitions, 'partition')})" for topic in topics.values())
-        return f"{counts}, end offsets sum up to {sum(ends.values()):,}"
+        given = [table.name for table in self._pipeline.tables if not table.explicit]
+        tables = f"; they give {_count(len(given), 'table')}: {', '.join(given)}" if given else ""
+        return f"{counts}, end offsets sum up to {sum(ends.values()):,}{tables}"
 
     def control_topic(self) -> str:
         """Its settings, or the right to create it."""

@@ -40,7 +40,7 @@ class TableChecks:
         return (
             Check("catalog", self.catalog),
             Check("warehouse", self.warehouse, needs=("catalog",)),
-            *(self._table_check(settings) for settings in self._pipeline.tables),
+            *(self._table_check(settings) for settings in self._pipeline.tables if settings.explicit),
             *(Check(f"table {name}", lambda name=name: self.internal(name), needs=("catalog",)) for name in internal),
         )
 

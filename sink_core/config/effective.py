@@ -75,7 +75,7 @@ class ValueSettings:
 
 @dataclass(frozen=True)
 class TableSettings:
-    """A table that is fed, with `table_defaults` applied. `explicit`: the file names it itself."""
+    """A table that is fed, with `table_defaults` applied. `explicit`: by the file alone there is such a table."""
 
     name: str
     mode: str
@@ -208,10 +208,14 @@ class Pipeline:
         """Whether a record may go to some of the tables only."""
         return bool(self.namings) or any(not table.rule.takes_all for table in self.tables)
 
+    def _named(self, table: TableSettings) -> bool:
+        """Whether records have named the table: it is there once they have."""
+        return table.rule.naming is not None and table.name in self.known_tables
+
     def tables_of(self, topics: Iterable[str]) -> tuple[str, ...]:
         """The tables that a batch of these topics feeds: all that the file names, and of others those that it may."""
         read = set(topics)
-        fed = (t for t in self.tables if t.explicit or t.rule.topics is None or t.rule.topics & read)
+        fed = (t for t in self.tables if t.explicit or (t.rule.topics or frozenset()) & read or self._named(t))
         return (*(table.name for table in fed), self.ledger_table, self.dead_letter_table)
 
     @cached_property

@@ -22,7 +22,9 @@ from sink_core.routing import (
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """A table, its entry in the file, its rule, and whether the file names it itself."""
+    """A table, its entry in the file, its rule, and whether it is there from the beginning: what a name with
+    placeholders stands for comes with its first record, even if the file spells it out as well.
+    """
 
     name: str
     entry: Table
@@ -47,7 +49,7 @@ def fed_tables(config: PipelineConfig, topics: Iterable[str], known: Iterable[st
     """
     by_topic = _by_topic(config, sorted(topics))
     own = {entry.name: entry for entry in config.tables if not is_template(entry.name)}
-    found = [Fed(name, entry, _own_rule(config, entry, by_topic), True) for name, entry in own.items()]
+    found = [_own(config, entry, by_topic) for entry in own.values()]
     found += [Fed(n, e, _rule(e, frozenset([topic])), False) for n, (e, topic) in by_topic.items() if n not in own]
     names = {fed.name for fed in found} | _internal(config)
     for name in sorted(set(known) - names):
@@ -72,6 +74,7 @@ def namings(config: PipelineConfig, topics: Iterable[str]) -> tuple[Naming, ...]
                 topic: name for topic in _topics_of(entry, sorted(topics)) if (name := _filled(config, entry, topic))
             },
             taken=taken,
+            infers=entry.auto_create is not None and not entry.auto_create.columns,
         )
         for index, entry in enumerate(config.tables)
         if entry.name_from is not None
@@ -104,17 +107,19 @@ def _by_topic(config: PipelineConfig, topics: list[str]) -> dict[str, tuple[Tabl
     return found
 
 
-def _own_rule(config: PipelineConfig, entry: Table, by_topic: dict[str, tuple[Table, str]]) -> Rule:
-    """Of a table that the file names: what it says, or that of the name with placeholders that it stands in for."""
+def _own(config: PipelineConfig, entry: Table, by_topic: dict[str, tuple[Table, str]]) -> Fed:
+    """A table that the file names, by its own rule or that of the name with placeholders that it stands in for."""
     if entry.topics is not None or entry.where is not None:
-        return _rule(entry, None if entry.topics is None else frozenset(entry.topics))
+        return Fed(entry.name, entry, _rule(entry, None if entry.topics is None else frozenset(entry.topics)), True)
     if entry.name in by_topic:
         template, topic = by_topic[entry.name]
-        return _rule(template, frozenset([topic]))
+        return Fed(entry.name, entry, _rule(template, frozenset([topic])), False)
     index = _template_of(config, entry.name)
     if index is None:
-        return Rule()
-    return _named_rule(config, index) if config.tables[index].name_from else _rule(config.tables[index], frozenset())
+        return Fed(entry.name, entry, Rule(), True)
+    template = config.tables[index]
+    rule = _named_rule(config, index) if template.name_from else _rule(template, frozenset())
+    return Fed(entry.name, entry, rule, False)
 
 
 def _named_rule(config: PipelineConfig, index: int) -> Rule:

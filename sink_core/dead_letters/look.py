@@ -52,7 +52,9 @@ def plan_letters(
     name = pipeline.dead_letter_table
     rows = ledger_rows(session)
     session.log.refresh_to_end()
-    loaded = {table: _load(session, table) for table in (*(t.name for t in pipeline.tables), name)}
+    # What a name with placeholders stands for comes with its first record.
+    there = [t.name for t in pipeline.tables if t.explicit or session.committer().load_checked(t.name) is not None]
+    loaded = {table: _load(session, table) for table in (*there, name)}
     letters, stored = loaded.pop(name)
     state = session.log.state
     if any(e.event.removes for e in state.pending(name, str(letters.metadata.table_uuid), stored)):

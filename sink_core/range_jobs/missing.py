@@ -28,7 +28,7 @@ def check_stated(tables: Iterable[TableSettings], state: CommitState) -> None:
     """Raise ConfigError for a table that was not fed last, while others were, and whose `history` is not set."""
     last = state.complete.event if state.complete and state.complete.event.kind == "batch" else None
     for table in tables:
-        if last is not None and table.name not in last.tables and table.history is None:
+        if table.explicit and last is not None and table.name not in last.tables and table.history is None:
             raise ConfigError(
                 f"table {table.name} was added to a pipeline that has published {state.published:,} batches, and "
                 "its `history` is not set",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sink_core.batch import BatchPlan, PartitionCounts, TableOutput, WrittenBatch
+from sink_core.commit.schema_change import change_schema
 from sink_core.control.complete import data_complete, data_written
 from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import StartCommit
@@ -21,7 +22,7 @@ from sink_core.planning import check_topics
 from sink_core.resolve.answer import overtaken
 from sink_core.session import Session
 from sink_core.tables.create import ensure_tables
-from sink_core.tables.ledger_columns import add_missing_columns
+from sink_core.tables.internal import LEDGER_SCHEMA
 from sink_core.tables.outputs import output_of, write_ledger
 
 
@@ -120,7 +121,9 @@ def _written(session: Session, plan: BatchPlan, counts: tuple[PartitionCounts, .
     name = session.pipeline.ledger_table
     session.committer().load_checked(name)
     ensure_tables(session.catalog, session.pipeline, list, names=(name,))
-    ledger = add_missing_columns(session.catalog, name)
+    # A ledger of an earlier version lacks columns.
+    change_schema(session.catalog, name, LEDGER_SCHEMA, ("add_column",))
+    ledger = session.catalog.load_table(name)
     files = write_ledger(plan, counts, ledger) if counts else []
     others = [TableOutput(other, "", 0) for other in session.pipeline.table_names if other != name]
     return WrittenBatch(plan, (*others, output_of(plan.batch_id, name, ledger, files)), counts)
