@@ -80,6 +80,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table]) ->
                 _without_history(tables[t.name].metadata),
                 t.target_file_bytes,
                 distribution_of(tables[t.name].metadata),
+                t.transform,
             )
             for t in pipeline.tables
             if t.name in tables

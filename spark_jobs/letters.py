@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
-from sink_core.decode.decoded import BadValue
+from sink_core.decode.decoded import TRANSFORM, BadValue, Decoded
 from sink_core.formats import format_of
 from sink_core.offsets import TopicPartition
 from sink_core.tables.catalog import unreachable_as_ours
@@ -24,7 +24,7 @@ from sink_core.tables.files import WrittenFile
 from sink_core.tables.gathered import BUFFER_BYTES
 from sink_core.tables.internal import DeadLetter, dead_letter_rows
 from sink_core.tables.io import open_io
-from sink_core.tables.kafka_column import kafka_array
+from sink_core.tables.kafka_column import kafka_array, kafka_with_more
 from sink_core.tables.kafka_rows import Runs
 from sink_core.tables.rewrite import rows_of_file
 from spark_jobs.runner import SparkRunner
@@ -94,7 +94,7 @@ class _Work:
     def store(self, rows: pa.RecordBatch) -> None:
         # Without a value it was changed by hand; it then is no record of any format.
         values: list[bytes] = [value or b"" for value in rows.column("value").to_pylist()]
-        decoded = [feed.decode(values) for feed in self._feeds]
+        decoded = [_left_out_as_bad(feed.decode(values, partial(_origins, rows)), values) for feed in self._feeds]
         bad = bad_values(self._feeds, decoded)
         keep = np.ones(len(values), np.bool_)
         keep[list(bad)] = False
@@ -133,6 +133,22 @@ class _Work:
 
 
 _PLACE = ("topic", "partition")
+
+
+def _left_out_as_bad(decoded: Decoded, values: Sequence[bytes]) -> Decoded:
+    """What a transform's `where` leaves out now stays a dead letter: no table would hold it."""
+    known = {*(range(len(values)) if decoded.good is None else decoded.good), *(bad.index for bad in decoded.bad)}
+    left = tuple(BadValue(i, TRANSFORM, "transform.where leaves it out") for i in range(len(values)) if i not in known)
+    return replace(decoded, bad=(*decoded.bad, *left)) if left else decoded
+
+
+def _origins(rows: pa.RecordBatch, places: Sequence[int]) -> pa.Array:
+    """What SQL sees of the records beside their values."""
+    chosen = rows.take(pa.array(places, pa.int64()))
+    headers = [
+        None if of is None else [(h["key"], h["value"]) for h in of] for of in chosen.column("headers").to_pylist()
+    ]
+    return kafka_with_more(_origin(chosen), chosen.column("key").to_pylist(), headers)
 
 
 def _origin(rows: pa.RecordBatch) -> pa.Array:

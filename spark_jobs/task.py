@@ -6,8 +6,9 @@ import gc
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import methodcaller
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from sink_core.batch import PartitionCounts
 from sink_core.config.effective import CatalogSettings, ValueSettings
+from sink_core.config.pipeline import Transform
 from sink_core.decode.decoded import FIT, BadValue, Decoded
 from sink_core.errors import BadRecord
 from sink_core.formats import Format, format_of
@@ -26,12 +28,21 @@ from sink_core.tables.files import WrittenFile
 from sink_core.tables.gathered import BUFFER_BYTES
 from sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
 from sink_core.tables.io import open_io
-from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column, kafka_array, without_kafka_column
+from sink_core.tables.kafka_column import (
+    KAFKA_COLUMN,
+    has_kafka_column,
+    kafka_array,
+    kafka_with_more,
+    without_kafka_column,
+)
 from sink_core.tables.sort_order import Distribution
 from sink_core.tables.writer import TableWriter
 from spark_jobs.messages import Int64s, Messages, only
 from spark_jobs.pieces import Outbox, PieceWriter
 from spark_jobs.reader import RangeReader
+
+if TYPE_CHECKING:
+    from sink_core.transform.transform import Origins, Transforming
 
 _COLLECT_AFTER = 500_000
 # The client returns a list and leaves an exception set. A call written as `record.headers()` is, once it is hot,
@@ -53,6 +64,7 @@ class TableSpec:
     metadata: str
     target_file_size: int
     distribution: Distribution = "none"
+    transform: Transform | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,21 +201,39 @@ class Feed(Output):
         super().__init__(table, spec, file_prefix, buffer_bytes, outbox)
         schema = self.metadata.schema()
         self._kafka = has_kafka_column(schema, table=table.name)
-        self._decoder = value_format.decoder(without_kafka_column(schema) if self._kafka else schema)
+        columns = without_kafka_column(schema) if self._kafka else schema
+        self._transforming: Transforming | None = None
+        if table.transform is not None:
+            # Imported where it is needed: a task without transforms starts without DuckDB.
+            from sink_core.transform.transform import Transforming, input_schema
 
-    def decode(self, values: Sequence[bytes]) -> Decoded:
-        return self._decoder.decode(values)
+            self._transforming = Transforming(table.transform, columns, table=table.name)
+            columns = input_schema(table.transform, columns)
+        self._decoder = value_format.decoder(columns)
 
-    def write_decoded(self, decoded: Decoded, keep: Bools, origin: pa.Array) -> None:
-        """The rows of `decoded` that `keep` (one flag per value) holds; `origin` is their `_kafka` column."""
+    def decode(self, values: Sequence[bytes], origins: Origins) -> Decoded:
+        """`origins` gives what SQL sees of the records at some places."""
+        decoded = self._decoder.decode(values)
+        return decoded if self._transforming is None else self._transforming.apply(decoded, origins)
+
+    def write_decoded(self, decoded: Decoded, keep: Bools, origin: pa.Array) -> Bools:
+        """The rows of `decoded` that `keep` (one flag per value) holds; `origin` is the `_kafka` column of all these
+        values. Gives back a flag for each value: whether it has a row.
+        """
         rows = decoded.columns
         good = keep if decoded.good is None else keep[decoded.good]
+        written = keep
+        if int(good.sum()) < len(origin):
+            written = np.zeros(len(keep), np.bool_)
+            written[np.asarray(decoded.good)[good]] = True
+            origin = origin.filter(pa.array(written[keep]))
         columns = dict(
             zip(rows.schema.names, (rows if good.all() else rows.filter(pa.array(good))).columns, strict=True)
         )
         if self._kafka:
             columns[KAFKA_COLUMN] = origin
         self.write(pa.RecordBatch.from_pydict(columns))
+        return written
 
 
 def bad_values(feeds: Sequence[Feed], decoded: Sequence[Decoded]) -> dict[int, BadValue]:
@@ -263,7 +293,8 @@ class _Work:
 
     def _store_records(self, messages: Messages) -> None:
         values = cast(list[bytes], messages.values)
-        decoded = [feed.decode(values) for feed in self._feeds]
+        origins = partial(self._origins, messages)
+        decoded = [feed.decode(values, origins) for feed in self._feeds]
         bad = bad_values(self._feeds, decoded)
         keep = np.ones(len(messages), np.bool_)
         keep[list(bad)] = False
@@ -271,10 +302,25 @@ class _Work:
         good = only(messages, keep)
         origin = kafka_array(self._topics, good.slices, self._partitions[good.slices], good.offsets, good.timestamps_ms)
         for feed, rows in zip(self._feeds, decoded, strict=True):
-            feed.write_decoded(rows, keep, origin)
-        for i, number in _by_slice(good.slices):
-            written = self._counts[i].written
-            written.update({name: rows + number for name, rows in written.items()})
+            has_row = feed.write_decoded(rows, keep, origin)
+            for i, number in _by_slice(messages.slices[has_row]):
+                self._counts[i].written[feed.name] += number
+            if has_row is not keep:
+                # `where` is for pipelines with one table.
+                for i, number in _by_slice(messages.slices[keep & ~has_row]):
+                    self._counts[i].filtered += number
+
+    def _origins(self, messages: Messages, places: Sequence[int]) -> pa.Array:
+        """What SQL sees of records beside their values."""
+        chosen = np.asarray(places, np.int64)
+        slices = messages.slices[chosen]
+        return kafka_with_more(
+            kafka_array(
+                self._topics, slices, self._partitions[slices], messages.offsets[chosen], messages.timestamps_ms[chosen]
+            ),
+            [messages.records[place].key() for place in places],
+            [_headers(messages.records[place])[0] for place in places],
+        )
 
     def _bury(self, messages: Messages, bad: Mapping[int, BadValue]) -> None:
         if not bad:

@@ -18,7 +18,7 @@ from sink_core.config.connections import (
     SparkSettings,
 )
 from sink_core.config.model import Location
-from sink_core.config.pipeline import AutoCreate, EvolveStep, HistoryChoice, PipelineConfig, ValueFormat
+from sink_core.config.pipeline import AutoCreate, EvolveStep, HistoryChoice, PipelineConfig, Transform, ValueFormat
 from sink_core.config.problems import nearest
 from sink_core.config.references import redact, resolve, without_user_info
 from sink_core.errors import ConfigError
@@ -81,6 +81,7 @@ class TableSettings:
     evolve: tuple[EvolveStep, ...]
     owned: bool | None
     history: HistoryChoice | None = None
+    transform: Transform | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class Pipeline:
                 evolve=defaults.evolve if table.evolve is None else table.evolve,
                 owned=table.owned,
                 history=table.history,
+                transform=table.transform,
             )
             for table in self.config.tables
         )
