@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.types import StructType
 
 from sink_core.config.effective import CatalogSettings, ValueSettings
-from sink_core.config.pipeline import EvolveStep
+from sink_core.config.pipeline import EvolveStep, Transform
 from sink_core.decode.decoded import FIT, BadValue, Decoded, Decoder
 from sink_core.decode.names import Names, names_of
 from sink_core.formats import format_of
@@ -35,7 +35,13 @@ from spark_jobs.messages import Int64s
 from spark_jobs.pieces import Outbox, PieceWriter
 from spark_jobs.router import Part, Router
 
+if TYPE_CHECKING:
+    from sink_core.transform.transform import Transforming
+
 Bools = npt.NDArray[np.bool_]
+Origins = Callable[[Int64s], pa.Array]
+
+_NO_PLACES: Int64s = np.array([], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,9 @@ class TableSpec:
     """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history.
 
     Unless its `distribution` is `none` its rows go through Spark's shuffle to the tasks that write them. `evolve` says
-    what a task may want of its schema, `any_case` that fields match whatever the case of their names. An `explicit`
-    one, which the pipeline file names, is counted for every partition, whether `rule` takes its topic or not.
+    what a task may want of its schema, `any_case` that fields match whatever the case of their names, `transform` the
+    SQL that makes its rows. An `explicit` one, which the pipeline file names, is counted for every partition, whether
+    `rule` takes its topic or not.
     """
 
     name: str
@@ -53,6 +60,7 @@ class TableSpec:
     distribution: Distribution = "none"
     evolve: tuple[EvolveStep, ...] = ()
     any_case: bool = False
+    transform: Transform | None = None
     rule: Rule = ALL
     explicit: bool = True
 
@@ -129,14 +137,31 @@ class Feed(Output):
         self, table: TableSpec, spec: IngestSpec, file_prefix: str, budget: Budget, outbox: Outbox | None
     ) -> None:
         super().__init__(table, spec, file_prefix, budget, outbox)
-        self.rule, self.evolve = table.rule, table.evolve
-        self._any_case = table.any_case
+        self.rule, self.evolve, self._any_case = table.rule, table.evolve, table.any_case
+
+    @cached_property
+    def _columns(self) -> Schema:
+        schema = self.metadata.schema()
+        return without_kafka_column(schema) if self._has_kafka_column else schema
 
     @cached_property
     def schema(self) -> Schema:
         """What is read from the values."""
-        schema = self.metadata.schema()
-        return without_kafka_column(schema) if self._has_kafka_column else schema
+        if self._table.transform is None:
+            return self._columns
+        # Imported where it is needed: a task without transforms starts without DuckDB.
+        from sink_core.transform.transform import input_schema
+
+        return input_schema(self._table.transform, self._columns)
+
+    @cached_property
+    def transforming(self) -> Transforming | None:
+        """What makes rows of that."""
+        if self._table.transform is None:
+            return None
+        from sink_core.transform.transform import Transforming
+
+        return Transforming(self._table.transform, self._columns, table=self.name)
 
     @cached_property
     def names(self) -> Names:
@@ -157,13 +182,14 @@ class Feed(Output):
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """What becomes of n records, each by its place: `bad` ones, `unrouted` ones that no table takes, and the others,
-    decoded for each table that takes them.
+    """What becomes of n records, each by its place: `bad` ones, `unrouted` ones that no table takes, those `filtered` by
+    a transform, and the others, decoded for each table that takes them.
     """
 
     number: int
     bad: Mapping[int, BadValue]
     unrouted: Int64s
+    filtered: Int64s
     decoded: tuple[_Group, ...]
     skipped: Collection[int] = ()
 
@@ -204,10 +230,12 @@ class Feeds:
         self._alike = dict[tuple[StructType, int | None], int]()
         self._decoder_of = dict[int, int]()
 
-    def sort(self, values: Sequence[bytes], slices: Int64s) -> Sorted:
-        """Decode each value for the tables that take it; `slices` says of which slice each is."""
+    def sort(self, values: Sequence[bytes], slices: Int64s, origins: Origins) -> Sorted:
+        """Decode each value for the tables that take it; `slices` says of which slice each is, `origins` gives what SQL
+        sees of the records at some places.
+        """
         routed = self.router.route(values, slices)
-        bad, groups = dict(routed.bad), list[_Group]()
+        bad, groups, filtered = dict(routed.bad), list[_Group](), _NO_PLACES
         alike = defaultdict[int, list[tuple[Feed, Part]]](list)
         for number, part in sorted(routed.parts.items()):
             alike[self._decoder_for(number)].append((self.feeds[number], part))
@@ -216,22 +244,28 @@ class Feeds:
             chosen = values if wanted is None else [values[place] for place in wanted]
             places = np.arange(len(values)) if wanted is None else wanted
             decoded = self._decoders[decoder].decode(chosen)
+            feed = parts[0][0]
             if decoded.wanted is not None:
-                self._want(parts[0][0].name, decoded.wanted)
+                self._want(feed.name, decoded.wanted)
+            if feed.transforming is not None:
+                decoded = feed.transforming.apply(decoded, partial(_at, origins, places))
+                # `where` is for pipelines with one table.
+                filtered = np.setdiff1d(places, places[_known(decoded)])
             for verdict in decoded.bad:
                 place = int(places[verdict.index])
                 bad.setdefault(place, self._verdict(replace(verdict, index=place), parts))
             groups.append(_Group(parts, decoded.columns, _good(places, decoded)))
-        return Sorted(len(values), bad, routed.unrouted, tuple(groups))
+        return Sorted(len(values), bad, routed.unrouted, filtered, tuple(groups))
 
     def _decoder_for(self, number: int) -> int:
         """Which decoder a table has: tables of one schema share it, and a record is decoded once for all of them. One
-        that may be given more has a decoder of its own, which says what its records want, and so has one that knows its
-        fields by other names.
+        that may be given more has a decoder of its own, which says what its records want, and so has one with SQL, or
+        that knows its fields by other names.
         """
         if number not in self._decoder_of:
             feed = self.feeds[number]
-            alike = (feed.schema.as_struct(), number if feed.evolve or not feed.names.exact else None)
+            apart = feed.evolve or feed.transforming or not feed.names.exact
+            alike = (feed.schema.as_struct(), number if apart else None)
             decoder = self._decoder_of[number] = self._alike.setdefault(alike, len(self._decoders))
             if decoder == len(self._decoders):
                 self._decoders.append(self._format.decoder(feed.schema, feed.evolve, feed.names))
@@ -270,8 +304,9 @@ class Feeds:
         for group in found.decoded:
             row_of = np.full(found.number, -1, np.int64)
             row_of[group.places] = np.arange(len(group.places))
+            there = keep & (row_of >= 0)
             for feed, part in group.parts:
-                places = (None if keep.all() else np.flatnonzero(keep)) if part is None else part[keep[part]]
+                places = (None if there.all() else np.flatnonzero(there)) if part is None else part[there[part]]
                 if places is None:
                     feed.write_decoded(group.columns, origin)
                 elif len(places):
@@ -280,6 +315,15 @@ class Feeds:
                         rows = rows.take(pa.array(row_of[places]))
                     feed.write_decoded(rows, origin.take(pa.array(places)))
                 yield feed, places
+
+
+def _at(origins: Origins, places: Int64s, chosen: Sequence[int]) -> pa.Array:
+    return origins(places[chosen])
+
+
+def _known(decoded: Decoded) -> list[int]:
+    """Of what became something; all is if nothing was left out."""
+    return [*(range(len(decoded.columns)) if decoded.good is None else decoded.good), *(b.index for b in decoded.bad)]
 
 
 def _good(places: Int64s, decoded: Decoded) -> Int64s:

@@ -101,6 +101,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
                 any_case=t.case_insensitive,
                 rule=t.rule,
                 explicit=t.explicit,
+                transform=t.transform,
             )
             for t in pipeline.tables
             if t.name in tables

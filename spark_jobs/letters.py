@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -18,17 +18,18 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from sink_core.decode.decoded import BadValue
+from sink_core.decode.decoded import TRANSFORM, BadValue
 from sink_core.offsets import TopicPartition
 from sink_core.tables.budget import Budget
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.internal import DeadLetter, dead_letter_rows
 from sink_core.tables.io import open_io
-from sink_core.tables.kafka_column import kafka_array
+from sink_core.tables.kafka_column import kafka_array, kafka_with_more
 from sink_core.tables.kafka_rows import Runs
 from sink_core.tables.rewrite import rows_of_file
 from spark_jobs.feeds import Feeds, IngestSpec, Output
+from spark_jobs.messages import Int64s
 from spark_jobs.runner import SparkRunner
 
 Places = dict[TopicPartition, list[int]]
@@ -112,10 +113,15 @@ class _Work:
         # Without a value it was changed by hand; it then is no record of any format.
         values: list[bytes] = [value or b"" for value in rows.column("value").to_pylist()]
         slices = np.array([self._topics[topic] for topic in rows.column("topic").to_pylist()], np.int64)
-        found = self._feeds.sort(values, slices)
+        found = self._feeds.sort(values, slices, partial(_origins, rows))
         if self._feeds.wants:
             self.abort()
             return
+        # What a transform's `where` leaves out now stays a dead letter: no table would hold it.
+        left = {
+            int(place): BadValue(int(place), TRANSFORM, "transform.where leaves it out") for place in found.filtered
+        }
+        found = replace(found, bad={**found.bad, **left})
         sets = [tuple(found.takers(place)) for place in range(len(values))]
         untried = {place for place, takers in enumerate(sets) if self._only is not None and takers != self._only}
         places = [TopicPartition(*at) for at in zip(*(rows.column(n).to_pylist() for n in _PLACE), strict=True)]
@@ -156,6 +162,15 @@ class _Work:
 
 
 _PLACE = ("topic", "partition")
+
+
+def _origins(rows: pa.RecordBatch, places: Int64s) -> pa.Array:
+    """What SQL sees of the records beside their values."""
+    chosen = rows.take(pa.array(places, pa.int64()))
+    headers = [
+        None if of is None else [(h["key"], h["value"]) for h in of] for of in chosen.column("headers").to_pylist()
+    ]
+    return kafka_with_more(_origin(chosen), chosen.column("key").to_pylist(), headers)
 
 
 def _origin(rows: pa.RecordBatch) -> pa.Array:

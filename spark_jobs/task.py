@@ -6,11 +6,13 @@ import gc
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from operator import methodcaller
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
@@ -21,7 +23,7 @@ from sink_core.offsets import OffsetRange
 from sink_core.tables.budget import Budget
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
-from sink_core.tables.kafka_column import kafka_array
+from sink_core.tables.kafka_column import kafka_array, kafka_with_more
 from spark_jobs.feeds import Feeds, IngestSpec, Output, Sorted, TableSpec
 from spark_jobs.messages import Int64s, Messages, only
 from spark_jobs.pieces import Outbox
@@ -148,12 +150,14 @@ class _Work:
         return only(messages, keep)
 
     def _store_records(self, messages: Messages) -> None:
-        found = self._feeds.sort(cast(list[bytes], messages.values), messages.slices)
+        found = self._feeds.sort(cast(list[bytes], messages.values), messages.slices, partial(self._origins, messages))
         if self._gathers():
             return
         self._bury(messages, found)
         for i, number in _by_slice(messages.slices[found.unrouted]):
             self._counts[i].unrouted += number
+        for i, number in _by_slice(messages.slices[found.filtered]):
+            self._counts[i].filtered += number
         origin = kafka_array(
             self._topics, messages.slices, self._partitions[messages.slices], messages.offsets, messages.timestamps_ms
         )
@@ -180,6 +184,17 @@ class _Work:
             storable = part.records - part.tombstones - part.filtered - part.dead_lettered
             left = {name: storable - rows for name, rows in part.written.items() if name in ruled}
             part.left_out = {name: number for name, number in left.items() if number}
+
+    def _origins(self, messages: Messages, places: Int64s) -> pa.Array:
+        """What SQL sees of records beside their values."""
+        slices = messages.slices[places]
+        return kafka_with_more(
+            kafka_array(
+                self._topics, slices, self._partitions[slices], messages.offsets[places], messages.timestamps_ms[places]
+            ),
+            [messages.records[place].key() for place in places],
+            [_headers(messages.records[place])[0] for place in places],
+        )
 
     def _bury(self, messages: Messages, found: Sorted) -> None:
         bad = found.bad

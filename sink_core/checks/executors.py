@@ -18,6 +18,7 @@ MODULES = ("confluent_kafka", "numpy", "pyarrow", "pyarrow.json", "pyiceberg", "
 """What a task imports beside Calve itself, without which not even the question can be asked."""
 FORMAT_MODULES = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "grpc_tools.protoc")}
 REGISTRY_MODULES = ("confluent_kafka.schema_registry",)
+TRANSFORM_MODULES = ("duckdb",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Probe:
         if pipeline.value.registry is not None:
             settings["registry"] = dict(pipeline.value.registry.properties)
             modules += REGISTRY_MODULES
+        if any(table.transform for table in pipeline.tables):
+            modules += TRANSFORM_MODULES
         return cls(version("calve"), settings, modules)
 
     def __call__(self, _task: int) -> bytes:

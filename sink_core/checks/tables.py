@@ -8,6 +8,7 @@ from functools import cached_property
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sink_core.checks.checklist import Check, Note
@@ -16,7 +17,7 @@ from sink_core.errors import ConfigError
 from sink_core.formats import Sample
 from sink_core.tables.catalog import open_catalog, unreachable_as_ours
 from sink_core.tables.create import columns_shown, load_if_there, missing_table, new_table
-from sink_core.tables.kafka_column import has_kafka_column
+from sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
 from sink_core.tables.usable import check_usable
 
 
@@ -68,10 +69,12 @@ class TableChecks:
         """Whether it can be written, or can be created as the file says."""
         table = load_if_there(self._catalog, settings.name)
         if table is not None:
+            _check_transform(settings, table.schema())
             return self._usable(table, settings)
         if settings.auto_create is None:
             raise missing_table(self._catalog, settings, self._shown)
         new = new_table(settings, settings.auto_create, self._shown)
+        _check_transform(settings, new.schema)
         return f"will be created with {len(new.schema.fields)} columns, {_partitioning(len(new.spec.fields))}"
 
     def internal(self, name: str) -> str:
@@ -116,6 +119,14 @@ class TableChecks:
                 )
             return None
         return load_file_io(self._catalog.properties, warehouse), warehouse
+
+
+def _check_transform(settings: TableSettings, schema: Schema) -> None:
+    """Bind the table's SQL to the columns. Raises ConfigError."""
+    if settings.transform is not None:
+        from sink_core.transform.transform import Transforming
+
+        Transforming(settings.transform, without_kafka_column(schema), table=settings.name)
 
 
 def _partitioning(fields: int) -> str:

@@ -18,7 +18,7 @@ from sink_core.config.connections import (
     SparkSettings,
 )
 from sink_core.config.model import Location
-from sink_core.config.pipeline import AutoCreate, EvolveStep, HistoryChoice, PipelineConfig, ValueFormat
+from sink_core.config.pipeline import AutoCreate, EvolveStep, HistoryChoice, PipelineConfig, Transform, ValueFormat
 from sink_core.config.problems import nearest
 from sink_core.config.references import redact, resolve, without_user_info
 from sink_core.config.routes import fed_tables, is_open, may_feed, namings
@@ -88,6 +88,7 @@ class TableSettings:
     history: HistoryChoice | None = None
     rule: Rule = ALL
     explicit: bool = True
+    transform: Transform | None = None
 
 
 @dataclass(frozen=True)
@@ -188,12 +189,14 @@ class Pipeline:
                 auto_create=fed.entry.auto_create,
                 kafka_column=_or(fed.entry.kafka_column, defaults.kafka_column),
                 target_file_bytes=_or(fed.entry.target_file_size, defaults.target_file_size),
-                evolve=_or(fed.entry.evolve, defaults.evolve),
+                # With SQL the columns are what it gives, whatever records have.
+                evolve=() if fed.entry.transform else _or(fed.entry.evolve, defaults.evolve),
                 case_insensitive=_or(fed.entry.case_insensitive, defaults.case_insensitive),
                 owned=fed.entry.owned,
                 history=fed.entry.history,
                 rule=fed.rule,
                 explicit=fed.explicit,
+                transform=fed.entry.transform,
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )

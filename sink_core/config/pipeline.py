@@ -174,6 +174,21 @@ class AutoCreate(Model):
     """Where the new table is put. Default: the catalog decides."""
 
 
+class Transform(Model):
+    """SQL that makes a table's row of a record, in DuckDB: expressions, one row per record at most."""
+
+    columns: dict[str, str] = Field(default={})
+    """Iceberg types of the columns that are read from the value. Default: the table's own, none of them required."""
+
+    select: str = Field(default="*", min_length=1)
+    """What stands between SELECT and FROM; the names it gives are the table's columns. Beside the value's columns there
+    is `_kafka` with `topic`, `partition`, `offset`, `timestamp`, `key` (bytes) and `headers` (a list of `key` and
+    `value`)."""
+
+    where: str | None = Field(default=None, min_length=1)
+    """What stands behind WHERE. Records that it leaves out are counted as filtered."""
+
+
 EvolveStep = Literal["add_column", "widen", "make_optional"]
 
 
@@ -265,6 +280,9 @@ class Table(Model):
     """Whether maintenance may expire the table's snapshots and delete its orphan files. Default: only if Calve has
     created it. `true` promises that no other pipeline feeds it and that others' writes take less than
     `maintenance.orphans.older_than`."""
+
+    transform: Transform | None = None
+    """SQL that makes the row of a record. Default: the value's fields become the columns of their names."""
 
     history: HistoryChoice | None = None
     """What a table gets of the records that were published before it was added to the pipeline: `none`, or all, read
@@ -432,7 +450,8 @@ class PipelineConfig(Model):
 
     @model_validator(mode="after")
     def _distinct_names(self) -> Self:
-        refuse_at("PipelineConfig", (*self._repeated(), *self._reserved(), *self._unroutable()))
+        wrong = (*self._repeated(), *self._reserved(), *self._unroutable(), *self._transforms())
+        refuse_at("PipelineConfig", wrong)
         return self
 
     def _unroutable(self) -> Iterator[tuple[Location, str, object]]:
@@ -476,3 +495,14 @@ class PipelineConfig(Model):
             yield ("dead_letters", "table"), text, None
         if self.ledger_table in names | {self.dead_letter_table}:
             yield ("tables",), f"{self.ledger_table} is this pipeline's ledger; choose another name", None
+
+    def _transforms(self) -> Iterator[tuple[Location, str, object]]:
+        for number, table in enumerate(self.tables):
+            if table.transform is None:
+                continue
+            if table.auto_create is not None and not table.auto_create.columns:
+                text = "a table with a transform is created with the columns that it names; name them"
+                yield ("tables", number, "auto_create", "columns"), text, None
+            if table.transform.where is not None and len(self.tables) > 1:
+                text = "where is for a pipeline with one table; give the table a pipeline of its own"
+                yield ("tables", number, "transform", "where"), text, None

@@ -15,6 +15,9 @@ DECODE = "decode"
 FIT = "fit"
 """Stage of a value of the format that doesn't fit the table's schema."""
 
+TRANSFORM = "transform"
+"""Stage of a value that the table's SQL fails on."""
+
 _MESSAGE_LENGTH = 200
 
 

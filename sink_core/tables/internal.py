@@ -82,7 +82,7 @@ DEAD_LETTER_SCHEMA = _schema(
     },
     optional=frozenset({"timestamp", "key", "value", "headers"}),
 )
-"""One row per record that could not be stored, with all of the record. `stage` is `decode` or `fit`."""
+"""One row per record that could not be stored, with all of the record. `stage` is `decode`, `fit` or `transform`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,15 @@ _PARTS = (
     ("timestamp", TimestamptzType(), pa.timestamp("us", "UTC")),
 )
 
+KAFKA_TYPE = pa.struct(
+    [
+        *((name, kind) for name, _, kind in _PARTS),
+        ("key", pa.large_binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))),
+    ]
+)
+"""What `_kafka` is in a transform's SQL: as in tables, and the record's key and headers."""
+
 
 def kafka_field(first_id: int) -> NestedField:
     """The column for a new table, its own field id being `first_id` and those of its parts the next four."""
@@ -64,3 +73,12 @@ def kafka_array(
     micros = pa.array(timestamps_ms * 1000, pa.int64(), mask=timestamps_ms < 0)
     arrays = [names, pa.array(partitions, pa.int32()), pa.array(offsets, pa.int64()), micros.view(_PARTS[3][2])]
     return pa.StructArray.from_arrays(arrays, names=[name for name, _, _ in _PARTS])
+
+
+def kafka_with_more(
+    origin: pa.Array, keys: Sequence[bytes | None], headers: Sequence[Sequence[tuple[str, bytes | None]] | None]
+) -> pa.Array:
+    """`origin`, of `kafka_array`, as `KAFKA_TYPE`; one key and the headers of one record for each row."""
+    structs = [None if of is None else [{"key": key, "value": value} for key, value in of] for of in headers]
+    more = [pa.array(keys, KAFKA_TYPE.field("key").type), pa.array(structs, KAFKA_TYPE.field("headers").type)]
+    return pa.StructArray.from_arrays([*origin.flatten(), *more], fields=list(KAFKA_TYPE))

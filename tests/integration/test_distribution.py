@@ -105,6 +105,11 @@ def test_range_gives_each_file_a_range_of_its_own(
     assert all(file["ids"] == sorted(file["ids"], reverse=True) for file in files)
     assert all(lower["ids"][0] < upper["ids"][-1] for lower, upper in pairwise(files))
     assert min(len(file["ids"]) for file in files) > 1_000
+    # The topics were read once, though what was read was looked at twice: else there were dead letters nobody names.
+    letters = flow.load_table(flow.pipeline.dead_letter_table)
+    named = letters.inspect.data_files()["file_path"].to_pylist()
+    written = Path(letters.location().removeprefix("file://")).rglob("*.parquet")
+    assert sorted(f"file://{path}" for path in written) == sorted(named)
     check_all_there(flow, spark)
 
 
@@ -138,11 +143,10 @@ with Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
 """
 
 
-@pytest.mark.parametrize("mode", ["hash", "range"])
 def test_tasks_that_die_and_are_tried_again_double_nothing(
-    tmp_path: Path, broker: Broker, topic: str, produce: Produce, spark: SparkSession, mode: str
+    tmp_path: Path, broker: Broker, topic: str, produce: Produce, spark: SparkSession
 ) -> None:
-    flow = flow_with(tmp_path, broker, topic, mode, partition_by=["bucket(3, id)"])
+    flow = flow_with(tmp_path, broker, topic, "range", partition_by=["bucket(3, id)"])
     flow = flow.but(spark={"master": "local[2,3]", "driver_memory": "512MiB"})
     produce_shuffled(flow, produce)
     done = subprocess.run([sys.executable, "-c", CHILD, str(flow.pipeline.path)], capture_output=True, text=True)

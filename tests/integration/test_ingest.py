@@ -250,14 +250,20 @@ def test_a_run_on_spark_leaves_rows_in_the_table_and_nothing_on_the_terminal(
     kind: str,
     request: pytest.FixtureRequest,
 ) -> None:
-    place = {"master": "local[2]", "driver_memory": "512MiB"}
+    place, properties = {"master": "local[2]", "driver_memory": "512MiB"}, {}
     if kind == "connect":
         place = {"remote": request.getfixturevalue("connect_server")}
+        # Through Spark's shuffle, for which most of it is asked.
+        properties = {"write.distribution-mode": "range"}
     flow = Flow.create(
         tmp_path,
         broker.bootstrap,
         kafka_topic(3),
-        auto_create={"columns": COLUMNS, "partition_by": ["bucket(2, id)", "day(_kafka.timestamp)"]},
+        auto_create={
+            "columns": COLUMNS,
+            "partition_by": ["bucket(2, id)", "day(_kafka.timestamp)"],
+            "properties": properties,
+        },
         extra={"batch": {"min_task_bytes": "1KiB"}},
         spark={**place, "conf": {"spark.sql.shuffle.partitions": "2"}},
     )

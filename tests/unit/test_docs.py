@@ -33,6 +33,7 @@ DOCUMENTS = (
     "docs/reliability.md",
     "docs/tables.md",
     "docs/terms.md",
+    "docs/transforms.md",
 )
 ERRORS = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CalveError)]
 OTHER_PROGRAMS = {"export"}

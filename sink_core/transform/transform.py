@@ -1,0 +1,118 @@
+"""Records through a table's SQL, in DuckDB, batch by batch: what fits becomes rows, what fails is told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from sink_core.config.pipeline import Transform
+from sink_core.decode.decoded import TRANSFORM, BadValue, Decoded, cut
+from sink_core.errors import ConfigError, ProtocolError, TableUnusable
+from sink_core.tables.arrow import arrow_schema, missing
+from sink_core.tables.kafka_column import KAFKA_COLUMN, KAFKA_TYPE
+from sink_core.tables.type_text import schema_of
+from sink_core.transform.fit import fitted
+from sink_core.transform.query import ROW, bind, first_line, names, opened, query
+
+Origins = Callable[[Sequence[int]], pa.Array]
+"""Gives the `_kafka` of the records at these places, as `KAFKA_TYPE`."""
+
+
+def input_schema(transform: Transform, target: Schema) -> Schema:
+    """What is read from the value: the columns named, else those of the table, of which none need be there."""
+    if transform.columns:
+        return schema_of(transform.columns)
+    return Schema(*(field.model_copy(update={"required": False}) for field in target.fields))
+
+
+class Transforming:
+    """The SQL of one table, whose columns without `_kafka` are `target`. Raises ConfigError for SQL that can't be used:
+    that is no SQL, that doesn't fit the columns, or that gives others than the table's.
+    """
+
+    def __init__(self, transform: Transform, target: Schema, *, table: str) -> None:
+        self._table, self._schema = table, arrow_schema(target)
+        self._connection = opened()
+        self._query = query(self._connection, transform.select, transform.where, table=table)
+        self._needs_kafka = names(self._query, KAFKA_COLUMN)
+        self._check(arrow_schema(input_schema(transform, target)))
+
+    def apply(self, decoded: Decoded, origins: Origins) -> Decoded:
+        """Rows in place of what was decoded. A record neither among `good` nor `bad` was left out by `where`."""
+        places = list(range(len(decoded.columns))) if decoded.good is None else decoded.good
+        record = pa.Table.from_batches([decoded.columns])
+        if self._needs_kafka:
+            record = record.append_column(KAFKA_COLUMN, origins(places))
+        rows, kept, failed = self._rows(record, 0)
+        bad = [BadValue(places[at], TRANSFORM, cut(message)) for at, message in failed]
+        in_order = sorted([*decoded.bad, *bad], key=lambda verdict: verdict.index)
+        return replace(decoded, columns=rows, good=[places[at] for at in kept], bad=tuple(in_order))
+
+    def _check(self, columns: pa.Schema) -> None:
+        record = columns.append(pa.field(KAFKA_COLUMN, KAFKA_TYPE)).empty_table()
+        self._register(record)
+        bind(self._connection, self._query, table=self._table)
+        try:
+            fitted(self._connection.sql(self._query).to_arrow_table(), self._schema)
+        except pa.ArrowTypeError as error:
+            raise ConfigError(f"{self._table}: transform: {error}", hint="correct transform.select") from None
+        given = self._connection.sql(self._query).columns
+        lacking = [field.name for field in self._schema if not field.nullable and field.name not in given[1:]]
+        if lacking:
+            raise ConfigError(
+                f"{self._table}: transform: the table requires {lacking[0]}, which select doesn't give",
+                hint="add it to transform.select",
+            )
+
+    def _rows(self, record: pa.Table, first: int) -> tuple[pa.RecordBatch, list[int], list[tuple[int, str]]]:
+        """Rows, whose records they are, and the records that fail; `first` is the place of the first one given.
+
+        One failing record fails the query for all: halves are tried until it is alone.
+        """
+        try:
+            rows, kept = self._attempt(record)
+        except (duckdb.OutOfMemoryException, duckdb.BinderException, pa.ArrowTypeError) as error:
+            # None of one record's doing: the table was changed since the SQL was checked, or a batch takes too much.
+            message = first_line(error) if isinstance(error, duckdb.Error) else str(error)
+            raise TableUnusable(
+                f"{self._table}: transform: {message}", hint="correct transform.select, or the table; then run again"
+            ) from None
+        except (duckdb.Error, pa.ArrowInvalid, ValueError) as error:
+            if len(record) > 1:
+                return self._halves(record, first)
+            message = first_line(error) if isinstance(error, duckdb.Error) else str(error)
+            return self._nothing(), [], [(first, message)]
+        return rows, [first + at for at in kept], []
+
+    def _halves(self, record: pa.Table, first: int) -> tuple[pa.RecordBatch, list[int], list[tuple[int, str]]]:
+        middle = len(record) // 2
+        one = self._rows(record.slice(0, middle), first)
+        other = self._rows(record.slice(middle), first + middle)
+        return pa.concat_batches([one[0], other[0]]), one[1] + other[1], one[2] + other[2]
+
+    def _attempt(self, record: pa.Table) -> tuple[pa.RecordBatch, list[int]]:
+        self._register(record)
+        found = self._connection.sql(self._query).to_arrow_table()
+        numbers = found.column(0).to_numpy()
+        if (np.diff(numbers) <= 0).any():
+            raise ProtocolError(
+                f"{self._table}: transform gave rows {numbers[:20]}, each record must give one",
+                hint="use expressions of the record's own columns under transform.select",
+            )
+        rows = fitted(found, self._schema)
+        for column, field in zip(rows.columns, self._schema, strict=True):
+            if lacking := missing(column, field):
+                raise pa.ArrowInvalid(f"{lacking}: required, and null")
+        return rows, numbers.tolist()
+
+    def _register(self, record: pa.Table) -> None:
+        self._connection.register("record", record.append_column(ROW, pa.array(np.arange(len(record)))))
+
+    def _nothing(self) -> pa.RecordBatch:
+        arrays = [pa.array([], field.type) for field in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, names=self._schema.names)

@@ -1,0 +1,76 @@
+"""A table's SQL from records to rows: what it leaves out is counted, what it fails on can be tried again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestration.broker import Broker
+from sink_core.checks.tables import TableChecks
+from sink_core.errors import ConfigError
+from sink_core.verify.verify import verify
+from spark_jobs.letter_job import LetterJobs
+from tests.pipelines import Flow, InProcess
+from tests.support import Produce, TopicFactory
+
+TEXT = "id, text || '/' || decode(_kafka.key) AS text"
+
+
+def with_transform(flow: Flow, select: str) -> Flow:
+    columns = {"id": "long", "text": "string", "n": "long"}
+    transform = {"columns": {"id": "long", "text": "string"}, "select": select, "where": "id % 10 <> 1"}
+    table = {"name": flow.table, "auto_create": {"columns": columns}, "transform": transform}
+    return flow.but(extra={"tables": [table]})
+
+
+def proven(flow: Flow) -> bool:
+    with flow.session() as session:
+        session.bind()
+        return verify(session, deep=True).proven
+
+
+def test_rows_are_made_by_sql_and_everything_adds_up(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    plain = Flow.create(tmp_path, broker.bootstrap, kafka_topic())
+    flow = with_transform(plain, f"{TEXT}, text[2:]::LONG AS n")
+    values: list[bytes | None] = [b'{"id": %d, "text": "n%d"}' % (i, i) for i in range(100)]
+    values[25], values[40], values[50] = b'{"id": 25, "text": "none"}', None, b"{"
+    produce(flow.topic, values, keys=[f"k{i}" for i in range(100)])
+    flow.run()
+    kept = [i for i in range(100) if i % 10 != 1 and i not in (25, 40, 50)]
+    rows = sorted(flow.rows(), key=lambda row: row["id"])
+    assert [(row["id"], row["text"], row["n"]) for row in rows] == [(i, f"n{i}/k{i}", i) for i in kept]
+    assert [row["_kafka"]["offset"] for row in rows] == kept
+    letters = sorted(flow.rows(flow.pipeline.dead_letter_table), key=lambda row: row["offset"])
+    assert [(row["offset"], row["stage"]) for row in letters] == [(25, "transform"), (50, "decode")]
+    assert "'one'" in letters[0]["error"]
+    [ledger] = [row for row in flow.rows(flow.pipeline.ledger_table) if row["records"]]
+    found = (ledger["records"], ledger["tombstones"], ledger["filtered"], ledger["dead_lettered"])
+    assert found == (100, 1, 10, 2)
+    assert dict(ledger["written"]) == {flow.table: len(kept)}
+    assert proven(flow)
+    # With better SQL the record fits; it knows its key and its offset still.
+    better = with_transform(plain, f"{TEXT}, TRY_CAST(text[2:] AS LONG) AS n")
+    with better.session() as session:
+        session.bind()
+        assert LetterJobs(session, InProcess()).replay().moved == 1
+    [row] = [row for row in better.rows() if row["id"] == 25]
+    assert (row["text"], row["n"], row["_kafka"]["offset"]) == ("none/k25", None, 25)
+    assert proven(better)
+
+
+def test_a_check_binds_the_sql_to_the_columns(tmp_path: Path) -> None:
+    flow = Flow.create(tmp_path, "localhost:1", "t")
+
+    def check(select: str) -> object:
+        pipeline = with_transform(flow, select).pipeline
+        with TableChecks(pipeline, list) as checks:
+            return checks.data_table(pipeline.tables[0])
+
+    with pytest.raises(ConfigError, match=r'transform: Binder Error: Referenced column "there" not found'):
+        check("id, there")
+    with pytest.raises(ConfigError, match=r"transform: n: is double, the table has int64; cast it"):
+        check("id, 1.5::DOUBLE AS n")
+    assert "will be created" in str(check("id, text"))
