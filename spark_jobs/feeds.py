@@ -182,8 +182,8 @@ class Feed(Output):
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """What becomes of n records, each by its place: `bad` ones, `unrouted` ones that no table takes, those `filtered` by
-    a transform, and the others, decoded for each table that takes them.
+    """What becomes of n records, each by its place: `bad` ones, `unrouted` ones that no table takes, those `filtered`
+    by a transform, and the others, decoded for each table that takes them.
     """
 
     number: int

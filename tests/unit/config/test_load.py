@@ -91,9 +91,9 @@ def _source(**changes: object) -> dict[str, object]:
         ({"name": "Flights"}, "name: 'Flights' doesn't match ^[a-z][a-z0-9_]{0,40}$"),
         ({"kind": "mirror"}, "kind: not available yet: 'mirror' comes with a later version"),
         ({"kind": "sync"}, "kind: input should be 'sink'; given 'sync'"),
-        (_source(topics=[]), "source.topics: is empty; name at least one"),
+        (_source(topics=[]), "source: needs topics, or topics_regex; neither given"),
         (_source(topics=["a", "a"]), "source.topics: a is named 2 times; name each topic once"),
-        (_source(topics_regex="a.*"), "source.topics_regex: not available yet: comes with routing"),
+        (_source(topics_regex="("), "source.topics_regex: '(' is no regular expression"),
         (_source(value={"type": "protobuf"}), "source.value: protobuf needs registry"),
         (_source(value={"type": "json_schema", "registry": "m", "schema": "a"}), "json_schema needs registry, without"),
         (

@@ -117,6 +117,7 @@ def test_the_totals_are_those_of_all_partitions_and_tables() -> None:
         "dead_lettered": 3,
         "value_bytes": 137,
         "lost": 0,
+        "unrouted": 0,
         "offsets": 16,
         "files": 4,
     }

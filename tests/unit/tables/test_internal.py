@@ -37,6 +37,8 @@ def test_a_ledger_row_adds_up_to_its_range() -> None:
         "timestamp_type": 1,
         "written": [("ns.a", 6), ("ns.b", 6)],
         "lost": 0,
+        "unrouted": 0,
+        "left_out": [],
     }
     assert (second["max_timestamp"], second["written"]) == (None, [])
     assert first.keys() == {field.name for field in LEDGER_SCHEMA.fields}
