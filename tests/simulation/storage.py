@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
 from tests.simulation.scheduler import Scheduler
@@ -231,6 +231,7 @@ class SimCatalog:
         schema: Schema,
         location: str | None = None,
         partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
         *,
         properties: Mapping[str, str],
     ) -> Table:
@@ -239,7 +240,7 @@ class SimCatalog:
         if name in self.tables:
             raise TableAlreadyExistsError(name)
         self.tables[name] = new_table_metadata(
-            schema, partition_spec, UNSORTED_SORT_ORDER, location or f"sim:///{name}", dict(properties)
+            schema, partition_spec, sort_order, location or f"sim:///{name}", dict(properties)
         )
         return self.load_table(name)
 
