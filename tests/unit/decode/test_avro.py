@@ -487,6 +487,16 @@ def test_a_suspect_leaves_its_neighbours_at_once() -> None:
     assert found == (["a", "b", "c"], [1, 2, 3, 4, 5, 6])
 
 
+def test_arrays_within_arrays_are_read_one_by_one_if_they_are_long() -> None:
+    inner: dict[str, Any] = {"type": "array", "items": "int"}
+    avro, kind = {"type": "array", "items": inner}, ListType(2, ListType(3, LongType(), element_required=True), True)
+    value = [list(range(100))] * 100
+    assert outcomes(one_column(avro, kind).decode([encoded(avro, value)]), 1) == [value]
+    with pytest.raises(AssertionError):
+        reads_at_once(avro, kind, [encoded(avro, value)])
+    assert reads_at_once(avro, kind, [encoded(avro, value[:9])]) == ([value[:9]], [])
+
+
 def test_arrays_and_maps_are_read_at_once_if_they_are_short() -> None:
     array: dict[str, Any] = {"type": "array", "items": "int"}
     # Two blocks, the second of which says its size.
