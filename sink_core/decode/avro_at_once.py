@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sink_core.decode.avro_batch import Batch, Int64s, Suspects
+from sink_core.decode.avro_batch import Batch, Int64s, Suspects, TooManySteps
 from sink_core.decode.avro_schema import Node, WriterSchema, exact, logical
 
 _PADDING = bytes(16)
@@ -65,7 +65,7 @@ def reader(schema: WriterSchema, carrier: pa.DataType) -> Reader | None:
                 batch.refuse(batch.at != ends)
             except Suspects as found:
                 suspect[found.places] = True
-            except (pa.ArrowInvalid, pa.ArrowTypeError):
+            except (TooManySteps, pa.ArrowInvalid, pa.ArrowTypeError):
                 return None
             else:
                 return pa.RecordBatch.from_struct_array(rows), np.flatnonzero(suspect).tolist()
@@ -205,6 +205,7 @@ def _items(batch: Batch, inner: _Read) -> tuple[pa.Array | None, Int64s, Int64s]
         batch.at[active] = block.at
         active, counts = active[counts > 0], counts[counts > 0]
         for i in range(max(counts.tolist(), default=0)):
+            batch.step()
             rows = active[counts > i]
             some = batch.some(rows)
             pieces.append(inner(some))

@@ -1,4 +1,4 @@
-"""JSON Schema and Protobuf with a real registry, and a registry that is busy, from Kafka to Iceberg."""
+"""JSON Schema and Protobuf with a real registry, one that is busy, and Connect's envelope, from Kafka to Iceberg."""
 
 from __future__ import annotations
 
@@ -138,6 +138,26 @@ def test_messages_become_rows_of_a_table_made_from_their_protobuf_schema(
     [(_, unknown), (_, cut)] = errors(flow)
     assert unknown == f"schema id {number} has no message [1]"
     assert cut.startswith(f"truncated, or not written with schema id {number}, message shop.Trip")
+    proven(flow)
+
+
+def test_payloads_become_rows_of_a_table_made_from_their_envelopes_schema(flow: Flow, spark: SparkSession) -> None:
+    flow = flow.but(extra={"source": {"value": {"type": "connect_json"}}})
+    decimal = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+    at = {"type": "int64", "name": "org.apache.kafka.connect.data.Timestamp", "optional": True, "field": "at"}
+    fields = [{"type": "int64", "optional": False, "field": "id"}, {**decimal, "optional": True, "field": "price"}, at]
+    schema = {"type": "struct", "fields": fields, "optional": False, "name": "shop.Order"}
+    payloads = [{"id": 1, "price": "AH0=", "at": 1_717_149_600_123}, {"id": 2, "price": None, "at": None}, None]
+    values = [json.dumps({"schema": schema, "payload": payload}).encode() for payload in payloads]
+    produce(flow.bootstrap, flow.topic, [*values, None, b'{"id": 3}'])
+    flow.run()
+    table = f"{flow.attached(spark)}.{flow.table}"
+    rows = spark.sql(f"SELECT id, price, unix_millis(at) FROM {table} ORDER BY id").collect()
+    assert [tuple(row) for row in rows] == [(1, Decimal("1.25"), 1_717_149_600_123), (2, None, None)]
+    assert errors(flow) == [
+        (2, "the payload is null: there is nothing to store"),
+        (4, "not an envelope of schema and payload: it has id"),
+    ]
     proven(flow)
 
 

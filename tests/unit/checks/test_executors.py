@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import pytest
 
-from sink_core.checks.executors import Probe, summary
+from sink_core.checks.executors import FORMAT_MODULES, Probe, summary
 from sink_core.errors import ConfigError
 
 
@@ -25,3 +25,10 @@ def test_what_an_executor_lacks_is_named_with_its_host(monkeypatch: pytest.Monke
         summary([probe(0), probe(1)])
     assert f"{host}: kafka: sasl.password: environment variable CALVE_TEST_SECRET is not set" in raised.value.message
     assert f"{host}: calve is {version('calve')}, here it is 0.0.0" in raised.value.message
+
+
+@pytest.mark.parametrize(("kind", "module"), [("avro", "fastavro"), ("protobuf", "grpc_tools.protoc")])
+def test_a_format_asks_for_its_own_modules(kind: str, module: str) -> None:
+    assert module in FORMAT_MODULES[kind]
+    probe = Probe(version("calve"), {}, (*FORMAT_MODULES[kind], "calve_no_such_module"))
+    assert [line.split(":")[0] for line in json.loads(probe(0))["lacking"]] == ["cannot import calve_no_such_module"]

@@ -468,16 +468,15 @@ def test_records_read_at_once_are_those_read_one_by_one(values: list[bytes], odd
         assert repr(_whole(at_once.decode(batch), n)) == repr(_whole(one_by_one.decode(batch), n))
 
 
-def reads_at_once(avro: Any, kind: IcebergType, values: list[bytes]) -> tuple[list[object], list[int]]:
-    """Rows that are read at once, and the places of the others."""
+def reads_at_once(avro: Any, kind: IcebergType, values: list[bytes]) -> tuple[list[object], list[int]] | None:
+    """Rows that are read at once, and the places of the others; None if all are to be read on their own."""
     schema = written_with(avro)
     assert schema.record is not None
     columns = file_schema(Schema(NestedField(1, "a", kind, required=False)))
     read = reader(schema, Carriers(schema).struct(schema.record["fields"], columns))
     assert read is not None
     found = read(values, 0)
-    assert found is not None
-    return [row["a"] for row in found[0].to_pylist()], found[1]
+    return None if found is None else ([row["a"] for row in found[0].to_pylist()], found[1])
 
 
 def test_a_suspect_leaves_its_neighbours_at_once() -> None:
@@ -485,6 +484,15 @@ def test_a_suspect_leaves_its_neighbours_at_once() -> None:
     odd = [b"", values[0][:-1], values[0] + b"\0", b"\x02\xff", b"\x01", b"\xff" * 12]
     found = reads_at_once("string", StringType(), [values[0], *odd, values[1], values[2]])
     assert found == (["a", "b", "c"], [1, 2, 3, 4, 5, 6])
+
+
+def test_arrays_within_arrays_are_read_one_by_one_if_they_are_long() -> None:
+    inner: dict[str, Any] = {"type": "array", "items": "int"}
+    avro, kind = {"type": "array", "items": inner}, ListType(2, ListType(3, LongType(), element_required=True), True)
+    value = [list(range(100))] * 100
+    assert outcomes(one_column(avro, kind).decode([encoded(avro, value)]), 1) == [value]
+    assert reads_at_once(avro, kind, [encoded(avro, value)]) is None
+    assert reads_at_once(avro, kind, [encoded(avro, value[:9])]) == ([value[:9]], [])
 
 
 def test_arrays_and_maps_are_read_at_once_if_they_are_short() -> None:
