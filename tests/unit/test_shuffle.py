@@ -20,6 +20,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from sink_core.errors import RetriableError, TableUnusable
 from sink_core.tables.arrow import arrow_schema
+from sink_core.tables.budget import Budget
 from spark_jobs import shuffle
 from spark_jobs.pieces import Outbox, PieceWriter, rows_of
 from spark_jobs.task import TaskResult
@@ -39,13 +40,13 @@ def sent(metadata: TableMetadata, *parts: Sequence[dict[str, Any]]) -> dict[int,
     found: dict[int, list[dict[str, Any]]] = {}
     for part in parts:
         with Outbox(4) as outbox:
-            writer = PieceWriter(metadata, "hash", outbox, 0, buffer_bytes=1_000)
+            writer = PieceWriter(metadata, "hash", outbox, 0, Budget(1_000))
             for start in range(0, len(part), 50):
                 writer.write(pa.RecordBatch.from_pylist(part[start : start + 50], schema=arrow_schema(SCHEMA)))
             assert writer.close() == []
             assert outbox.sent == {0: len(part)}
             for piece in outbox.pieces():
-                rows = rows_of(piece.data, writer.schema)
+                rows = rows_of(piece.data, arrow_schema(SCHEMA))
                 assert piece.rows == rows.num_rows
                 found.setdefault(piece.bucket, []).extend(rows.to_pylist())
     return found

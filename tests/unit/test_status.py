@@ -110,6 +110,7 @@ def test_a_bootstrap_is_no_batch() -> None:
         "published_at": "1970-01-01T00:16:40.000+00:00",
         "records": 7,
         "value_bytes": 700,
+        "unrouted": 0,
     }
 
 

@@ -114,7 +114,7 @@ def test_history_is_what_neither_a_batch_nor_a_job_gave_the_table_in_whole_batch
     assert state.unfed_batches(TABLE) == 1
 
 
-SETTINGS = TableSettings("db.new", "append", None, True, 1, (), None)
+SETTINGS = TableSettings("db.new", "append", None, True, 1, (), case_insensitive=False, owned=None)
 
 
 def test_a_table_that_was_not_fed_last_must_state_its_history() -> None:
