@@ -56,7 +56,8 @@ class Calve(Peer):
 
     def begin(self) -> None:
         self._server.drop_daemons()
-        self._running = self._launcher.warm(["run", self._file, "--linger", str(LINGER_S)])
+        # It serves the whole scenario: nobody starts the next run, as a sensor would.
+        self._running = self._launcher.warm(["run", self._file, "--linger", str(LINGER_S), "--max-batches", "100000"])
         until(lambda: self._has_table() and self.rows() >= self.produced, RUN_S)
 
     def rest(self) -> None:
