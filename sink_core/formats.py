@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from pyiceberg.schema import Schema
 
 from sink_core.config.effective import SchemaFile, ValueSettings
-from sink_core.config.pipeline import EvolveStep
+from sink_core.config.tables import EvolveStep
 from sink_core.decode.decoded import Decoder
 from sink_core.decode.framing import Framing, Named
 from sink_core.decode.json import JsonDecoder

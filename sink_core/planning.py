@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from sink_core.batch import BatchPlan
 from sink_core.commit.others import Reading
-from sink_core.config.pipeline import StartAtTimestamp
+from sink_core.config.source import StartAtTimestamp
 from sink_core.control import checks
 from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import DataComplete, StartCommit

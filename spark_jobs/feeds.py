@@ -17,7 +17,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.types import StructType
 
 from sink_core.config.effective import CatalogSettings, ValueSettings
-from sink_core.config.pipeline import EvolveStep, Transform
+from sink_core.config.tables import EvolveStep, Transform
 from sink_core.decode.decoded import FIT, BadValue, Decoded, Decoder
 from sink_core.decode.names import Names, names_of
 from sink_core.formats import format_of

@@ -21,7 +21,7 @@ from pyiceberg.table.update import (
 )
 
 from sink_core.commit.table import ATTEMPTS, back_off, gave_up
-from sink_core.config.pipeline import EvolveStep
+from sink_core.config.tables import EvolveStep
 from sink_core.errors import TableUnusable
 from sink_core.failpoints import reach
 from sink_core.tables.catalog import unreachable_as_ours

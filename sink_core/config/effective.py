@@ -18,10 +18,12 @@ from sink_core.config.connections import (
     SparkSettings,
 )
 from sink_core.config.model import Location
-from sink_core.config.pipeline import AutoCreate, EvolveStep, HistoryChoice, PipelineConfig, Transform, ValueFormat
+from sink_core.config.pipeline import PipelineConfig
 from sink_core.config.problems import nearest
 from sink_core.config.references import redact, resolve, without_user_info
 from sink_core.config.routes import fed_tables, is_open, may_feed, namings
+from sink_core.config.source import ValueFormat
+from sink_core.config.tables import AutoCreate, EvolveStep, HistoryChoice, Transform
 from sink_core.errors import ConfigError
 from sink_core.routing import ALL, Naming, Rule
 

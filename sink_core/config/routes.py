@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sink_core.config.pipeline import PipelineConfig, Table
+from sink_core.config.pipeline import PipelineConfig
+from sink_core.config.tables import Table
 from sink_core.errors import ConfigError
 from sink_core.routing import (
     VALUE,

@@ -17,7 +17,7 @@ import pyarrow as pa
 from fastavro import schemaless_reader
 from pyiceberg.schema import Schema
 
-from sink_core.config.pipeline import EvolveStep
+from sink_core.config.tables import EvolveStep
 from sink_core.decode.avro_at_once import reader
 from sink_core.decode.avro_schema import WriterSchema, shown
 from sink_core.decode.avro_types import Carriers

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from sink_core.config.pipeline import EvolveStep
+from sink_core.config.tables import EvolveStep
 from sink_core.decode.block import UNFRAMED, framed, join, only_batch, others_in, parsed_schema, read, stripped
 from sink_core.decode.convert import Converter, from_json
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order

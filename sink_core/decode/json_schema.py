@@ -13,7 +13,7 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 
-from sink_core.config.pipeline import EvolveStep
+from sink_core.config.tables import EvolveStep
 from sink_core.decode.decoded import DECODE, BadValue, Decoded, cut, placed
 from sink_core.decode.framing import Framing
 from sink_core.decode.json import JsonDecoder

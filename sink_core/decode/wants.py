@@ -28,7 +28,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from sink_core.config.pipeline import EvolveStep
+from sink_core.config.tables import EvolveStep
 from sink_core.decode.maps import own_names, with_entries
 from sink_core.decode.misfit import misfit
 from sink_core.decode.names import EXACT, Names

@@ -46,7 +46,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.config.pipeline import EvolveStep
+from sink_core.config.tables import EvolveStep
 from sink_core.decode.avro_schema import Node, WriterSchema, logical, shown
 from sink_core.decode.names import EXACT, Names, TwoOfOne
 from sink_core.errors import ConfigError

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from sink_core.config.effective import Pipeline, TableSettings
-from sink_core.config.pipeline import AutoCreate
+from sink_core.config.tables import AutoCreate
 from sink_core.errors import CalveError, ConfigError, TableUnusable
 from sink_core.formats import Sample, format_of
 from sink_core.tables.catalog import unreachable_as_ours

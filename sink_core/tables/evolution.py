@@ -35,7 +35,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from sink_core.config.pipeline import EvolveStep
+from sink_core.config.tables import EvolveStep
 from sink_core.tables.type_text import type_text
 
 ROOT = -1

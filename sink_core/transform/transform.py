@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from sink_core.config.pipeline import Transform
+from sink_core.config.tables import Transform
 from sink_core.decode.decoded import TRANSFORM, BadValue, Decoded, cut
 from sink_core.errors import ConfigError, ProtocolError, TableUnusable
 from sink_core.tables.arrow import arrow_schema, missing

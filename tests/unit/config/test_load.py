@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from sink_core.config.load import load
-from sink_core.config.pipeline import StartAtGroup, StartAtTimestamp
+from sink_core.config.source import StartAtGroup, StartAtTimestamp
 from sink_core.errors import ConfigError
 from tests.unit.config.files import CONNECTIONS, PIPELINE, Load, Write
 

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField, StringType
 
-from sink_core.config.pipeline import EvolveStep
+from sink_core.config.tables import EvolveStep
 from sink_core.decode.avro import AvroDecoder, OneSchema
 from sink_core.decode.avro_schema import writer_schema
 from sink_core.decode.decoded import Decoded

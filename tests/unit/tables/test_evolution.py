@@ -15,7 +15,7 @@ from pyiceberg.types import (
     StringType,
 )
 
-from sink_core.config.pipeline import EvolveStep
+from sink_core.config.tables import EvolveStep
 from sink_core.tables.evolution import Used, evolved, merged, merged_by_table
 from sink_core.tables.type_text import schema_of, type_text
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from pyiceberg.schema import Schema
 
-from sink_core.config.pipeline import Transform
+from sink_core.config.tables import Transform
 from sink_core.decode.decoded import Decoded
 from sink_core.decode.json import JsonDecoder
 from sink_core.errors import ConfigError

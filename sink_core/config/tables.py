@@ -1,0 +1,152 @@
+"""The tables of a pipeline: how they are made, which records they take, and how these become rows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sink_core.config.fields import FieldPath, Regex, TableNames, TopicName
+from sink_core.config.model import Model, comes_with
+from sink_core.config.units import MIB, Bytes
+
+
+class AutoCreate(Model):
+    """Create the table if it is missing."""
+
+    partition_by: tuple[str, ...] = ()
+    """Iceberg partition terms: `column`, `year(ts)`, `month(ts)`, `day(ts)`, `hour(ts)`, `bucket(16, id)`,
+    `truncate(4, name)`."""
+
+    sort_order: tuple[str, ...] = ()
+    """How rows are ordered: terms as for `partition_by`, each with `asc` or `desc` and `nulls first` or `nulls last` if
+    it is to differ from Iceberg's ascending order with nulls first."""
+
+    identifier_fields: tuple[str, ...] = ()
+    """Columns that tell rows apart, nested ones with dots. They become required."""
+
+    columns: dict[str, str] = Field(default={})
+    """Iceberg types by column: `long`, `decimal(10,2)`, `timestamptz`, `list<string>`, `struct<a: int, b: string>`.
+    The table gets exactly these; if none is named, those of the records' schema, or for JSON those that a sample of
+    the topic shows."""
+
+    properties: dict[str, str | int | float | bool] = Field(default={})
+    """Iceberg table properties of the new table."""
+
+    location: str | None = None
+    """Where the new table is put. Default: the catalog decides."""
+
+
+class Transform(Model):
+    """SQL that makes a table's row of a record, in DuckDB: expressions, one row per record at most."""
+
+    columns: dict[str, str] = Field(default={})
+    """Iceberg types of the columns that are read from the value. Default: the table's own, none of them required."""
+
+    select: str = Field(default="*", min_length=1)
+    """What stands between SELECT and FROM; the names it gives are the table's columns. Beside the value's columns there
+    is `_kafka` with `topic`, `partition`, `offset`, `timestamp`, `key` (bytes) and `headers` (a list of `key` and
+    `value`)."""
+
+    where: str | None = Field(default=None, min_length=1)
+    """What stands behind WHERE. Records that it leaves out are counted as filtered."""
+
+
+EvolveStep = Literal["add_column", "widen", "make_optional"]
+
+
+class TableDefaults(Model):
+    """What holds for each table that doesn't say otherwise."""
+
+    evolve: tuple[EvolveStep, ...] = ()
+    """Schema changes made, once for a batch, when its records need them: `add_column` for fields that a table lacks,
+    `widen` (int to long, float to double, decimals to more digits), `make_optional` for required columns that are
+    missing or null."""
+
+    case_insensitive: bool = False
+    """Match fields of records with columns whatever the case of their names. A record with two fields for one column is
+    a dead letter."""
+
+    target_file_size: Bytes = Field(default=256 * MIB, gt=0)
+    """Data files are closed at about this size."""
+
+    kafka_column: bool = True
+    """Give auto-created tables the struct column `_kafka {topic, partition, offset, timestamp}`, which replay, refill
+    and `verify --deep` need."""
+
+
+HistoryChoice = Literal["none", "replay"]
+
+
+class Where(Model):
+    """Records by the value of a field."""
+
+    field: FieldPath
+    """A field of the value, `outer.inner` for a nested one. Text, whole numbers and booleans have a value; what is
+    missing, null or anything else has none and never matches."""
+
+    matches: Regex
+    """A regular expression for the field's whole value."""
+
+
+class NameFrom(Model):
+    """Tables named by the value of a field."""
+
+    field: FieldPath
+    """As in `where`."""
+
+    allow: Regex
+    """A regular expression for the field's whole value: others name no table."""
+
+    max_tables: int = Field(default=1000, ge=1)
+    """The pipeline stops rather than create more tables than this."""
+
+
+class Table(Model):
+    """A table that is fed, or all tables that a name with placeholders stands for."""
+
+    name: TableNames
+    """`namespace.table`, in the pipeline's catalog. A placeholder makes it one table for each value: `{topic}`, a named
+    group of `source.topics_regex`, or `{value}` of `name_from`. In what comes from a topic's name a dot becomes `_`,
+    unless the placeholder is the whole name. An entry that spells out such a name stands in for it: it gets the same
+    records, unless it says `topics` or `where` itself."""
+
+    topics: tuple[TopicName, ...] | None = Field(default=None, min_length=1)
+    """Only records of these topics. Default: of all."""
+
+    where: Where | None = None
+    """Only records whose field matches. Default: all."""
+
+    name_from: NameFrom | None = None
+    """A field whose value stands for `{value}` in `name`, as it is: letters, digits, _ and -; dots too if `{value}` is
+    the whole name. A record whose value is not allowed, or is no name, goes to none of these tables."""
+
+    mode: Annotated[Literal["append"], comes_with("row changes", "upsert", "cdc", "merge")] = "append"
+    """`append`: each record becomes a row."""
+
+    auto_create: AutoCreate | None = None
+    """Create the table if it is missing; `{}` takes every default. Left out, the table must exist."""
+
+    kafka_column: bool | None = None
+    """As in `table_defaults`."""
+
+    target_file_size: Annotated[Bytes, Field(gt=0)] | None = None
+    """As in `table_defaults`."""
+
+    evolve: tuple[EvolveStep, ...] | None = None
+    """As in `table_defaults`."""
+
+    case_insensitive: bool | None = None
+    """As in `table_defaults`."""
+
+    owned: bool | None = None
+    """Whether maintenance may expire the table's snapshots and delete its orphan files. Default: only if Calve has
+    created it. `true` promises that no other pipeline feeds it and that others' writes take less than
+    `maintenance.orphans.older_than`."""
+
+    transform: Transform | None = None
+    """SQL that makes the row of a record. Default: the value's fields become the columns of their names."""
+
+    history: HistoryChoice | None = None
+    """What a table gets of the records that were published before it was added to the pipeline: `none`, or all, read
+    from Kafka again: `replay`. Must be set when a table is added to a pipeline that has published before."""
