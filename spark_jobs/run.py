@@ -6,35 +6,17 @@ Knows neither a terminal nor Dagster: both give it a callback for progress and g
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 
-from pyiceberg.schema import Schema
-from pyiceberg.table import Table
-
-from sink_core.batch import BatchPlan, WrittenBatch
 from sink_core.commit.coordinator import CommitReport
-from sink_core.commit.schema_change import change_schema
-from sink_core.commit.view import TableView
 from sink_core.config.effective import Pipeline
-from sink_core.control.complete import data_complete, data_written
-from sink_core.control.decision import Decision, Verdict, decide
-from sink_core.control.events import Paused
-from sink_core.control.state import CommitState
-from sink_core.errors import TableUnusable
-from sink_core.maintenance.keep_alive import is_due
-from sink_core.offsets import Position, Positions
-from sink_core.planning import Planned, Planner, Source, check_topics
-from sink_core.range_jobs.missing import check_new, check_stated
+from sink_core.control.decision import Verdict
 from sink_core.session import Session
-from sink_core.tables.internal import LEDGER_SCHEMA
-from spark_jobs.ingest import write_batch
+from spark_jobs.batches import BatchReport, Ingest
 from spark_jobs.range_job import RangeJobs, RangeReport
 from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
-from spark_jobs.until_fit import give
 
 LINGER_POLL_S = 0.1
 
@@ -53,33 +35,6 @@ class Bounds:
         return cls(run.max_batches, run.max_duration, run.linger)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchReport:
-    """One batch that was planned and written. `seconds` of wall time by step.
-
-    `given_up`: it is stale because orphan removal gave it up; the next batch of the run is planned in its place.
-    """
-
-    batch_id: str
-    verdict: Verdict
-    why: str
-    ranges: tuple[tuple[str, int, int, int], ...]
-    records: int
-    dead_lettered: int
-    tombstones: int
-    gaps: int
-    value_bytes: int
-    rows: dict[str, int]
-    lag_after: int
-    seconds: dict[str, float]
-    given_up: bool = False
-    unrouted: int = 0
-
-    @property
-    def published(self) -> bool:
-        return self.verdict is not Verdict.STALE
-
-
 @dataclass(slots=True)
 class RunReport:
     """What a run did. `ended` says why it ended; `stopped_early` if there may be more to read.
@@ -96,143 +51,6 @@ class RunReport:
 
 OnBatch = Callable[[BatchReport], None]
 OnCommit = Callable[[CommitReport], None]
-
-
-class Ingest:
-    """Plans, writes and publishes batches of one pipeline on one Spark session."""
-
-    def __init__(self, session: Session, runner: SparkRunner, *, on_progress: OnProgress | None = None) -> None:
-        self._session = session
-        self._runner = runner
-        self._progress = on_progress or (lambda _progress: None)
-        self._planner = Planner(session, max_tasks=runner.parallelism())
-        self._seen = set[str]()
-
-    def bind(self) -> None:
-        """Bind the pipeline. That is all for a paused one: it can be paused before anything is read for it."""
-        self._progress(Progress("start", "binding the pipeline"))
-        self._session.bind()
-
-    def prepare(self) -> None:
-        """Create missing tables and put the start positions in place. Harmless when done before."""
-        self._progress(Progress("start", "looking at the tables"))
-        check_stated(self._session.pipeline.tables, self._session.log.state)
-        committer = self._session.committer(self._planner.first_reading)
-        for name in self._session.pipeline.table_names:
-            # Before anything is created: a table that was dropped must not come back as if it were new.
-            committer.load_checked(name)
-        wanted = self._session.pipeline.tables_of(())
-        self._session.create_missing(wanted)
-        self._seen.update(wanted)
-        # A ledger of an earlier version lacks columns.
-        change_schema(self._session.catalog, self._session.pipeline.ledger_table, LEDGER_SCHEMA, ("add_column",))
-        self._begin(self._planner.look())
-
-    def next_batch(self) -> BatchReport | None:
-        """One batch from plan to publish; None if there is nothing to read, or the pipeline is paused."""
-        seconds: dict[str, float] = {}
-        self._progress(Progress("plan", "reading positions and end offsets"))
-        with _timed(seconds, "plan"):
-            planned = self._plan()
-        if planned is None:
-            return None
-        plan = planned.plan
-        what = f"{plan.offsets:,} offsets in {len(plan.tasks)} tasks"
-        self._progress(Progress("write", what, plan.batch_id, plan.offsets))
-        with _timed(seconds, "write"):
-            tables = self._load_tables(plan)
-            written = write_batch(
-                plan,
-                pipeline=self._session.pipeline,
-                tables=tables,
-                runner=self._runner,
-                change=partial(self._change_tables, plan),
-            )
-        self._progress(Progress("publish", f"{written.records:,} records", plan.batch_id))
-        with _timed(seconds, "publish"):
-            decision = self._publish(planned, written)
-        return _report(planned, written, decision, seconds)
-
-    def keep_alive(self) -> None:
-        """Re-commit the positions of a pipeline that has published nothing for a while (see `KEEP_ALIVE_AFTER_S`)."""
-        if is_due(self._session.log.state, time.time_ns() // 1_000_000):
-            self._progress(Progress("publish", "keeping the group's offsets from expiring"))
-            self._session.publisher.keep_alive()
-
-    def has_news(self) -> bool:
-        """Something to read, or a pause to obey."""
-        return any(self._planner.look().lag().values()) or self.paused is not None
-
-    @property
-    def paused(self) -> Paused | None:
-        """The pause in effect, by what was read of the log so far."""
-        return self._session.log.state.paused
-
-    def _plan(self) -> Planned | None:
-        """None if there is nothing to read, or the pipeline is paused.
-
-        The pause is looked for before `START_COMMIT` is written and once more in what was read of the log after it:
-        whoever pauses and then reads the log so finds the batch there, or the batch gives way.
-        """
-        source = self._begin(self._planner.look())
-        planned = None if self.paused else self._planner.next(source)
-        return None if self.paused else planned
-
-    def _begin(self, source: Source) -> Source:
-        """Put the start positions in place once there is a topic; the source as it is then."""
-        if self._session.log.state.last_publish is not None or not source.topics:
-            return source
-        self._planner.bootstrap(source)
-        return self._planner.look()
-
-    def _load_tables(self, plan: BatchPlan) -> dict[str, Table]:
-        """The tables that the batch may feed as they are now, those of new topics created; a finding on one of them
-        stops before anything is written.
-        """
-        session = self._session
-        names = session.pipeline.tables_of({part.topic for part in plan.ranges if part.span})
-        loaded = self._load(names)
-        new = [name for name, found in loaded.items() if found is None and name not in self._seen]
-        if new:
-            check_new((table for table in session.pipeline.tables if table.name in new), session.log.state)
-            session.create_missing(new)
-            loaded |= self._load(new)
-        self._seen.update(names)
-        gone = sorted(name for name, found in loaded.items() if found is None)
-        if gone:
-            raise TableUnusable(f"{', '.join(gone)}: dropped while this run was at work", hint="run again")
-        return {name: found[0] for name, found in loaded.items() if found is not None}
-
-    def _load(self, names: Iterable[str]) -> dict[str, tuple[Table, TableView] | None]:
-        committer = self._session.committer()
-        return {name: committer.load_checked(name) for name in names}
-
-    def _change_tables(self, plan: BatchPlan, wanted: Mapping[str, Schema]) -> dict[str, Table]:
-        """Give tables what records need, as far as their `evolve` allows, and load all as `_load_tables` does."""
-        give(self._session, wanted, self._progress, new=wanted.keys() - self._seen)
-        return self._load_tables(plan)
-
-    def _publish(self, planned: Planned, written: WrittenBatch) -> Decision:
-        session, plan = self._session, planned.plan
-        events = [
-            *data_written(written, session.pipeline_id),
-            data_complete(
-                written,
-                pipeline_id=session.pipeline_id,
-                high_watermarks=planned.high_watermarks,
-                timestamp_types=planned.source.timestamp_types,
-                ledger_table=session.pipeline.ledger_table,
-            ),
-        ]
-        positions = {r.at: Position(r.end, plan.batch_id) for r in plan.ranges}
-
-        def after_fence(found: Positions, state: CommitState) -> Decision:
-            decision = decide(plan, found, state)
-            if decision.verdict is not Verdict.ALREADY_PUBLISHED:
-                check_topics(session, plan.topic_ids)
-            return decision
-
-        return session.publisher.publish(after_fence, events, positions)
 
 
 def run_pipeline(
@@ -382,30 +200,3 @@ class _Commits:
             self._report.commits.append(report)
             yield report
         report.raise_failures()
-
-
-def _report(planned: Planned, written: WrittenBatch, decision: Decision, seconds: dict[str, float]) -> BatchReport:
-    plan = planned.plan
-    return BatchReport(
-        batch_id=plan.batch_id,
-        verdict=decision.verdict,
-        why=decision.why,
-        ranges=tuple((r.topic, r.partition, r.start, r.end) for r in plan.ranges if r.span),
-        records=written.records,
-        dead_lettered=sum(c.dead_lettered for c in written.counts),
-        tombstones=sum(c.tombstones for c in written.counts),
-        gaps=sum(c.gaps for c in written.counts),
-        value_bytes=written.value_bytes,
-        rows={output.table: output.rows for output in written.tables},
-        lag_after=sum(planned.source.lag().values()) - (0 if decision.given_up else plan.offsets),
-        seconds=seconds,
-        given_up=decision.given_up,
-        unrouted=sum(c.unrouted for c in written.counts),
-    )
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], step: str) -> Generator[None]:
-    started = time.monotonic()
-    yield
-    seconds[step] = round(time.monotonic() - started, 3)

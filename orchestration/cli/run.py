@@ -15,7 +15,8 @@ from orchestration.cli.replay import range_document, say_range
 if TYPE_CHECKING:
     from sink_core.commit.coordinator import CommitReport
     from sink_core.commit.table import TableCommit
-    from spark_jobs.run import BatchReport, RunReport
+    from spark_jobs.batches import BatchReport
+    from spark_jobs.run import RunReport
 
 
 def register(app: typer.Typer) -> None:

@@ -76,7 +76,8 @@ class _Run:
     schemas_told: set[str] = field(default_factory=set[str])
 
     def through(self, runner: "SparkRunner", bounds: "Bounds") -> Iterator[Told]:
-        from spark_jobs.run import BatchReport, RunReport, run_steps
+        from spark_jobs.batches import BatchReport
+        from spark_jobs.run import RunReport, run_steps
 
         report, committing = RunReport(), self.pipeline.config.commit.every == "batch"
         for step in run_steps(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from sink_core.commit.table import TableCommit
-    from spark_jobs.run import BatchReport
+    from spark_jobs.batches import BatchReport
 
 SHOWN_RANGES = 100
 

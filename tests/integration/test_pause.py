@@ -35,7 +35,8 @@ from sink_core.control.events import (
 from sink_core.errors import FindingError
 from sink_core.status import status
 from sink_core.verify.verify import verify
-from spark_jobs.run import BatchReport, Bounds, RunReport, run_pipeline
+from spark_jobs.batches import BatchReport
+from spark_jobs.run import Bounds, RunReport, run_pipeline
 from tests import support
 from tests.pipelines import TIMEOUT_S, Died, Flow, InProcess, reached
 from tests.support import TopicFactory

@@ -31,10 +31,10 @@ import sink_core.resolve.ledger
 import sink_core.resolve.rebuild
 import sink_core.resolve.tables
 import sink_core.session
+import spark_jobs.batches
 import spark_jobs.maintenance.expire
 import spark_jobs.maintenance.orphans
 import spark_jobs.range_job
-import spark_jobs.run
 from sink_core import failpoints
 from sink_core.batch import ManifestRef
 from sink_core.maintenance.orphans import Listed
@@ -69,7 +69,9 @@ class Environment:
         patch.setattr(sink_core.control.log, "decode", lambda event: self.world.read_event(event))
         self._install_storage(patch)
         self._install_chance(patch)
-        patch.setattr(spark_jobs.run, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named))
+        patch.setattr(
+            spark_jobs.batches, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named)
+        )
         patch.setattr(sink_core.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
         patch.setattr(sink_core.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))
         patch.setattr(sink_core.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))

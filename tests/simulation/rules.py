@@ -25,9 +25,9 @@ import sink_core.control.log
 import sink_core.maintenance.trim
 import sink_core.range_jobs.resolving
 import sink_core.resolve.tables
+import spark_jobs.batches
 import spark_jobs.maintenance.orphans
 import spark_jobs.range_job
-import spark_jobs.run
 import tests.simulation.processes
 from sink_core.commit.append import Attempt
 from sink_core.commit.table import TableCommitter
@@ -101,7 +101,7 @@ def _log_not_asked_for_the_own_batch(patch: pytest.MonkeyPatch, _: Environment) 
         view: Any = SimpleNamespace(batches={}, positions=state.positions)
         return decide(plan, positions, view)
 
-    patch.setattr(spark_jobs.run, "decide", only_positions)
+    patch.setattr(spark_jobs.batches, "decide", only_positions)
 
 
 def _predecessor_not_compared(patch: pytest.MonkeyPatch, _: Environment) -> None:
@@ -110,11 +110,11 @@ def _predecessor_not_compared(patch: pytest.MonkeyPatch, _: Environment) -> None
                 for at, p in positions.items()}  # fmt: skip
         return decide(plan, same, state)
 
-    patch.setattr(spark_jobs.run, "decide", only_offsets)
+    patch.setattr(spark_jobs.batches, "decide", only_offsets)
 
 
 def _positions_not_compared(patch: pytest.MonkeyPatch, _: Environment) -> None:
-    patch.setattr(spark_jobs.run, "decide", lambda *_: Decision(Verdict.PUBLISH, ""))
+    patch.setattr(spark_jobs.batches, "decide", lambda *_: Decision(Verdict.PUBLISH, ""))
 
 
 def _log_read_to_its_lso_after_a_fence(patch: pytest.MonkeyPatch, _: Environment) -> None:

@@ -30,7 +30,7 @@ from sink_core.errors import (
 from sink_core.kafka import clients
 from sink_core.kafka.source import cluster_id
 from sink_core.tables.catalog import open_catalog
-from spark_jobs.run import BatchReport
+from spark_jobs.batches import BatchReport
 
 BATCHES = dg.AssetKey(["p", "batches"])
 LARGE_ID = 2**63 - 1
