@@ -70,7 +70,7 @@ class ConnectJson:
     def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:  # noqa: ARG002
         from sink_core.decode.connect import ConnectDecoder
 
-        return ConnectDecoder(schema)
+        return ConnectDecoder(schema, steps)
 
     def columns(self, sample: Sample) -> Schema:
         from sink_core.decode.connect import widest_type
@@ -162,7 +162,11 @@ def _protobuf(registry: Registry) -> Format:
     from sink_core.tables.protobuf_columns import protobuf_columns
 
     messages = Messages(ById(registry, "PROTOBUF", lambda found: proto_file(found.name, found.text, found.references)))
-    return RegistryFormat(registry, messages, lambda schema, *_: ProtobufDecoder(schema, messages), protobuf_columns)
+
+    def decoder(schema: Schema, _: object, steps: Steps, names: Names) -> Decoder:  # noqa: ARG001
+        return ProtobufDecoder(schema, messages, steps)
+
+    return RegistryFormat(registry, messages, decoder, protobuf_columns)
 
 
 _WITH_REGISTRY: dict[str, Callable[[Registry], Format]] = {

@@ -191,7 +191,7 @@ class PipelineConfig(Model):
 
     @model_validator(mode="after")
     def _distinct_names(self) -> Self:
-        wrong = (*self._repeated(), *self._reserved(), *self._unroutable(), *self._transforms())
+        wrong = (*self._repeated(), *self._reserved(), *self._unroutable(), *self._unreadable(), *self._transforms())
         refuse_at("PipelineConfig", wrong)
         return self
 
@@ -220,6 +220,19 @@ class PipelineConfig(Model):
             yield (*at, "history"), "replay needs one table; name it without a placeholder", None
         if wanted and table.auto_create and table.auto_create.location:
             yield (*at, "auto_create", "location"), "all tables of the name would share it; leave it out", None
+
+    def _unreadable(self) -> Iterator[tuple[Location, str, object]]:
+        """What the format of the values doesn't allow."""
+        kind = self.source.value.type
+        for index, table in enumerate(self.tables):
+            for key, given in (("where", table.where), ("name_from", table.name_from)):
+                if given is not None and kind in ("string", "bytes"):
+                    yield ("tables", index, key), f"a value of type {kind} has no fields", None
+            any_case = (
+                self.table_defaults.case_insensitive if table.case_insensitive is None else table.case_insensitive
+            )
+            if any_case and kind in ("connect_json", "protobuf"):
+                yield ("tables", index, "case_insensitive"), f"not available yet for values of type {kind}", None
 
     def _repeated(self) -> Iterator[tuple[Location, str, object]]:
         topics = Counter(self.source.topics)

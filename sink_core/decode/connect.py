@@ -8,17 +8,20 @@ read as JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.schema import Schema
 
+from sink_core.config.tables import EvolveStep
+from sink_core.decode.asking import Asking
 from sink_core.decode.connect_schema import FLOATS, ConnectType, connect_type
 from sink_core.decode.connect_types import Carriers, Leaf, exactly, from_connect, read_as, read_as_numbers, to_column
 from sink_core.decode.convert import Converter
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, Decoder, cut, in_order, placed
 from sink_core.decode.envelope import Envelope, opened, plain
 from sink_core.decode.json import JsonDecoder
+from sink_core.tables.connect_columns import connect_columns
 
 _NOTHING = "the payload is null: there is nothing to store"
 _MOST_SCHEMAS = 1000
@@ -36,16 +39,21 @@ class _Group:
 
 
 class ConnectDecoder:
-    """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`)."""
+    """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`), `steps`
+    says what the table may be given: what the envelopes' schemas ask for.
+    """
 
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+    def __init__(self, schema: Schema, steps: Collection[EvolveStep] = ()) -> None:
+        self._schema, self._asking = schema, Asking(schema, steps, connect_columns)
         self._schemaless = JsonDecoder(schema)
         self._decoders: dict[bytes, Decoder | str] = {}
         self._prefixes: list[tuple[bytes, bytes]] = []
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """As `Decoder.decode`."""
+        return self._asking.told(self._decoded(values))
+
+    def _decoded(self, values: Sequence[bytes]) -> Decoded:
         bad: dict[int, BadValue] = {}
         groups = self._grouped(values, bad)
         pieces = [([], self._schemaless.decode([]).columns)]
@@ -105,7 +113,10 @@ class ConnectDecoder:
             kind = payload_type(text)
         except ValueError as error:
             return str(error)
-        return _PayloadDecoder(kind, self._schema) if kind else self._schemaless
+        if kind is None:
+            return self._schemaless
+        self._asking.met(kind)
+        return _PayloadDecoder(kind, self._schema)
 
 
 def payload_type(text: bytes) -> ConnectType | None:

@@ -6,7 +6,7 @@ are halved, in the end to single ones, whose verdict decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,14 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 from pyiceberg.schema import Schema
 
+from sink_core.config.tables import EvolveStep
+from sink_core.decode.asking import Asking
 from sink_core.decode.convert import Converter, from_typed
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from sink_core.decode.protobuf_schema import Messages, MessageSchema
 from sink_core.decode.protobuf_types import Foreign, Make, Unfit, of_message
 from sink_core.tables.arrow import file_schema
+from sink_core.tables.protobuf_columns import protobuf_columns
 
 
 @dataclass(slots=True)
@@ -31,10 +34,12 @@ class _Group:
 
 
 class ProtobufDecoder:
-    """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`)."""
+    """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`), `steps`
+    says what the table may be given: what the messages' own schemas ask for.
+    """
 
-    def __init__(self, schema: Schema, messages: Messages) -> None:
-        self._messages = messages
+    def __init__(self, schema: Schema, messages: Messages, steps: Collection[EvolveStep] = ()) -> None:
+        self._messages, self._asking = messages, Asking(schema, steps, protobuf_columns)
         self._typed = file_schema(schema)
         self._converter = Converter(schema, from_typed)
         self._makers: dict[int, tuple[MessageSchema, Make]] = {}
@@ -50,7 +55,8 @@ class ProtobufDecoder:
                 bad |= {places[row]: BadValue(places[row], FIT, cut(text)) for row, text in misfits.items()}
                 pieces.append(([place for place in places if place not in bad] if misfits else places, columns))
         good, columns = pieces[1] if len(pieces) == 2 else in_order(pieces)
-        return Decoded(columns, good if bad else None, tuple(bad[place] for place in sorted(bad)))
+        decoded = Decoded(columns, good if bad else None, tuple(bad[place] for place in sorted(bad)))
+        return self._asking.told(decoded)
 
     def _parsed(self, values: Sequence[bytes], bad: dict[int, BadValue]) -> list[_Group]:
         groups: dict[int, _Group] = {}
@@ -99,4 +105,5 @@ class ProtobufDecoder:
         found = self._makers.get(id(schema))
         if found is None:
             found = self._makers[id(schema)] = (schema, of_message(schema.descriptor, self._typed))
+            self._asking.met(schema)
         return found[1]

@@ -35,6 +35,7 @@ from sink_core.decode.decoded import DECODE, FIT, Decoded
 from sink_core.decode.protobuf import ProtobufDecoder
 from sink_core.decode.protobuf_schema import Messages, MessageSchema, ProtoFile, proto_file
 from sink_core.errors import ConfigError
+from sink_core.tables.evolution import evolved
 from sink_core.tables.protobuf_columns import protobuf_columns
 from sink_core.tables.type_text import spark_type_text
 from tests.fuzz import mutated
@@ -427,3 +428,18 @@ def test_whatever_the_bytes_each_has_one_verdict(values: list[bytes]) -> None:
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=4))
 def test_any_bytes_behind_the_header_have_one_verdict(values: list[bytes]) -> None:
     outcomes(decoder().decode([HEADER + b"\x02\x02" + value for value in values]), len(values))
+
+
+def test_the_schema_says_what_a_table_lacks() -> None:
+    table = Schema(NestedField(1, "id", IntegerType()), NestedField(2, "gone", StringType()))
+    value = framed(order(id=2**40))
+    decode = ProtobufDecoder(table, messages(), ("add_column", "widen")).decode
+    wanted = decode([value]).wanted
+    assert wanted is not None
+    found = evolved(table, wanted, ("add_column", "widen"))
+    assert found is not None
+    assert found.schema.find_type("id") == LongType()
+    columns = protobuf_columns(order_schema())
+    assert {of.name for of in found.schema.fields} == {"gone", *(of.name for of in columns.fields)}
+    assert decode([value]).wanted is None
+    assert ProtobufDecoder(table, messages()).decode([value]).wanted is None

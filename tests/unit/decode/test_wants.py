@@ -13,6 +13,7 @@ from pyiceberg.types import IntegerType, NestedField, StringType
 from sink_core.config.tables import EvolveStep
 from sink_core.decode.avro import AvroDecoder, OneSchema
 from sink_core.decode.avro_schema import writer_schema
+from sink_core.decode.connect import ConnectDecoder
 from sink_core.decode.decoded import Decoded
 from sink_core.decode.json import JsonDecoder
 from sink_core.tables.evolution import evolved
@@ -145,3 +146,14 @@ def test_avro_schemas_say_it_without_a_look_at_the_records(
     decoder = AvroDecoder(schema, OneSchema(writer_schema("s", json.dumps(ORDER))), steps)
     assert after(schema, decoder.decode([b"\x00\x00\x00\x00" + bytes(8)]), steps) == wanted
     assert decoder.decode([b"\x00\x00\x00\x00" + bytes(8)]).wanted is None
+
+
+def test_an_envelope_says_it_by_its_schema() -> None:
+    fields = [{"field": "id", "type": "int64", "optional": False}, {"field": "new", "type": "string", "optional": True}]
+    schema = {"type": "struct", "optional": False, "fields": fields}
+    value = json.dumps({"schema": schema, "payload": {"id": 1, "new": "x"}}).encode()
+    table = schema_of({"id": "int"})
+    decoder = ConnectDecoder(table, ALL)
+    assert after(table, decoder.decode([value])) == {"id": "long", "new": "string"}
+    assert decoder.decode([value]).wanted is None
+    assert ConnectDecoder(table).decode([value]).wanted is None
