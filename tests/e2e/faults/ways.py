@@ -80,6 +80,11 @@ def _run(_start: Start, world: World, _failpoint: str) -> list[str]:
     return ["run", world.file]
 
 
+def _evolve(_start: Start, world: World, _failpoint: str) -> list[str]:
+    world.grow(EVENTS)
+    return ["run", world.file]
+
+
 def _refill(_start: Start, world: World, _failpoint: str) -> list[str]:
     world.drop_table()
     return ["replay", world.file, "--table", world.table, "--refill"]
@@ -166,6 +171,7 @@ MOVED = (
 WAYS = (
     Way("first run", ("bind.*", "publish.*"), _run, first_use=True),
     Way("run", ("plan.*", "write.*", "publish.*", "commit.*"), _run),
+    Way("evolving run", ("evolve.*",), _evolve),
     Way("refill", ("range.*", "publish.*"), _refill, REFILLED),
     Way("replay", REPLAYED, _replay, again=True),
     Way("letters", MOVED, _letters, again=True),

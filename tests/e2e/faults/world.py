@@ -63,6 +63,7 @@ class World:
     broken: int = 0
     _next: int = 0
     _columns: int = 0
+    _grows: bool = False
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True)
@@ -114,10 +115,20 @@ class World:
         for done in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [at])]).values():
             done.result(TIMEOUT_S)
 
+    def grow(self, records: int) -> None:
+        """Records have one more field, which the table may be given from here on."""
+        self._grows, self._columns = True, self._columns + 1
+        self._write("pipeline.yaml", self._pipeline())
+        self._add_events(records)
+
     def spoil(self, records: int) -> None:
         """Somebody adds a column as a number, of which the producer makes a text: these records can't be stored."""
         self._columns += 1
         self._add_column("long")
+        self._add_events(records)
+
+    def _add_events(self, records: int) -> None:
+        """With words in the last added column."""
         self._producer.begin_transaction()
         for _ in range(records):
             self._next += 1
@@ -247,6 +258,7 @@ class World:
             "batch": {"max_records": self.max_records, "min_task_bytes": "4KiB"},
             "run": {"max_batches": 1000},
             "maintenance": {"trim": {"older_than": 0}},
+            **({"table_defaults": {"evolve": ["add_column"]}} if self._grows else {}),
         }
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
