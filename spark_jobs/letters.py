@@ -127,8 +127,8 @@ class _Work:
         places = [TopicPartition(*at) for at in zip(*(rows.column(n).to_pylist() for n in _PLACE), strict=True)]
         offsets = rows.column("offset").to_pylist()
         for place, (at, offset, takers) in enumerate(zip(places, offsets, sets, strict=True)):
-            if not takers and place not in found.bad:
-                # By the rules of today it goes to none of the tables that its batch fed.
+            if not takers and self._feeds.feeds and place not in found.bad:
+                # By the rules of today it goes to none of the tables that its batch fed, of which some lack it.
                 self.result.same.setdefault(at, []).append(offset)
             elif place not in found.bad and place not in untried:
                 self.result.moved.setdefault(at, []).append(offset)

@@ -34,15 +34,17 @@ def rebuild(session: Session, found: FindingError) -> Answer:
 
     def build(table: Table, view: TableView, state: CommitState) -> Taking:
         loss = lost_by_recreation(view, state)
-        if trouble := trimmed(state, view.table) or not_there(table, loss.events):
+        # A rebuild whose tag somebody has removed looks like none.
+        events = tuple(logged for logged in loss.events if logged.event.batch_id not in view.held)
+        if trouble := trimmed(state, view.table) or not_there(table, events):
             raise no_answer(found, "rebuild", trouble)
-        rows = sum(logged.event.rows for logged in loss.events)
-        line = f"{found.subject}: {rows:,} rows of {len(loss.events)} batches are written into it from their files"
+        rows = sum(logged.event.rows for logged in events)
+        line = f"{found.subject}: {rows:,} rows of {len(events)} batches are written into it from their files"
 
         def manifests() -> Sequence[ManifestRef]:
-            return [*_rewritten(table, loss.events), *manifests_of(loss.kept)]
+            return [*_rewritten(table, events), *manifests_of(loss.kept)]
 
-        return Taking(manifests, answering(session, (*loss.events, *loss.kept), loss.stored, (), view, state), line)
+        return Taking(manifests, answering(session, (*events, *loss.kept), loss.stored, (), view, state), line)
 
     if trouble := trimmed(session.log.state, found.subject):
         raise no_answer(found, "rebuild", trouble)
