@@ -225,6 +225,16 @@ def test_a_ledger_that_is_gone_is_written_again(flow: Flow, break_it: damage.Bre
     assert flow.ids() == list(range(30))
 
 
+def test_a_ledger_written_again_that_loses_its_tag_has_each_row_once(flow: Flow) -> None:
+    name, before = flow.pipeline.ledger_table, flow.rows(flow.pipeline.ledger_table)
+    drop_the_ledger(flow)
+    resolved(flow, "table-dropped", "rebuild")
+    flow.load_table(name).manage_snapshots().remove_tag(flow.pipeline.tag).commit()
+    resolved(flow, "table-recreated", "rebuild")
+    assert sorted(row["end_offset"] for row in flow.rows(name)) == sorted(row["end_offset"] for row in before)
+    run_and_prove(flow)
+
+
 def test_a_ledger_that_somebody_else_writes_again_meanwhile_has_each_row_once(flow: Flow) -> None:
     before = flow.rows(flow.pipeline.ledger_table)
     drop_the_ledger(flow)
