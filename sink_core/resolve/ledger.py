@@ -34,8 +34,9 @@ def rebuild(session: Session, found: FindingError) -> Answer:
 
     def build(table: Table, view: TableView, state: CommitState) -> Taking:
         loss = lost_by_recreation(view, state)
-        # A rebuild whose tag somebody has removed looks like none.
-        events = tuple(logged for logged in loss.events if logged.event.batch_id not in view.held)
+        # Of a rebuild whose tag and snapshots somebody has removed nothing but its rows is left.
+        held = _batches_in(table)
+        events = tuple(logged for logged in loss.events if logged.event.batch_id not in held)
         if trouble := trimmed(state, view.table) or not_there(table, events):
             raise no_answer(found, "rebuild", trouble)
         rows = sum(logged.event.rows for logged in events)
@@ -56,6 +57,12 @@ def trimmed(state: CommitState, ledger: str) -> str:
     named = {e.event.batch_id for e in state.written.get(ledger, []) if e.event.batch_id in state.batches}
     lacking = state.published - len(named)
     return f"the events of {lacking} batches were trimmed" if lacking > 0 else ""
+
+
+def _batches_in(table: Table) -> set[str]:
+    """The batches of which the head has rows."""
+    with unreachable_as_ours(f"reading {'.'.join(table.name())}"):
+        return set(table.scan(selected_fields=("batch_id",)).to_arrow().column("batch_id").unique().to_pylist())
 
 
 def _rewritten(table: Table, events: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:

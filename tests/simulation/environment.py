@@ -73,6 +73,7 @@ class Environment:
             spark_jobs.batches, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named)
         )
         patch.setattr(sink_core.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
+        patch.setattr(sink_core.resolve.ledger, "_batches_in", lambda table: self.world.batches_in(table))
         patch.setattr(sink_core.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))
         patch.setattr(sink_core.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))
         patch.setattr(sink_core.resolve.jump, "output_of", lambda *given: self.world.output_of(*given))

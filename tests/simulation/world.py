@@ -189,6 +189,15 @@ class World:
         self.oracle.batches[plan.batch_id] = Batch(plan, {name: rows}, {}, list(counts))
         return self._write(plan.batch_id, name, rows)
 
+    def batches_in(self, ledger: Any) -> set[str]:
+        """Those of which the head, as it was loaded, has rows."""
+        metadata = ledger.metadata
+        head = metadata.snapshot_by_id(metadata.current_snapshot_id) if metadata.current_snapshot_id else None
+        try:
+            return {batch_id for path in self.store.data_files(head) for _, batch_id, *_ in self.store.rows(path)}
+        except FileNotFoundError as error:
+            raise TableUnusable(f"{'.'.join(ledger.name())}: {error} is gone") from error
+
     def ledger_of(self, table: Any, events: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:
         """The files that the events name as files of the ledger that was created again."""
         if not events:
