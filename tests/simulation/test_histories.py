@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.campaign import run_for, running, shorten
 
 SECONDS = 170.0
-VISITS = 200
+VISITS = 100
 
 
 @pytest.mark.timeout(900)

@@ -239,16 +239,7 @@ LOST_LOG: dict[str, Deed] = {
 }
 """What takes events of the pipeline itself away."""
 
-TO_TABLES = (
-    "roll back",
-    "roll back and expire",
-    "untag and roll back",
-    "expire",
-    "recreate",
-    "drop",
-    "untag",
-    "restore",
-)
+TO_TABLES = ("roll back", "untag and roll back", "recreate", "drop", "untag", "restore")
 """Harsh, and leaves the topics as they are."""
 
 DEEDS = {**MILD, **HARSH, **LOST_LOG, "add table": add_table}
