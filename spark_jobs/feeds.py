@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -38,7 +37,6 @@ from spark_jobs.router import Part, Router
 if TYPE_CHECKING:
     from sink_core.transform.transform import Transforming
 
-Bools = npt.NDArray[np.bool_]
 Origins = Callable[[Int64s], pa.Array]
 
 _NO_PLACES: Int64s = np.array([], np.int64)

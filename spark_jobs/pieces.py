@@ -88,15 +88,12 @@ class PieceWriter:
     def __init__(
         self, metadata: TableMetadata, distribution: Distribution, outbox: Outbox, table: int, budget: Budget
     ) -> None:
-        self._gathered, self._budget = Gathered(metadata, budget.buffer_bytes), budget
+        self._gathered = Gathered(metadata, self, budget, budget.buffer_bytes)
         self._metadata, self._outbox, self._table = metadata, outbox, table
         self._order = Order.of_files(metadata) if distribution == "range" else None
 
     def write(self, rows: pa.RecordBatch) -> None:
-        if self._gathered.add(rows):
-            self.flush()
-        else:
-            self._budget.gathers(self, self._gathered.nbytes)
+        self._gathered.add(rows)
 
     def close(self) -> list[WrittenFile]:
         """No files: those are written by others."""
@@ -105,14 +102,12 @@ class PieceWriter:
 
     def abort(self) -> None:
         self._gathered.take()
-        self._budget.gathers(self, 0)
 
     def flush(self) -> None:
         """Hand on what is gathered."""
         rows = self._gathered.take()
         if rows is None:
             return
-        self._budget.gathers(self, 0)
         if self._order is not None:
             self._outbox.put_sample(self._table, self._order.keys(rows.take(list(range(0, len(rows), _ONE_IN)))))
             self._outbox.put(0, self._table, rows)

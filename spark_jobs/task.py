@@ -11,7 +11,6 @@ from operator import methodcaller
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from confluent_kafka import Message
 from pyiceberg.schema import Schema
@@ -34,8 +33,6 @@ _COLLECT_AFTER = 500_000
 # specialised to one that does not look for that: the exception then surfaces anywhere, and the list crashes its reader.
 _ask_headers = methodcaller("headers")
 _UNNAMEABLE = "; headers left out: the name of one is not UTF-8"
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, order=True)

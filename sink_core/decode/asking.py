@@ -17,24 +17,30 @@ from sink_core.tables.schema_wants import schema_wants
 S = TypeVar("S")
 
 
-@dataclass(slots=True)
-class Asking(Generic[S]):
+def asking_columns(table: Schema, steps: Collection[EvolveStep], columns_of: Callable[[S], Schema]) -> Asking[S]:
     """`columns_of` gives the columns for records of a schema, or raises ConfigError: such a schema wants nothing."""
 
-    table: Schema
+    def wants(schema: S) -> Schema | None:
+        try:
+            columns = columns_of(schema)
+        except ConfigError:
+            return None
+        return schema_wants(columns.fields, table, steps)
+
+    return Asking(steps, wants)
+
+
+@dataclass(slots=True)
+class Asking(Generic[S]):
+    """`wants` says what records of a schema need of the table, as `schema_wants` does; nobody asks without `steps`."""
+
     steps: Collection[EvolveStep]
-    columns_of: Callable[[S], Schema]
+    wants: Callable[[S], Schema | None]
     _wanted: list[Schema] = field(default_factory=list[Schema])
 
     def met(self, schema: S) -> None:
         """Records of `schema` have come, for the first time."""
-        if not self.steps:
-            return
-        try:
-            columns = self.columns_of(schema)
-        except ConfigError:
-            return
-        wanted = schema_wants(columns.fields, self.table, self.steps)
+        wanted = self.wants(schema) if self.steps else None
         if wanted is not None:
             self._wanted.append(wanted)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
@@ -18,6 +18,7 @@ from fastavro import schemaless_reader
 from pyiceberg.schema import Schema
 
 from sink_core.config.tables import EvolveStep
+from sink_core.decode.asking import Asking
 from sink_core.decode.avro_at_once import reader
 from sink_core.decode.avro_schema import WriterSchema, shown
 from sink_core.decode.avro_types import Carriers
@@ -27,7 +28,6 @@ from sink_core.decode.framing import Framing
 from sink_core.decode.names import EXACT, Names
 from sink_core.tables.arrow import file_schema
 from sink_core.tables.avro_columns import avro_wants
-from sink_core.tables.evolution import merged
 
 # fastavro quotes what it reads from, by its place in memory.
 _READER = re.compile(r" from <_io\.BytesIO.*>")
@@ -69,23 +69,15 @@ class AvroDecoder:
         *,
         at_once: bool = True,
     ) -> None:
-        self._framing, self._schema, self._steps, self._names = framing, schema, steps, names
-        self._at_once = at_once
+        self._framing, self._names, self._at_once = framing, names, at_once
+        self._asking = Asking[WriterSchema](steps, lambda writer: avro_wants(writer, schema, steps, names))
         self._typed = file_schema(schema)
         self._converter = Converter(schema, from_typed)
         self._plans: dict[int, _Plan] = {}
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """As `Decoder.decode`."""
-        decoded = self._decoded(values)
-        return self._wanting(decoded) if self._steps else decoded
-
-    def _wanting(self, decoded: Decoded) -> Decoded:
-        """With what the schemas met since the last time need of the table."""
-        wanted = [plan.wanted for plan in self._plans.values() if plan.wanted is not None]
-        for plan in self._plans.values():
-            plan.wanted = None
-        return replace(decoded, wanted=merged(wanted)) if wanted else decoded
+        return self._asking.told(self._decoded(values))
 
     def _decoded(self, values: Sequence[bytes]) -> Decoded:
         bad: dict[int, BadValue] = {}
@@ -136,8 +128,7 @@ class AvroDecoder:
         if found is None:
             # The plan holds the schema, so that no other one gets its id.
             found = self._plans[id(schema)] = _Plan(schema, self._typed, self._names)
-            if self._steps:
-                found.wanted = avro_wants(schema, self._schema, self._steps, self._names)
+            self._asking.met(schema)
         return found
 
 
@@ -151,7 +142,6 @@ class _Plan:
         self._misfits = carriers.misfits
         self._clash = carriers.clash
         self.at_once = None if self._clash else reader(schema, self._type)
-        self.wanted: Schema | None = None
 
     def one_by_one(
         self, group: _Group, header_bytes: int, bad: dict[int, BadValue]

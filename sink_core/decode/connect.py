@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pyiceberg.schema import Schema
 
 from sink_core.config.tables import EvolveStep
-from sink_core.decode.asking import Asking
+from sink_core.decode.asking import asking_columns
 from sink_core.decode.connect_schema import FLOATS, ConnectType, connect_type
 from sink_core.decode.connect_types import Carriers, Leaf, exactly, from_connect, read_as, read_as_numbers, to_column
 from sink_core.decode.convert import Converter
@@ -44,7 +44,7 @@ class ConnectDecoder:
     """
 
     def __init__(self, schema: Schema, steps: Collection[EvolveStep] = ()) -> None:
-        self._schema, self._asking = schema, Asking(schema, steps, connect_columns)
+        self._schema, self._asking = schema, asking_columns(schema, steps, connect_columns)
         self._schemaless = JsonDecoder(schema)
         self._decoders: dict[bytes, Decoder | str] = {}
         self._prefixes: list[tuple[bytes, bytes]] = []

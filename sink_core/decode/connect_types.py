@@ -49,8 +49,8 @@ from pyiceberg.types import (
 )
 
 from sink_core.decode.connect_schema import ConnectType
+from sink_core.tables.type_text import DECIMAL_DIGITS
 
-_MOST_DIGITS = 38
 _EXACT = Context(prec=50)
 _DAY_MS = 24 * 60 * 60 * 1000
 _TEXTS = (StringType, UUIDType, DateType, TimeType, TimestampType, TimestamptzType)
@@ -125,7 +125,7 @@ def read_as_numbers(kind: ConnectType, wanted: IcebergType) -> IcebergType:
 
 def exactly(kind: ConnectType, wanted: IcebergType) -> IcebergType:
     """What a leaf is without loss: decimals have Connect's scale, not yet the column's."""
-    return DecimalType(_MOST_DIGITS, kind.scale) if kind.kind == "decimal" else wanted
+    return DecimalType(DECIMAL_DIGITS, kind.scale) if kind.kind == "decimal" else wanted
 
 
 def from_connect(array: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -157,7 +157,7 @@ def _decimal(text: str | None, scale: int) -> Decimal | None:
         raise pa.ArrowInvalid(f"{text!r} is not base64: {error}") from None
     number = int.from_bytes(data, "big", signed=True)
     if len(data) > 16:
-        raise pa.ArrowInvalid(f"a decimal of {len(data)} bytes has more than {_MOST_DIGITS} digits")
+        raise pa.ArrowInvalid(f"a decimal of {len(data)} bytes has more than {DECIMAL_DIGITS} digits")
     return Decimal(number).scaleb(-scale, _EXACT)
 
 

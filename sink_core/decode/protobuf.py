@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from pyiceberg.schema import Schema
 
 from sink_core.config.tables import EvolveStep
-from sink_core.decode.asking import Asking
+from sink_core.decode.asking import asking_columns
 from sink_core.decode.convert import Converter, from_typed
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from sink_core.decode.protobuf_schema import Messages, MessageSchema
@@ -39,7 +39,7 @@ class ProtobufDecoder:
     """
 
     def __init__(self, schema: Schema, messages: Messages, steps: Collection[EvolveStep] = ()) -> None:
-        self._messages, self._asking = messages, Asking(schema, steps, protobuf_columns)
+        self._messages, self._asking = messages, asking_columns(schema, steps, protobuf_columns)
         self._typed = file_schema(schema)
         self._converter = Converter(schema, from_typed)
         self._makers: dict[int, tuple[MessageSchema, Make]] = {}

@@ -35,8 +35,8 @@ from sink_core.decode.names import EXACT, Names
 from sink_core.tables.evolution import evolved, widest
 from sink_core.tables.infer import Seen, fields_seen, note
 from sink_core.tables.kafka_column import KAFKA_COLUMN
+from sink_core.tables.type_text import DECIMAL_DIGITS
 
-_MOST_DIGITS = 38
 _INT = 2**31
 _FLOAT = float.fromhex("0x1.ffffffp127")
 """The first number that is nearer to infinity than to any float."""
@@ -142,7 +142,7 @@ def _needed(value: object, kind: IcebergType) -> IcebergType | None:
         return DoubleType() if _FLOAT <= abs(cast(float, value)) < float("inf") else None
     if isinstance(kind, DecimalType):
         digits = _digits(value, kind.scale)
-        return DecimalType(digits, kind.scale) if kind.precision < digits <= _MOST_DIGITS else None
+        return DecimalType(digits, kind.scale) if kind.precision < digits <= DECIMAL_DIGITS else None
     return None
 
 

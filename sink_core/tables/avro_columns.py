@@ -50,9 +50,10 @@ from sink_core.config.tables import EvolveStep
 from sink_core.decode.avro_schema import Node, WriterSchema, logical, shown
 from sink_core.decode.names import EXACT, Names
 from sink_core.errors import ConfigError
+from sink_core.tables.columns import of_fields
 from sink_core.tables.schema_wants import schema_wants
+from sink_core.tables.type_text import DECIMAL_DIGITS
 
-_MOST_DIGITS = 38
 _PLAIN: dict[str, IcebergType] = {
     "boolean": BooleanType(),
     "int": IntegerType(),
@@ -82,12 +83,7 @@ def avro_columns(schema: WriterSchema) -> Schema:
             hint="name the columns under auto_create.columns",
         )
     columns = _Columns(schema, partial(next, count(1)))
-    fields = columns.fields(record, "", ())
-    if not fields:
-        raise ConfigError(
-            f"{schema.name} has no field a column could hold", hint="name the columns under auto_create.columns"
-        )
-    return Schema(*fields)
+    return of_fields(schema.name, columns.fields(record, "", ()))
 
 
 def avro_wants(
@@ -141,8 +137,8 @@ class _Columns:
             return _PLAIN.get(node)
         parts, kind, meaning = cast(dict[str, Any], node), str(cast(dict[str, Any], node)["type"]), logical(node)
         if meaning == "decimal":
-            if parts["precision"] > _MOST_DIGITS:
-                raise self._refused(path, f"has {parts['precision']} digits; a decimal has {_MOST_DIGITS} at most")
+            if parts["precision"] > DECIMAL_DIGITS:
+                raise self._refused(path, f"has {parts['precision']} digits; a decimal has {DECIMAL_DIGITS} at most")
             return DecimalType(int(parts["precision"]), int(parts.get("scale", 0)))
         if meaning is not None:
             return _LOGICAL[meaning]

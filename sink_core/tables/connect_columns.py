@@ -42,8 +42,8 @@ from pyiceberg.types import (
 
 from sink_core.decode.connect_schema import INTEGERS, ConnectType
 from sink_core.errors import ConfigError
+from sink_core.tables.type_text import DECIMAL_DIGITS
 
-_MOST_DIGITS = 38
 _PLAIN: dict[str, IcebergType] = {
     "boolean": BooleanType(),
     "string": StringType(),
@@ -102,10 +102,10 @@ class _Columns:
         return value and MapType(key_id, _PLAIN[key.kind], value_id, value, value_required=not item.optional)
 
     def _decimal(self, kind: ConnectType, path: str) -> IcebergType:
-        if not 0 <= kind.scale <= _MOST_DIGITS:
-            raise _refused(path, f"is a decimal of scale {kind.scale}; a column's lies between 0 and {_MOST_DIGITS}")
-        known = kind.scale <= kind.precision <= _MOST_DIGITS and kind.precision > 0
-        return DecimalType(kind.precision if known else _MOST_DIGITS, kind.scale)
+        if not 0 <= kind.scale <= DECIMAL_DIGITS:
+            raise _refused(path, f"is a decimal of scale {kind.scale}; a column's lies between 0 and {DECIMAL_DIGITS}")
+        known = kind.scale <= kind.precision <= DECIMAL_DIGITS and kind.precision > 0
+        return DecimalType(kind.precision if known else DECIMAL_DIGITS, kind.scale)
 
 
 def _refused(path: str, why: str) -> ConfigError:

@@ -36,12 +36,11 @@ from pyiceberg.types import (
 )
 
 from sink_core.config.tables import EvolveStep
-from sink_core.tables.type_text import type_text
+from sink_core.tables.type_text import DECIMAL_DIGITS, type_text
 
 ROOT = -1
 """In place of the id of a field that holds others: the table itself."""
 
-_MOST_DIGITS = 38
 _TEXTS = (DateType, StringType, TimestampType, TimestamptzType)
 
 
@@ -104,7 +103,7 @@ def wider(have: IcebergType, want: IcebergType) -> IcebergType | None:
         return want
     if isinstance(have, DecimalType) and isinstance(want, DecimalType) and have.scale >= want.scale:
         digits = want.precision - want.scale + have.scale
-        return DecimalType(digits, have.scale) if have.precision < digits <= _MOST_DIGITS else None
+        return DecimalType(digits, have.scale) if have.precision < digits <= DECIMAL_DIGITS else None
     return None
 
 
@@ -114,7 +113,7 @@ def widest(have: IcebergType) -> IcebergType:
         return LongType()
     if isinstance(have, FloatType):
         return DoubleType()
-    return DecimalType(_MOST_DIGITS, have.scale) if isinstance(have, DecimalType) else have
+    return DecimalType(DECIMAL_DIGITS, have.scale) if isinstance(have, DecimalType) else have
 
 
 def _holding(schema: Schema) -> set[int]:
@@ -214,7 +213,7 @@ def _both(one: IcebergType, other: IcebergType) -> IcebergType:
 def _both_decimals(one: DecimalType, other: DecimalType) -> IcebergType:
     scale = max(one.scale, other.scale)
     digits = max(one.precision - one.scale, other.precision - other.scale) + scale
-    return DecimalType(digits, scale) if digits <= _MOST_DIGITS else one
+    return DecimalType(digits, scale) if digits <= DECIMAL_DIGITS else one
 
 
 def _both_leaves(one: IcebergType, other: IcebergType) -> IcebergType:

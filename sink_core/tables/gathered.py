@@ -7,24 +7,23 @@ from pyiceberg.table.metadata import TableMetadata
 
 from sink_core.errors import TableUnusable
 from sink_core.tables.arrow import arrow_schema, conform
+from sink_core.tables.budget import Budget, Gathers
 
 
 class Gathered:
-    """Rows of one table by its current schema; `limit` in Arrow's bytes."""
+    """Rows of one table by its current schema; `limit` in Arrow's bytes. At the limit, or when `budget` needs room,
+    `writer` is told to hand them on.
+    """
 
-    def __init__(self, metadata: TableMetadata, limit: int) -> None:
+    def __init__(self, metadata: TableMetadata, writer: Gathers, budget: Budget, limit: int) -> None:
         self.schema = arrow_schema(metadata.schema())
         self._location = metadata.location
-        self._limit = limit
+        self._writer, self._budget, self._limit = writer, budget, limit
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
 
-    @property
-    def nbytes(self) -> int:
-        return self._bytes
-
-    def add(self, rows: pa.RecordBatch) -> bool:
-        """Take in rows, columns by name, an optional column they lack null; says whether the limit is reached.
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take in rows, columns by name, an optional column they lack null.
 
         Raises TableUnusable if they lack a required one or a column is of another type than the table's.
         """
@@ -32,7 +31,10 @@ class Gathered:
         if batch.num_rows:
             self._batches.append(batch)
             self._bytes += batch.nbytes
-        return self._bytes >= self._limit
+        if self._bytes >= self._limit:
+            self._writer.flush()
+        else:
+            self._budget.gathers(self._writer, self._bytes)
 
     def take(self) -> pa.Table | None:
         """All of it, which is then forgotten; None if there is nothing."""
@@ -40,6 +42,7 @@ class Gathered:
             return None
         rows = pa.Table.from_batches(self._batches)
         self._batches, self._bytes = [], 0
+        self._budget.gathers(self._writer, 0)
         return rows
 
     def _conform(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -45,6 +45,7 @@ from pyiceberg.types import (
 
 from sink_core.decode.json_schema import JsonSchema
 from sink_core.errors import ConfigError
+from sink_core.tables.columns import of_fields
 
 _PLAIN: dict[str, IcebergType] = {"boolean": BooleanType(), "integer": LongType(), "number": DoubleType()}
 _FORMATS: dict[str, IcebergType] = {"date": DateType(), "date-time": TimestamptzType(), "uuid": UUIDType()}
@@ -72,12 +73,7 @@ def json_schema_columns(schema: JsonSchema) -> Schema:
             f"{schema.name} has no properties; columns can only be made of an object's",
             hint="name the columns under auto_create.columns",
         )
-    fields = columns.fields(found, "", 0)
-    if not fields:
-        raise ConfigError(
-            f"{schema.name} has no field a column could hold", hint="name the columns under auto_create.columns"
-        )
-    return Schema(*fields)
+    return of_fields(schema.name, columns.fields(found, "", 0))
 
 
 @dataclass(frozen=True, slots=True)

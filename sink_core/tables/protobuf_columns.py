@@ -46,6 +46,7 @@ from pyiceberg.types import (
 from sink_core.decode.protobuf_schema import MessageSchema
 from sink_core.decode.protobuf_types import DURATION, TIMESTAMP, WRAPPERS, entry_of
 from sink_core.errors import ConfigError
+from sink_core.tables.columns import of_fields
 
 _F = FieldDescriptor
 _PLAIN: dict[int, IcebergType] = {
@@ -65,12 +66,7 @@ _KNOWN: dict[str, IcebergType] = {TIMESTAMP: TimestamptzType(), DURATION: Decima
 def protobuf_columns(schema: MessageSchema) -> Schema:
     """The columns for messages of `schema`, field ids from 1. Raises ConfigError naming the field that has none."""
     columns = _Columns(schema.name, partial(next, count(1)))
-    fields = columns.fields(schema.descriptor, "", ())
-    if not fields:
-        raise ConfigError(
-            f"{schema.name} has no field a column could hold", hint="name the columns under auto_create.columns"
-        )
-    return Schema(*fields)
+    return of_fields(schema.name, columns.fields(schema.descriptor, "", ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,11 +78,13 @@ _OTHER_NAMES = {
 }
 """What other systems call a type, for the hint alone."""
 
+DECIMAL_DIGITS = 38
+"""A decimal column has at most."""
+
 _SPARK_NAMES = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
 
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|[^\s<>,:()\[\]`]+|[<>,:()\[\]])")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
-_MAX_DECIMAL_PRECISION = 38
 
 
 def schema_of(columns: Mapping[str, str]) -> Schema:
@@ -205,8 +207,8 @@ class _Reader:
         self._expect(",")
         scale = self._number()
         self._expect(")")
-        if not 0 < precision <= _MAX_DECIMAL_PRECISION or scale > precision:
-            raise self._error(f"a decimal has 1 to {_MAX_DECIMAL_PRECISION} digits, its scale at most as many")
+        if not 0 < precision <= DECIMAL_DIGITS or scale > precision:
+            raise self._error(f"a decimal has 1 to {DECIMAL_DIGITS} digits, its scale at most as many")
         return DecimalType(precision, scale)
 
     def _fixed(self) -> IcebergType:

@@ -51,16 +51,16 @@ class TableWriter:
         target_file_size: int | None = None,
         budget: Budget | None = None,
     ) -> None:
-        self._budget = budget or Budget()
+        budget = budget or Budget()
         settings = parquet_settings(metadata, target_file_size=target_file_size)
-        self._files = _Files(io, metadata, file_prefix, settings, self._budget)
+        self._files = _Files(io, metadata, file_prefix, settings, budget)
         self._spec, self._iceberg_schema = metadata.spec(), metadata.schema()
         self._order = Order.within_files(metadata)
         # Sorted files get no more rows once they are closed, and so are better large.
-        most = self._budget.buffer_bytes
+        most = budget.buffer_bytes
         if self._order is None:
             most = min(settings.row_group_size, settings.target_file_size, most)
-        self._gathered = Gathered(metadata, most)
+        self._gathered = Gathered(metadata, self, budget, most)
         self.schema = self._gathered.schema
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -68,10 +68,7 @@ class TableWriter:
 
         Raises TableUnusable if they lack a required one or a column is of another type than the table's.
         """
-        if self._gathered.add(rows):
-            self.flush()
-        else:
-            self._budget.gathers(self, self._gathered.nbytes)
+        self._gathered.add(rows)
 
     def close(self) -> list[WrittenFile]:
         """Write what is left, close all files, and describe them. The writer is done with then."""
@@ -81,7 +78,6 @@ class TableWriter:
     def abort(self) -> None:
         """Close what is open, whatever state it is in; the files are nobody's and left to orphan cleanup."""
         self._gathered.take()
-        self._budget.gathers(self, 0)
         with suppress(OSError):
             self._files.close_all()
 
@@ -90,7 +86,6 @@ class TableWriter:
         rows = self._gathered.take()
         if rows is None:
             return
-        self._budget.gathers(self, 0)
         for partition, part in split(rows, self._spec, self._iceberg_schema):
             if self._order is not None:
                 self._files.write_whole(partition, self._order.sort(part))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestration import broker as embedded
+from tests.schema_registry import SchemaRegistry
 
 StartBroker = Callable[..., embedded.Broker]
 
@@ -24,3 +25,13 @@ def start_broker(tmp_path: Path) -> Generator[StartBroker]:
     yield start
     for directory in directories:
         embedded.stop(directory)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Generator[SchemaRegistry]:
+    server = SchemaRegistry(tmp_path_factory.mktemp("registry"))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()

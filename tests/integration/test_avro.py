@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -61,16 +60,6 @@ def order(number: int, **changes: object) -> dict[str, Any]:
         "to": {"x": 0.5},
         **changes,
     }
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Generator[SchemaRegistry]:
-    server = SchemaRegistry(tmp_path_factory.mktemp("registry"))
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -47,16 +46,6 @@ message Trip {
   message Stop { int64 id = 1; string note = 2; }
 }
 """
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Generator[SchemaRegistry]:
-    server = SchemaRegistry(tmp_path_factory.mktemp("registry"))
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

@@ -261,9 +261,7 @@ class World:
 
     def accounts(self, ledger: Any, dead_letter_table: str) -> Accounts:
         """What the ledger's head holds."""
-        metadata = ledger.metadata
-        head = metadata.snapshot_by_id(metadata.current_snapshot_id) if metadata.current_snapshot_id else None
-        held = {batch_id for path in self.store.data_files(head) for _, batch_id, _ in self.store.rows(path)}
+        held = self.batches_in(ledger)
         rows = [
             {
                 "batch_id": plan.batch_id,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import math
+from dataclasses import replace
 from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
 import fastavro
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,10 +44,9 @@ from sink_core.decode.avro_at_once import reader
 from sink_core.decode.avro_schema import WriterSchema, writer_schema
 from sink_core.decode.avro_types import Carriers
 from sink_core.decode.decoded import DECODE, FIT, Decoded
-from sink_core.errors import ConfigError
 from sink_core.tables.arrow import conform, file_schema
-from sink_core.tables.avro_columns import avro_columns
 from tests.fuzz import mutated
+from tests.unit.decode.outcomes import outcomes
 
 SPOILER = b""
 """No record: it is read on its own, its neighbours all at once."""
@@ -190,14 +191,9 @@ def one_column(avro: Any, kind: IcebergType, *, required: bool = False, at_once:
     return AvroDecoder(columns, OneSchema(written_with(avro)), at_once=at_once)
 
 
-def outcomes(decoded: Decoded, n: int) -> list[object]:
-    """For each of n values, its row or (stage, message)."""
-    decoded.columns.validate(full=True)
-    bad = {value.index: (value.stage, value.message) for value in decoded.bad}
-    good = decoded.good if decoded.good is not None else list(range(n))
-    assert sorted([*good, *bad]) == list(range(n))
-    found = bad | {i: row["a"] for i, row in zip(good, decoded.columns.to_pylist(), strict=True)}
-    return [found[i] for i in range(n)]
+def values_of(decoded: Decoded, n: int) -> list[object]:
+    """As `outcomes`, of the only column."""
+    return [row["a"] if isinstance(row, dict) else row for row in outcomes(decoded, n)]
 
 
 def same(found: object, expected: object) -> bool:
@@ -215,7 +211,7 @@ def test_a_value_arrives_as_its_type(avro: Any, kind: IcebergType, value: object
     for at_once in (True, False):
         decoder = one_column(avro, kind, at_once=at_once)
         for values in ([data], [data, SPOILER]):
-            assert same(outcomes(decoder.decode(values), len(values))[0], expected)
+            assert same(values_of(decoder.decode(values), len(values))[0], expected)
 
 
 @pytest.mark.parametrize("micros", MICROS)
@@ -286,8 +282,8 @@ def test_a_value_that_does_not_fit_is_bad_and_names_its_field(
     avro: Any, kind: IcebergType, value: object, message: str
 ) -> None:
     data = encoded(avro, value)
-    [found] = outcomes(one_column(avro, kind).decode([data]), 1)
-    assert outcomes(one_column(avro, kind, at_once=False).decode([data, SPOILER]), 2)[0] == found
+    [found] = values_of(one_column(avro, kind).decode([data]), 1)
+    assert values_of(one_column(avro, kind, at_once=False).decode([data, SPOILER]), 2)[0] == found
     assert isinstance(found, tuple)
     assert found[0] == FIT
     assert str(found[1]).startswith(message)
@@ -296,7 +292,7 @@ def test_a_value_that_does_not_fit_is_bad_and_names_its_field(
 
 def test_a_field_that_cannot_fit_spoils_only_the_records_that_have_it() -> None:
     avro = ["null", "string"]
-    found = outcomes(one_column(avro, LongType()).decode([encoded(avro, v) for v in (None, "x", None)]), 3)
+    found = values_of(one_column(avro, LongType()).decode([encoded(avro, v) for v in (None, "x", None)]), 3)
     assert found == [None, (FIT, "a: Avro's string doesn't fit long"), None]
 
 
@@ -321,7 +317,7 @@ def test_fields_match_by_name_and_a_required_one_must_be_there() -> None:
 )
 def test_bytes_that_are_no_such_record_are_bad(value: bytes, message: str) -> None:
     good = encoded("string", "text")
-    found = outcomes(one_column("string", StringType()).decode([good, value, good]), 3)
+    found = values_of(one_column("string", StringType()).decode([good, value, good]), 3)
     assert (found[0], found[2]) == ("text", "text")
     assert isinstance(found[1], tuple)
     assert found[1][0] == DECODE
@@ -329,7 +325,7 @@ def test_bytes_that_are_no_such_record_are_bad(value: bytes, message: str) -> No
 
 
 def test_nothing_gives_nothing() -> None:
-    assert outcomes(one_column("long", LongType()).decode([]), 0) == []
+    assert values_of(one_column("long", LongType()).decode([]), 0) == []
 
 
 MIXED = record_of("long") | {
@@ -490,7 +486,7 @@ def test_arrays_within_arrays_are_read_one_by_one_if_they_are_long() -> None:
     inner: dict[str, Any] = {"type": "array", "items": "int"}
     avro, kind = {"type": "array", "items": inner}, ListType(2, ListType(3, LongType(), element_required=True), True)
     value = [list(range(100))] * 100
-    assert outcomes(one_column(avro, kind).decode([encoded(avro, value)]), 1) == [value]
+    assert values_of(one_column(avro, kind).decode([encoded(avro, value)]), 1) == [value]
     assert reads_at_once(avro, kind, [encoded(avro, value)]) is None
     assert reads_at_once(avro, kind, [encoded(avro, value[:9])]) == ([value[:9]], [])
 
@@ -512,9 +508,9 @@ def test_a_null_struct_is_none_the_worse_for_a_neighbour_that_does_not_fit() -> 
     avro, kind = ["null", POINT], StructType(NestedField(2, "x", IntegerType()))
     wide = {**POINT, "fields": [{"name": "x", "type": "long"}]}
     values = [encoded(["null", wide], value) for value in ({"x": 2**31}, None, {"x": 1})]
-    found = outcomes(one_column(["null", wide], kind).decode(values), 3)
+    found = values_of(one_column(["null", wide], kind).decode(values), 3)
     assert (found[1], found[2]) == (None, {"x": 1})
-    assert outcomes(one_column(avro, kind).decode([encoded(avro, None)]), 1) == [None]
+    assert values_of(one_column(avro, kind).decode([encoded(avro, None)]), 1) == [None]
 
 
 @pytest.mark.parametrize("values", [[None], [{"x": 1, "y": None}, None], [None, {"x": 1, "y": None}, None]])
@@ -540,59 +536,11 @@ def test_a_record_within_itself_is_read_as_far_as_the_column_goes() -> None:
 
 
 def _whole(decoded: Decoded, n: int) -> list[object]:
-    bad = {value.index: (value.stage, value.message) for value in decoded.bad}
-    good = decoded.good if decoded.good is not None else list(range(n))
-    found = bad | dict(zip(good, decoded.columns.to_pylist(), strict=True))
-    return [found[i] for i in range(n)]
-
-
-def test_columns_are_exact_and_optional_where_null_may_be() -> None:
-    fields: list[dict[str, Any]] = [
-        {"name": "id", "type": "int", "doc": "a number"},
-        {"name": "maybe", "type": ["null", "float"]},
-        {"name": "price", "type": DECIMAL_5},
-        {"name": "at", "type": logical("long", "timestamp-millis")},
-        {"name": "local", "type": logical("long", "local-timestamp-micros")},
-        {"name": "odd", "type": logical("long", "of-my-own")},
-        {"name": "key", "type": logical("string", "uuid")},
-        {"name": "none", "type": "null"},
-        {"name": "points", "type": {"type": "array", "items": ["null", POINT]}},
-        {"name": "again", "type": ["null", "Point"]},
-        {"name": "by", "type": {"type": "map", "values": fixed(3)}},
-    ]
-    found = avro_columns(writer_schema("s", json.dumps({"type": "record", "name": "R", "fields": fields})))
-    point = "struct<{}: x: required int, {}: y: optional int>"
-    assert [(f.name, str(f.field_type), f.required, f.doc) for f in found.fields] == [
-        ("id", "int", True, "a number"),
-        ("maybe", "float", False, None),
-        ("price", "decimal(5, 2)", True, None),
-        ("at", "timestamptz", True, None),
-        ("local", "timestamp", True, None),
-        ("odd", "long", True, None),
-        ("key", "uuid", True, None),
-        ("points", f"list<{point.format(11, 12)}>", True, None),
-        ("again", point.format(14, 15), False, None),
-        ("by", "map<string, fixed[3]>", True, None),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("avro", "message"),
-    [
-        (["int", "string"], "field a is a union of int, string"),
-        (logical("bytes", "decimal", precision=39, scale=1), "field a has 39 digits"),
-        (["null", "R"], "field a is a R within a R"),
-    ],
-)
-def test_a_field_without_a_column_is_named(avro: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        avro_columns(written_with(avro))
-
-
-@pytest.mark.parametrize("text", ['"string"', "string", '{"type": "array", "items": "int"}'])
-def test_only_records_have_columns(text: str) -> None:
-    with pytest.raises(ConfigError, match="columns can only be made of a record"):
-        avro_columns(writer_schema("s", text))
+    """As `outcomes`; times as numbers, since Python's end with the year 9999."""
+    plain = [pa.int64() if pa.types.is_timestamp(field.type) else field.type for field in decoded.columns.schema]
+    columns = [column.cast(kind) for column, kind in zip(decoded.columns.columns, plain, strict=True)]
+    named = pa.RecordBatch.from_arrays(columns, decoded.columns.schema.names)
+    return outcomes(replace(decoded, columns=named), n)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"type": "record"}', '{"type": "nothing"}', '"geo.City"', "[1]", "7"])

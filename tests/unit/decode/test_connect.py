@@ -16,11 +16,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
 
 from sink_core.decode.connect import ConnectDecoder, widest_type
-from sink_core.decode.decoded import DECODE, FIT, Decoded
+from sink_core.decode.decoded import DECODE, FIT
 from sink_core.errors import ConfigError
 from sink_core.tables.connect_columns import connect_columns
 from sink_core.tables.type_text import spark_type_text
 from tests.fuzz import mutated
+from tests.unit.decode.outcomes import outcomes
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAN = float("nan")
@@ -93,16 +94,6 @@ def decoder(schema: object = ORDER) -> ConnectDecoder:
 
 def columns(schema: object = ORDER) -> Schema:
     return connect_columns(widest_type([envelope({}, schema)]))
-
-
-def outcomes(decoded: Decoded, n: int) -> list[Any]:
-    """For each of n values, its row or (stage, message)."""
-    decoded.columns.validate(full=True)
-    found: dict[int, Any] = {value.index: (value.stage, value.message) for value in decoded.bad}
-    good = list(range(n)) if decoded.good is None else decoded.good
-    assert sorted([*good, *found]) == list(range(n))
-    found |= dict(zip(good, decoded.columns.to_pylist(), strict=True))
-    return [found[i] for i in range(n)]
 
 
 def test_columns_are_those_of_the_schema() -> None:

@@ -31,7 +31,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.decode.decoded import DECODE, FIT, Decoded
+from sink_core.decode.decoded import DECODE, FIT
 from sink_core.decode.protobuf import ProtobufDecoder
 from sink_core.decode.protobuf_schema import Messages, MessageSchema, ProtoFile, proto_file
 from sink_core.errors import ConfigError
@@ -39,6 +39,7 @@ from sink_core.tables.evolution import evolved
 from sink_core.tables.protobuf_columns import protobuf_columns
 from sink_core.tables.type_text import spark_type_text
 from tests.fuzz import mutated
+from tests.unit.decode.outcomes import outcomes
 
 HEADER = b"\0\0\0\0\7"
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
@@ -136,16 +137,6 @@ def framed(message: Any, indexes: bytes = b"\x02\x02") -> bytes:
 
 def decoder(schema: Schema | None = None, text: str = ORDER) -> ProtobufDecoder:
     return ProtobufDecoder(schema or protobuf_columns(order_schema()), messages(text))
-
-
-def outcomes(decoded: Decoded, n: int) -> list[Any]:
-    """For each of n values, its row or (stage, message)."""
-    decoded.columns.validate(full=True)
-    found: dict[int, Any] = {value.index: (value.stage, value.message) for value in decoded.bad}
-    good = list(range(n)) if decoded.good is None else decoded.good
-    assert sorted([*good, *found]) == list(range(n))
-    found |= dict(zip(good, decoded.columns.to_pylist(), strict=True))
-    return [found[i] for i in range(n)]
 
 
 def one(kind: IcebergType, name: str, message: Any) -> Any:
