@@ -234,7 +234,7 @@ class RangeJobs:
         if resolution(view, state, finding.name) is not None:
             return f"{table}: a range job that resolves {finding.name} was published before"
         found = losses(view, state)
-        names = resolves(view, finding.name, found.covers_offset)
+        names = resolves(view, state, finding.name, found.covers_offset)
         rows = ledger_rows(self._session)
         offsets = lost_offsets(found, rows, state)
         plan = RangePlan(str(uuid.uuid4()), table, token, ranges_of(offsets), 0, {}, names)

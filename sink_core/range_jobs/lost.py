@@ -47,7 +47,7 @@ class Losses:
 
 def losses(view: TableView, state: CommitState) -> Losses:
     """What may be lost by what the log and the table's snapshots say. Raises TableUnusable where they can't tell."""
-    base = base_of(view)
+    base = base_of(view, state)
     if base is None:
         raise TableUnusable(
             f"{view.table}: what the head holds of this pipeline can't be known: its older snapshots were expired",

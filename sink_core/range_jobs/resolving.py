@@ -34,12 +34,14 @@ class Base:
     stored_offset: int
 
 
-def base_of(view: TableView) -> Base | None:
-    """None if it can't be known: the ancestry ends in expired snapshots before one of ours is met."""
+def base_of(view: TableView, state: CommitState) -> Base | None:
+    """None if it can't be known: the ancestry ends in expired snapshots before one of ours is met, though the table had
+    some.
+    """
     nearest, oldest = None, None
     for snapshot in view.ancestors():
         if snapshot is None:
-            return None if _is_ours_anywhere(view) else Base(nearest, 0)
+            return None if _had_ours(view, state) else Base(nearest, 0)
         oldest = snapshot
         if nearest is None and view.own_or_copied(snapshot) is not None:
             nearest = snapshot.snapshot_id
@@ -47,16 +49,16 @@ def base_of(view: TableView) -> Base | None:
             return Base(nearest, max((own.stored_offset for own in view.counted([snapshot])), default=0))
     # pyiceberg's expiry takes the parent out of the oldest snapshot it leaves; the first one ever has number 1.
     cut = oldest is not None and oldest.sequence_number > 1
-    return None if cut and _is_ours_anywhere(view) else Base(nearest, 0)
+    return None if cut and _had_ours(view, state) else Base(nearest, 0)
 
 
-def _is_ours_anywhere(view: TableView) -> bool:
-    return any(snapshot.own for snapshot in view.snapshots.values())
+def _had_ours(view: TableView, state: CommitState) -> bool:
+    return state.told_offset(view.table, view.uuid) > 0 or any(snapshot.own for snapshot in view.snapshots.values())
 
 
-def resolves(view: TableView, finding: str, covers_offset: int) -> Resolves | None:
+def resolves(view: TableView, state: CommitState, finding: str, covers_offset: int) -> Resolves | None:
     """What a range job for the table as it is now has to name; None where the base can't be known."""
-    base = base_of(view)
+    base = base_of(view, state)
     if base is None:
         return None
     return Resolves(
@@ -83,7 +85,7 @@ def resolution(view: TableView, state: CommitState, finding: str) -> Resolution 
     """
     if finding not in REFILLED:
         return None
-    named = resolves(view, finding, 0)
+    named = resolves(view, state, finding, 0)
     published = _published(view, state)
     found = [logged for logged in published if logged.event.table_uuid == view.uuid and _names(logged.event, named)]
     if named is None or not found:

@@ -68,7 +68,7 @@ def _seen(session: Session) -> tuple[int, str | None]:
 
 
 def _carry_out(session: Session, found: FindingError, seen: tuple[int, str | None]) -> Lines:
-    _compared(session, found)
+    _accounts, compared = _compared(session, found)
     with session.log.about_to_replace():
         session.publisher.fence_and_read([])
         session.log.append(session.new_binding())
@@ -81,7 +81,7 @@ def _carry_out(session: Session, found: FindingError, seen: tuple[int, str | Non
         session.log.delete_below(end)
     reach("resolve.after-delete")
     for name in _tables(session):
-        _stamp(session, name, end)
+        _stamp(session, name, end, compared.get(name))
         reach("resolve.after-stamp")
     accounts, views = _compared(session, found)
     positions = _wanted(session, found, accounts)
@@ -164,8 +164,11 @@ def _is_of_before(position: Position, accounts: Accounts) -> bool:
     return position.batch_id in accounts.batches or position.batch_id.startswith(before)
 
 
-def _stamp(session: Session, name: str, end: int) -> None:
-    """The table has taken in everything below `end`, by an empty snapshot of ours on its head."""
+def _stamp(session: Session, name: str, end: int, compared: TableView | None) -> None:
+    """The table has taken in everything below `end`, by an empty snapshot of ours on its head.
+
+    Raises ConfigError if it has lost something since it was `compared`: with its tag gone, only that tells.
+    """
     committer = session.committer()
     lost_to: Exception | None = None
     for attempt_number in range(ATTEMPTS):
@@ -174,6 +177,8 @@ def _stamp(session: Session, name: str, end: int) -> None:
         # After the load: another rebuild empties the topic before it stamps. Either it is seen here, or the swap fails.
         if session.log.log_start() != end:
             raise overtaken(session, f"{session.log.topic} is being rebuilt by somebody else")
+        if compared and not (view.uuid == compared.uuid and view.held >= compared.held):
+            raise overtaken(session, f"{name} was rolled back or created again")
         last, nearest = view.latest, view.nearest.own if view.nearest else None
         own = Own(
             stored_offset=end,

@@ -140,7 +140,7 @@ class World:
                 self.plans.append((plan, self.table.uuid))
         elif resolution(self.table, state, finding.name) is None:
             found = losses(self.table, state)
-            names = resolves(self.table, finding.name, found.covers_offset)
+            names = resolves(self.table, state, finding.name, found.covers_offset)
             offsets = ranges_of(lost_offsets(found, self.rows, state))
             self.plans.append((RangePlan(batch_id, TABLE, self.token, offsets, 0, {}, names), self.table.uuid))
 

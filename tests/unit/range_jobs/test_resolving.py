@@ -50,7 +50,7 @@ def test_a_job_is_dropped_if_another_incarnation_took_in_more_than_it_covers_tho
 def test_a_base_of_a_control_topic_that_was_rebuilt_since_has_nothing_of_this_one() -> None:
     before = own(90, control_topic_id="topic-0")
     rolled_back = view(snapshot(1, None, before), snapshot(2, 1, own(4)), head=1, tag=2)
-    assert base_of(rolled_back) == Base(1, 0)
+    assert base_of(rolled_back, log()) == Base(1, 0)
 
 
 @pytest.mark.parametrize(
@@ -85,16 +85,16 @@ def test_the_base_is_the_nearest_of_ours_and_a_copy_is_a_base_of_its_own() -> No
     copied = view(
         snapshot(1, None, own(2)), snapshot(2, 1, own(4)), snapshot(3, 1), snapshot(4, 3, source_id=2), head=4, tag=2
     )
-    assert base_of(copied) == Base(4, 2)
-    assert base_of(ROLLED_BACK) == Base(1, 2)
-    assert base_of(view(snapshot(1), head=1, tag=None)) == Base(None, 0)
+    assert base_of(copied, log()) == Base(4, 2)
+    assert base_of(ROLLED_BACK, log()) == Base(1, 2)
+    assert base_of(view(snapshot(1), head=1, tag=None), log()) == Base(None, 0)
 
 
 def test_a_base_below_expired_snapshots_can_t_be_known() -> None:
     cut = view(snapshot(2, 1, own(4)), snapshot(4, 3), head=4, tag=2)
     rootless = view(snapshot(2, None, own(4)), snapshot(4, None), head=4, tag=2)
-    assert base_of(cut) is None
-    assert base_of(rootless) is None
+    assert base_of(cut, log()) is None
+    assert base_of(rootless, log()) is None
     assert taken(job(), cut) is None
     with pytest.raises(TableUnusable, match="its older snapshots were expired"):
         losses(cut, log(*BEFORE))
@@ -108,3 +108,9 @@ def test_what_the_head_holds_by_a_copy_is_not_lost() -> None:
     )
     assert losses(picked, log(*BEFORE)).lost == frozenset()
     assert losses(ROLLED_BACK, log(*BEFORE)).lost == {"b2"}
+
+
+def test_what_an_untagged_head_holds_of_a_table_that_was_told_of_can_t_be_known_once_all_of_ours_is_expired() -> None:
+    cut = view(snapshot(4, 3), head=4, tag=None)
+    assert base_of(cut, log(told(3, uuid="another"))) == Base(None, 0)
+    assert base_of(cut, log(told(3))) is None
