@@ -202,6 +202,20 @@ def test_two_rebuilds_at_once_are_one(flow: Flow) -> None:
     assert flow.ids() == list(range(30))
 
 
+def test_a_table_rolled_back_while_the_topic_is_empty_is_not_said_to_have_what_it_had(flow: Flow) -> None:
+    def untag_and_roll_back() -> None:
+        damage.remove_tag(flow)
+        damage.roll_back(flow)
+
+    damage.truncate_the_control_topic(flow)
+    with reached("resolve.after-delete", untag_and_roll_back):
+        late = resolve(flow, "control-topic-truncated", "--choose", "rebuild", "--yes")
+    assert late.exit_code == 3
+    assert f"overtaken, nothing was changed: {flow.table} was rolled back" in late.stderr
+    assert len(flow.own_snapshots()) == 2
+    refused(flow, "control-topic-truncated", "rebuild", f"{flow.table} lacks batch")
+
+
 def test_a_roll_back_to_before_the_rebuild_is_found_and_accepted(flow: Flow) -> None:
     damage.recreate_the_control_topic(flow)
     resolved(flow, "control-topic-recreated", "rebuild")
