@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from functools import cached_property
@@ -26,7 +27,13 @@ RETENTION_MINUTES_NEEDED = int(DAY // 60)
 """The keep-alive runs at a quarter of the retention; below a day a missed one or two lose the positions."""
 
 _GRACE_S = 2.0
+_BETWEEN_S = 0.2
 _RETENTION = "offsets.retention.minutes"
+_NO_COORDINATOR_YET = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 _WITHOUT_MEMBERS = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
 
@@ -147,17 +154,28 @@ class KafkaChecks:
     def _described(self, group: str, needed: Iterable[AclOperation]) -> Any:
         """The group with what we may do with it, None if there is none yet. Raises MissingPermission."""
         with reported(f"describing group {group}"):
-            asked = self._admin.describe_consumer_groups(
-                [group], include_authorized_operations=True, request_timeout=self._timeout_s
-            )
             try:
-                found = self._answer(asked[group])
+                found = self._ask_coordinator(group)
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                     return None
                 raise
         _require(f"group {group}", needed, found.authorized_operations)
         return found
+
+    def _ask_coordinator(self, group: str) -> Any:
+        """Brokers that have just started, or never had a group, make one a coordinator once they are asked."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            asked = self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=self._timeout_s
+            )
+            try:
+                return self._answer(asked[group])
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_COORDINATOR_YET or time.monotonic() > deadline:
+                    raise
+            time.sleep(_BETWEEN_S)
 
     def _require_on_topics(self, names: Sequence[str], operations: Iterable[AclOperation]) -> None:
         with reported("asking what may be done with topics"):

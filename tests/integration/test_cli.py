@@ -25,6 +25,8 @@ from orchestration import broker as embedded
 from sink_core.checks.acls import needed
 from sink_core.config.load import load
 from tests import support
+from tests.integration.conftest import StartBroker
+from tests.pipelines import Flow
 
 CALVE = Path(sys.executable).with_name("calve")
 RECORDS = [json.dumps({"id": i, "at": "2024-05-31T10:00:00Z", "place": {"city": "Bergen"}}) for i in range(10)]
@@ -84,6 +86,12 @@ def test_plan_says_what_the_next_batch_reads_and_leaves_no_trace(
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     assert load(file).control_topic not in admin.list_topics().topics
     assert document("commit", file)["ended"] == f"pipeline {load(file).name} has not run yet: nothing is published"
+
+
+def test_a_broker_that_never_had_a_group_passes_the_check(start_broker: StartBroker, tmp_path: Path) -> None:
+    flow = Flow.create(tmp_path, start_broker().bootstrap, "new", auto_create={"columns": {"id": "long"}})
+    checked = calve("check", flow.pipeline.path)
+    assert "unreachable" not in checked.stdout
 
 
 def test_check_writes_nothing(file: Path) -> None:

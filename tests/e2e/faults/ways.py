@@ -169,8 +169,8 @@ MOVED = (
 )
 
 WAYS = (
-    Way("first run", ("bind.*", "publish.*"), _run, first_use=True),
     Way("run", ("plan.*", "write.*", "publish.*", "commit.*"), _run),
+    Way("first run", ("bind.*", "publish.*"), _run, first_use=True),
     Way("evolving run", ("evolve.*",), _evolve),
     Way("refill", ("range.*", "publish.*"), _refill, REFILLED),
     Way("replay", REPLAYED, _replay, again=True),
