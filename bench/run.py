@@ -21,7 +21,8 @@ from typing import Any
 import psutil
 
 from bench.measure import ROOT, Measured
-from bench.scenarios import SCENARIOS, Bench, Scenario
+from bench.scenario import Bench, Scenario
+from bench.scenarios import SCENARIOS
 from bench.workload import EVENT_BYTES, PARTITIONS, fill
 from orchestration import broker
 
@@ -75,10 +76,17 @@ def _figures(m: Measured) -> str:
 def _print_table(chosen: list[Scenario], rows: dict[str, Measured], options: argparse.Namespace) -> None:
     what = f"{options.records:,} JSON events of {EVENT_BYTES} bytes with 10 fields, {PARTITIONS} partitions"
     print(f"\n{_machine()}; {what}; median of {options.runs}\n")
-    print("| | records per CPU-second | aim | CPU-s | wall s |\n|---|---:|---:|---:|---:|")
+    print("| | records per CPU-second | aim | of the peer | CPU-s | wall s |\n|---|---:|---:|---:|---:|---:|")
     for scenario in chosen:
-        m, aim = rows[scenario.name], f"{scenario.aim:,}" if scenario.aim else ""
-        print(f"| {scenario.what} | {m.records_per_cpu_s:,.0f} | {aim} | {m.cpu_s:.1f} | {m.wall_s:.1f} |")
+        m, aim, ratio = rows[scenario.name], f"{scenario.aim:,}" if scenario.aim else "", _ratio(scenario, rows)
+        of_peer = f"{ratio:.1f}×" if ratio else ""
+        print(f"| {scenario.what} | {m.records_per_cpu_s:,.0f} | {aim} | {of_peer} | {m.cpu_s:.1f} | {m.wall_s:.1f} |")
+
+
+def _ratio(scenario: Scenario, rows: dict[str, Measured]) -> float | None:
+    """Records per CPU-second in those of the row's peer, if that was measured as well."""
+    peer = rows.get(scenario.peer)
+    return rows[scenario.name].records_per_cpu_s / peer.records_per_cpu_s if peer else None
 
 
 def _print_json(chosen: list[Scenario], rows: dict[str, Measured], options: argparse.Namespace) -> None:
@@ -87,6 +95,7 @@ def _print_json(chosen: list[Scenario], rows: dict[str, Measured], options: argp
             "what": scenario.what,
             "aim": scenario.aim,
             "records_per_cpu_s": round(rows[scenario.name].records_per_cpu_s),
+            "ratio_to_peer": _ratio(scenario, rows),
             **asdict(rows[scenario.name]),
         }
         for scenario in chosen

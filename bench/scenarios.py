@@ -8,31 +8,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from bench import connector
 from bench.measure import ROOT, Measured, measured
+from bench.scenario import Bench, Scenario
 from bench.workload import write_pipeline
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What scenarios have in common: the broker's address, the topic and its number of events, a scratch folder."""
-
-    bootstrap: str
-    topic: str
-    records: int
-    directory: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """A row. `aim` in records per CPU-second, if there is one."""
-
-    name: str
-    what: str
-    run: Callable[[Bench], Measured]
-    aim: int | None = None
 
 
 def ingest_cold(bench: Bench) -> Measured:
@@ -60,8 +41,16 @@ def _inside(part: str) -> Callable[[Bench], Measured]:
 
 
 SCENARIOS = (
-    Scenario("ingest", "Kafka → Iceberg, without Spark's start", _inside("ingest"), aim=250_000),
-    Scenario("ingest-cold", "Kafka → Iceberg, `calve run` with Spark's start", ingest_cold, aim=150_000),
+    Scenario("ingest", "Kafka → Iceberg, without Spark's start", _inside("ingest"), aim=250_000, peer="connector"),
+    Scenario(
+        "ingest-cold",
+        "Kafka → Iceberg, `calve run` with Spark's start",
+        ingest_cold,
+        aim=150_000,
+        peer="connector-cold",
+    ),
+    Scenario("connector", "iceberg-kafka-connect 1.12.0, warm", connector.steady),
+    Scenario("connector-cold", "iceberg-kafka-connect 1.12.0 with its start", connector.cold),
     Scenario("partitioned", "the first row's into twelve partitions", _inside("partitioned")),
     Scenario("distributed", "the same, sorted and hash-distributed", _inside("distributed")),
     Scenario("ranged", "the same, sorted and range-distributed", _inside("ranged")),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+import psutil
 import pyspark
 
 from orchestration.broker import HOST
@@ -54,18 +55,30 @@ _SHOWN_CHARACTERS = 120
 
 @dataclass
 class Connect:
-    """A standalone worker with one connector; sink offsets are in Kafka, so that it keeps nothing of its own."""
+    """A standalone worker with one connector; sink offsets are in Kafka, so that it keeps nothing of its own.
+
+    `worker` are settings beside `WORKER`'s.
+    """
 
     bootstrap: str
     directory: Path
     connector: Mapping[str, str]
     port: int = field(default_factory=support.steady_port)
+    worker: Mapping[str, str] = field(default_factory=dict[str, str])
+    heap_mb: int = 768
     _process: subprocess.Popen[bytes] | None = None
     _read: int = 0
 
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def cpu_s(self) -> float:
+        """User and system time that the living worker has used."""
+        assert self._process is not None
+        times = psutil.Process(self._process.pid).cpu_times()
+        return times.user + times.system
 
     @property
     def log(self) -> Path:
@@ -75,7 +88,12 @@ class Connect:
         """Start the worker and wait until the connector's tasks are there; nothing if it runs."""
         if self.running:
             return
-        command = [str(find_java()), "-Xmx768m", *JAVA_OPTIONS.split(), f"-Dlog4j2.configurationFile={self._logging()}"]
+        command = [
+            str(find_java()),
+            f"-Xmx{self.heap_mb}m",
+            *JAVA_OPTIONS.split(),
+            f"-Dlog4j2.configurationFile={self._logging()}",
+        ]
         command += ["-cp", os.pathsep.join(map(str, [*resolve(CONNECT), *kafka_jars()]))]
         # The connector finds the worker's file by the second word of the command.
         command += ["org.apache.kafka.connect.cli.ConnectStandalone", str(self._worker()), str(self._connector())]
@@ -139,6 +157,7 @@ class Connect:
             "offset.storage.file.filename": str(self.directory / "offsets"),
             "listeners": f"http://{HOST}:{self.port}",
             **WORKER,
+            **self.worker,
         }
         return write_properties(self.directory / "worker.properties", settings)
 
