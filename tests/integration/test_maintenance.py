@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,10 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
 
 from orchestration.broker import Broker
+from orchestration.cli.main import app
 from orchestration.pipelines.build import build_pipeline_defs
 from orchestration.pipelines.names import STAGE_TAG, job_name, pool, table_key
 from sink_core.config.maintenance import TASKS
@@ -24,7 +24,6 @@ from tests.dagster_runs import Done, run
 from tests.pipelines import Flow
 from tests.support import TopicFactory
 
-CALVE = Path(sys.executable).with_name("calve")
 SETTINGS = {
     "compact": {"cron": "* * * * *", "lag": "0s", "min_files": 2},
     "manifests": {"cron": "* * * * *", "min_count": 2},
@@ -51,16 +50,21 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, spark: Spark
     return made
 
 
+def maintain(flow: Flow, *arguments: str) -> Result:
+    """The command in this process, on its Spark session."""
+    return CliRunner().invoke(app, ["maintain", str(flow.pipeline.path), *arguments])
+
+
 def calve(flow: Flow, *arguments: str, code: int = 0) -> str:
-    command = [str(CALVE), "maintain", str(flow.pipeline.path), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    done = maintain(flow, *arguments)
+    assert done.exit_code == code, done.output
+    return done.output
 
 
-def document(flow: Flow, *arguments: str, code: int = 0) -> dict[str, dict[str, Any]]:
-    found = json.loads(calve(flow, *arguments, "--json", code=code))
-    return {outcome["subject"]: outcome for outcome in found["done"]}
+def document(flow: Flow, *arguments: str) -> dict[str, dict[str, Any]]:
+    done = maintain(flow, *arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return {outcome["subject"]: outcome for outcome in json.loads(done.stdout)["done"]}
 
 
 def observations(done: Done) -> dict[str, dict[str, Any]]:
