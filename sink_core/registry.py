@@ -15,7 +15,7 @@ import httpx2
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
-from sink_core.config.effective import RegistrySettings
+from sink_core.config.reading import RegistrySettings
 from sink_core.config.references import redact, resolve, without_user_info
 from sink_core.decode.framing import Framing, Named
 from sink_core.errors import ConfigError, Unreachable
