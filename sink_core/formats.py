@@ -103,10 +103,10 @@ class Json:
 class ConnectJson:
     """JSON in the envelope of Kafka Connect's JsonConverter."""
 
-    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:  # noqa: ARG002
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
         from sink_core.decode.connect import ConnectDecoder
 
-        return ConnectDecoder(schema, steps)
+        return ConnectDecoder(schema, steps, names)
 
     def columns(self, values: Values) -> Schema:
         from sink_core.decode.connect import widest_type
@@ -199,8 +199,8 @@ def _protobuf(registry: Registry) -> Format:
 
     messages = Messages(ById(registry, "PROTOBUF", lambda found: proto_file(found.name, found.text, found.references)))
 
-    def decoder(schema: Schema, _: object, steps: Steps, names: Names) -> Decoder:  # noqa: ARG001
-        return ProtobufDecoder(schema, messages, steps)
+    def decoder(schema: Schema, _: object, steps: Steps, names: Names) -> Decoder:
+        return ProtobufDecoder(schema, messages, steps, names)
 
     return RegistryFormat(registry, messages, decoder, protobuf_columns)
 

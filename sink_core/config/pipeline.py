@@ -229,12 +229,6 @@ class PipelineConfig(Model):
                 whole = [kind for kind in kinds if kind in ("string", "bytes")]
                 if given is not None and whole:
                     yield ("tables", index, key), f"a value of type {whole[0]} has no fields", None
-            any_case = (
-                self.table_defaults.case_insensitive if table.case_insensitive is None else table.case_insensitive
-            )
-            for kind in kinds if any_case else ():
-                if kind in ("connect_json", "protobuf"):
-                    yield ("tables", index, "case_insensitive"), f"not available yet for values of type {kind}", None
 
     def _repeated(self) -> Iterator[tuple[Location, str, object]]:
         topics = Counter(self.source.topics)

@@ -98,10 +98,6 @@ def _source(**changes: object) -> dict[str, object]:
             {**_source(value={"type": "string"}), "tables": [{"name": "a.b", "where": {"field": "x", "matches": "y"}}]},
             "tables.0.where: a value of type string has no fields",
         ),
-        (
-            {**_source(value={"type": "connect_json"}), "tables": [{"name": "a.b", "case_insensitive": True}]},
-            "tables.0.case_insensitive: not available yet for values of type connect_json",
-        ),
         (_source(value={"type": "protobuf"}), "source.value: protobuf needs registry"),
         (_source(value={"type": "json_schema", "registry": "m", "schema": "a"}), "json_schema needs registry, without"),
         (
