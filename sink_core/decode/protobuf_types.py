@@ -9,7 +9,7 @@
 | uuid | string of a UUID's form, bytes of 16 |
 | binary, fixed(n) | bytes; for fixed(n) n bytes |
 | timestamptz | google.protobuf.Timestamp, if it is whole microseconds |
-| decimal(p, s) | google.protobuf.Duration, in seconds |
+| decimal(p, s) | google.protobuf.Duration, in seconds; confluent.type.Decimal, if its digits fit |
 | what the value fits | a wrapper such as google.protobuf.Int64Value |
 | struct | message; fields match by name (`names`), those the column lacks are ignored, missing ones are null |
 | list, map | repeated, map |
@@ -34,6 +34,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from sink_core.decode.convert import column_name
 from sink_core.decode.names import EXACT, Names, TwoOfOne
+from sink_core.decode.protobuf_known import DECIMAL
 
 TIMESTAMP, DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
 WRAPPERS = frozenset(
@@ -42,6 +43,8 @@ WRAPPERS = frozenset(
 )
 _EXACT = Context(prec=50)
 _NANOS = 10**9
+# What a column of 38 digits holds at most.
+_DECIMAL_BYTES, _DECIMAL_DIGITS = 16, 38
 # From the year 1 to the year 9999, as the message's definition says.
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError)
@@ -172,6 +175,8 @@ def _of_message_type(kind: Descriptor, wanted: pa.DataType, names: Names, path: 
         return _converted(_micros, pa.timestamp("us", wanted.tz), path)
     if kind.full_name == DURATION and pa.types.is_decimal(wanted):
         return _converted(_seconds, wanted, path)
+    if kind.full_name == DECIMAL and pa.types.is_decimal(wanted):
+        return _converted(_decimal, wanted, path)
     return of_message(kind, wanted, names, f"{path}.") if pa.types.is_struct(wanted) else None
 
 
@@ -222,6 +227,12 @@ def _seconds(value: Any) -> Decimal:
     if not -_NANOS < value.nanos < _NANOS or value.seconds * value.nanos < 0:
         raise ValueError(f"a duration of {value.seconds} seconds and {value.nanos} nanoseconds")
     return Decimal(value.seconds * _NANOS + value.nanos).scaleb(-9, _EXACT)
+
+
+def _decimal(value: Any) -> Decimal:
+    if len(value.value) > _DECIMAL_BYTES or abs(value.scale) > _DECIMAL_DIGITS:
+        raise ValueError(f"a decimal of {len(value.value)} bytes and scale {value.scale} fits no column")
+    return Decimal(int.from_bytes(value.value, "big", signed=True)).scaleb(-value.scale, _EXACT)
 
 
 def _misfit(field: FieldDescriptor, wanted: pa.DataType, path: str) -> Make:
