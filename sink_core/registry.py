@@ -123,6 +123,14 @@ class Registry:
         """The kinds of schemas the registry knows: the lightest question. Raises Unreachable and ConfigError."""
         return self._ask("asking what it knows", lambda client: client.get_schema_types())
 
+    def kind(self, number: int) -> str | None:
+        """What the schema of that id is written in; None if there is none. Raises Unreachable and ConfigError."""
+        try:
+            schema = self._ask(f"fetching schema id {number}", lambda client: client.get_schema(number))
+        except LookupError:
+            return None
+        return schema.schema_type or _AVRO
+
     def schema(self, number: int, kind: Kind) -> Registered:
         """The schema of that id with all it refers to.
 

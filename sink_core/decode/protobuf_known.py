@@ -19,6 +19,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 DECIMAL = "confluent.type.Decimal"
+_FIELD_META = meta_pb2.DESCRIPTOR.extensions_by_name["field_meta"]
 _OURS = (descriptor_pb2, meta_pb2, decimal_pb2, variant_pb2)
 
 
@@ -38,7 +39,7 @@ def known_files() -> Generator[list[str]]:
 
 def declared_digits(field: FieldDescriptor) -> tuple[int, int] | None:
     """Precision and scale that a field's Decimals have by its `confluent.field_meta`; None if it doesn't say."""
-    params = field.GetOptions().Extensions[meta_pb2.field_meta].params
+    params = field.GetOptions().Extensions[_FIELD_META].params
     try:
         return int(params.get("precision", "")), int(params.get("scale", "0"))
     except ValueError:
