@@ -16,7 +16,7 @@ from sink_core.errors import ConfigError
 
 MODULES = ("confluent_kafka", "numpy", "pyarrow", "pyarrow.json", "pyiceberg", "pyiceberg_core")
 """What a task imports beside Calve itself, without which not even the question can be asked."""
-FORMAT_MODULES = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "grpc_tools.protoc")}
+FORMAT_MODULES = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "google.type", "grpc_tools.protoc")}
 REGISTRY_MODULES = ("confluent_kafka.schema_registry",)
 TRANSFORM_MODULES = ("duckdb",)
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import google.type
 from confluent_kafka.schema_registry.confluent import meta_pb2
@@ -19,7 +20,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 DECIMAL = "confluent.type.Decimal"
-_FIELD_META = meta_pb2.DESCRIPTOR.extensions_by_name["field_meta"]
+_FIELD_META: Any = meta_pb2.DESCRIPTOR.extensions_by_name["field_meta"]
 _OURS = (descriptor_pb2, meta_pb2, decimal_pb2, variant_pb2)
 
 
