@@ -81,7 +81,7 @@ def _ingest(
 def _sort(pipeline: Pipeline, distribution: str) -> None:
     """Create the pipeline's table with a sort order."""
     with Session.open(pipeline) as session:
-        ensure_tables(session.catalog, pipeline, list)
+        ensure_tables(session.catalog, pipeline, dict)
         table = session.catalog.load_table("bench.events")
         with table.transaction() as change:
             change.set_properties({DISTRIBUTION: distribution})

@@ -182,7 +182,7 @@ class Drill:
     def _first_bad(self) -> Outcome | None:
         """The first of the checks that did not hold."""
         kafka = KafkaChecks(self.pipeline)
-        with TableChecks(self.pipeline, list) as tables:
+        with TableChecks(self.pipeline, dict) as tables:
             outcomes = answers([*kafka.checks(), *tables.checks()])
             return next((o for o in outcomes if o.status in (Status.UNREACHABLE, Status.FAILED)), None)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pyiceberg.schema import Schema
 
-from sink_core.config.effective import SchemaFile, ValueSettings
+from sink_core.config.reading import Readings, SchemaFile, ValueSettings
 from sink_core.config.tables import EvolveStep
 from sink_core.decode.decoded import Decoder
 from sink_core.decode.framing import Framing, Named
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Named)
 Steps = Collection[EvolveStep]
 
-Sample = Callable[[], list[bytes]]
-"""Values of records of the source, read when they are asked for."""
+Values = Callable[[], list[bytes]]
+"""Values of records of one format, read when they are asked for."""
+Sample = Callable[[], Mapping[str, list[bytes]]]
+"""Values of records by topic, read when they are asked for."""
 
 
 class Format(Protocol):
@@ -37,7 +39,7 @@ class Format(Protocol):
         may be given more is of `steps`."""
         ...
 
-    def columns(self, sample: Sample) -> Schema:
+    def columns(self, values: Values) -> Schema:
         """The columns of a new table for such values. Raises ConfigError, Unreachable."""
         ...
 
@@ -54,29 +56,63 @@ def format_of(value: ValueSettings) -> Format:
     return _WITHOUT_SCHEMAS[value.type]() if value.type in _WITHOUT_SCHEMAS else Whole(value.type)
 
 
+class Formats:
+    """The formats that the values of topics have, each made once."""
+
+    def __init__(self, readings: Readings) -> None:
+        self._readings, self._made = readings, dict[ValueSettings, Format]()
+
+    def of(self, topic: str) -> Format:
+        """That of a topic's values. Raises ConfigError as `Readings.of` and `format_of` do."""
+        settings = self._readings.of(topic).value
+        if settings not in self._made:
+            self._made[settings] = format_of(settings)
+        return self._made[settings]
+
+    def by_topics(self, topics: Iterable[str]) -> list[tuple[Format, list[str]]]:
+        """Each format of these topics, with those that have it."""
+        found: dict[int, tuple[Format, list[str]]] = {}
+        for topic in topics:
+            found.setdefault(id(self.of(topic)), (self.of(topic), []))[1].append(topic)
+        return list(found.values())
+
+    def columns(self, topics: Iterable[str], sample: Sample) -> Schema:
+        """The columns of a new table for values of these topics. Raises ConfigError, Unreachable."""
+        found = self.by_topics(topics)
+        if len(found) > 1:
+            raise ConfigError(
+                f"topics {found[0][1][0]} and {found[1][1][0]} have values of different formats; "
+                "which columns hold both can't be told",
+                hint="name the columns under auto_create.columns, or a table for each under topics",
+            )
+        value_format = found[0][0] if found else format_of(self._readings.default.value)
+        wanted = found[0][1] if found else []
+        return value_format.columns(lambda: [value for topic in wanted for value in sample().get(topic, ())])
+
+
 class Json:
     """One JSON object per value."""
 
     def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
         return JsonDecoder(schema, steps, names)
 
-    def columns(self, sample: Sample) -> Schema:
-        return infer_schema(sample())
+    def columns(self, values: Values) -> Schema:
+        return infer_schema(values())
 
 
 class ConnectJson:
     """JSON in the envelope of Kafka Connect's JsonConverter."""
 
-    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:  # noqa: ARG002
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
         from sink_core.decode.connect import ConnectDecoder
 
-        return ConnectDecoder(schema, steps)
+        return ConnectDecoder(schema, steps, names)
 
-    def columns(self, sample: Sample) -> Schema:
+    def columns(self, values: Values) -> Schema:
         from sink_core.decode.connect import widest_type
         from sink_core.tables.connect_columns import connect_columns
 
-        return connect_columns(widest_type(sample()))
+        return connect_columns(widest_type(values()))
 
 
 _WITHOUT_SCHEMAS: dict[str, Callable[[], Format]] = {"json": Json, "connect_json": ConnectJson}
@@ -91,7 +127,7 @@ class Whole:
     def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:  # noqa: ARG002 - one column is all
         return WholeDecoder(schema, self.type)
 
-    def columns(self, sample: Sample) -> Schema:  # noqa: ARG002 - whatever the values are
+    def columns(self, values: Values) -> Schema:  # noqa: ARG002 - whatever the values are
         return whole_schema(self.type)
 
 
@@ -106,7 +142,7 @@ class FixedAvro:
 
         return AvroDecoder(schema, OneSchema(self.schema), steps, names)
 
-    def columns(self, sample: Sample) -> Schema:  # noqa: ARG002 - the schema is known
+    def columns(self, values: Values) -> Schema:  # noqa: ARG002 - the schema is known
         from sink_core.tables.avro_columns import avro_columns
 
         return avro_columns(self.schema)
@@ -124,8 +160,8 @@ class RegistryFormat(Generic[S]):
     def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
         return self.make_decoder(schema, self.schemas, steps, names)
 
-    def columns(self, sample: Sample) -> Schema:
-        return self.columns_of(self.newest(sample()))
+    def columns(self, values: Values) -> Schema:
+        return self.columns_of(self.newest(values()))
 
     def newest(self, values: list[bytes]) -> S:
         """The schema of the values that was registered last. Raises ConfigError if there is none, Unreachable."""
@@ -163,8 +199,8 @@ def _protobuf(registry: Registry) -> Format:
 
     messages = Messages(ById(registry, "PROTOBUF", lambda found: proto_file(found.name, found.text, found.references)))
 
-    def decoder(schema: Schema, _: object, steps: Steps, names: Names) -> Decoder:  # noqa: ARG001
-        return ProtobufDecoder(schema, messages, steps)
+    def decoder(schema: Schema, _: object, steps: Steps, names: Names) -> Decoder:
+        return ProtobufDecoder(schema, messages, steps, names)
 
     return RegistryFormat(registry, messages, decoder, protobuf_columns)
 
@@ -183,4 +219,4 @@ def fixed_schema(file: SchemaFile) -> WriterSchema:
     try:
         return writer_schema(file.path, file.text)
     except ValueError as error:
-        raise ConfigError(f"source.value.schema: {file.path}: {error}", hint="correct the schema file") from None
+        raise ConfigError(f"{file.setting}: {file.path}: {error}", hint="correct the schema file") from None

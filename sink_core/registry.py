@@ -15,7 +15,7 @@ import httpx2
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
-from sink_core.config.effective import RegistrySettings
+from sink_core.config.reading import RegistrySettings
 from sink_core.config.references import redact, resolve, without_user_info
 from sink_core.decode.framing import Framing, Named
 from sink_core.errors import ConfigError, Unreachable
@@ -122,6 +122,14 @@ class Registry:
     def types(self) -> list[str]:
         """The kinds of schemas the registry knows: the lightest question. Raises Unreachable and ConfigError."""
         return self._ask("asking what it knows", lambda client: client.get_schema_types())
+
+    def kind(self, number: int) -> str | None:
+        """What the schema of that id is written in; None if there is none. Raises Unreachable and ConfigError."""
+        try:
+            schema = self._ask(f"fetching schema id {number}", lambda client: client.get_schema(number))
+        except LookupError:
+            return None
+        return schema.schema_type or _AVRO
 
     def schema(self, number: int, kind: Kind) -> Registered:
         """The schema of that id with all it refers to.

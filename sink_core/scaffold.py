@@ -18,6 +18,7 @@ from sink_core.config.connections import Connections
 from sink_core.config.model import Model
 from sink_core.config.pipeline import PipelineConfig
 from sink_core.config.problems import problems
+from sink_core.config.reading import RegistrySettings, ValueSettings
 from sink_core.config.references import HIDDEN, redact
 from sink_core.config.yaml_file import read
 from sink_core.errors import ConfigError
@@ -25,6 +26,7 @@ from sink_core.tables.type_text import type_text
 
 NAME_LENGTH = 41
 
+JSON = ValueSettings()
 M = TypeVar("M", bound=Model)
 _TIME_TYPES = (DateType, TimestampType, TimestamptzType)
 
@@ -40,6 +42,7 @@ class Draft:
     catalog: str
     columns: Schema
     sampled: int
+    value: ValueSettings = JSON
 
 
 def name_from(topic: str) -> str:
@@ -49,10 +52,16 @@ def name_from(topic: str) -> str:
 
 
 def connections_text(
-    kafka: Mapping[str, str], catalog: Mapping[str, str], *, deployment: str, kafka_name: str, catalog_name: str
+    kafka: Mapping[str, str],
+    catalog: Mapping[str, str],
+    *,
+    deployment: str,
+    kafka_name: str,
+    catalog_name: str,
+    registry: RegistrySettings | None = None,
 ) -> str:
     """`connections.yaml`. Raises ConfigError for a secret written literally, or a key that isn't the user's to set."""
-    for key, value in {**kafka, **catalog}.items():
+    for key, value in {**kafka, **catalog, **(registry.properties if registry else {})}.items():
         if HIDDEN in str(redact({key: value})[key]):
             raise ConfigError(
                 f"{key}: a secret was given literally, and files are no place for secrets",
@@ -71,7 +80,7 @@ kafka:
 catalog:
   {catalog_name}:  # pyiceberg's own keys
 {_mapping(catalog, indent=4)}
-
+{_registry(registry)}
 # spark:
 #   cluster: {{master: "spark://host:7077"}}  # then `spark: cluster` in a pipeline file; left out, it is local[*]
 """
@@ -81,6 +90,7 @@ catalog:
 
 def pipeline_text(draft: Draft) -> str:
     """The pipeline file. Raises ConfigError for a name, topic or table that can't be one."""
+    told = "Inferred from" if draft.value == JSON else "By the schema of"
     text = f"""\
 # Calve: Kafka topic {draft.topic} to the Iceberg table {draft.table}, every record exactly once.
 #   calve check FILE    connects to each part and says what is missing
@@ -93,7 +103,7 @@ source:
   kafka: {draft.kafka}  # from connections.yaml
   topics: [{_scalar(draft.topic)}]
   start: earliest  # for the first run: earliest, latest, {{timestamp: "2026-01-31T00:00:00Z"}} or {{group: NAME}}
-  value: {{type: json}}
+  value: {_value(draft.value)}
 
 catalog: {draft.catalog}  # from connections.yaml
 
@@ -101,7 +111,7 @@ tables:
   - name: {_scalar(draft.table)}
     mode: append
     auto_create:
-      # Inferred from {draft.sampled:,} records. Change a type before the first run, not after it.
+      # {told} {draft.sampled:,} records. Change a type before the first run, not after it.
       columns:
 {_columns(draft.columns)}
       # partition_by: [{_partition_term(draft.columns)}]  # year, month, day, hour, bucket(16, id)
@@ -154,6 +164,21 @@ def only_name(section: str, names: Mapping[str, object], wanted: str | None) -> 
             f"connections.yaml has {len(names)} under {section} ({known})", hint=f"say which with --{section} NAME"
         )
     return wanted or next(iter(names))
+
+
+def _registry(registry: RegistrySettings | None) -> str:
+    if registry is None:
+        return ""
+    return f"""
+registry:
+  {registry.name}:  # the keys of confluent-kafka's registry client
+{_mapping(registry.properties, indent=4)}
+"""
+
+
+def _value(value: ValueSettings) -> str:
+    registry = f", registry: {_scalar(value.registry.name)}" if value.registry else ""
+    return f"{{type: {value.type}{registry}}}"
 
 
 def _columns(schema: Schema) -> str:

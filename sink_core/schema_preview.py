@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from sink_core.batch import BatchPlan
 from sink_core.decode.names import names_of
-from sink_core.formats import format_of
+from sink_core.formats import Formats
 from sink_core.session import Session
 from sink_core.tables.create import load_if_there
-from sink_core.tables.evolution import evolved
+from sink_core.tables.evolution import evolved, merged
 from sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
 
 
@@ -28,18 +28,21 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
     tables = [settings for settings in pipeline.tables if settings.evolve]
     if not tables:
         return SchemaPreview()
-    values = session.sample_waiting(plan.ranges)
-    value_format = format_of(pipeline.value)
+    sampled, formats = session.sample_waiting(plan.ranges), Formats(pipeline.readings)
     changes: dict[str, tuple[str, ...]] = {}
     for settings in tables:
         table = load_if_there(session.catalog, settings.name)
-        if table is None or not values:
+        if table is None:
             continue
         schema = table.schema()
         read = without_kafka_column(schema) if has_kafka_column(schema, table=settings.name) else schema
         names = names_of(read, table.metadata.name_mapping(), any_case=settings.case_insensitive)
-        wanted = value_format.decoder(read, settings.evolve, names).decode(values).wanted
-        found = evolved(schema, wanted, settings.evolve) if wanted is not None else None
+        asked = [
+            value_format.decoder(read, settings.evolve, names).decode([v for topic in topics for v in sampled[topic]])
+            for value_format, topics in formats.by_topics(filter(settings.rule.takes_topic, sampled))
+        ]
+        wanted = [decoded.wanted for decoded in asked if decoded.wanted is not None]
+        found = evolved(schema, merged(wanted), settings.evolve) if wanted else None
         if found is not None:
             changes[settings.name] = found.changes
-    return SchemaPreview(len(values), changes)
+    return SchemaPreview(sum(map(len, sampled.values())), changes)

@@ -105,11 +105,13 @@ class Session:
             matched = topics_like(self.admin, pattern, timeout_s=ADMIN_TIMEOUT_S) if pattern else ()
             state = self.log.state
             self.pipeline = self.pipeline.having(matched, {*self.pipeline.known_tables, *state.fed, *state.tables})
+            for topic in self.pipeline.topics:
+                self.pipeline.readings.of(topic)
         return self.pipeline.topics
 
-    def sample_values(self, topics: Collection[str] | None = None) -> list[bytes]:
-        """Values of some records of the source topics, or of some of them, from which the columns of a new table can be
-        inferred.
+    def sample_values(self, topics: Collection[str] | None = None) -> dict[str, list[bytes]]:
+        """Values of some records of the source topics, or of some of them, by topic: the columns of a new table can be
+        inferred from them.
         """
         wanted = [topic for topic in self.pipeline.topics if topics is None or topic in topics]
         return sample_values(self.pipeline.kafka.properties, wanted, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
@@ -124,7 +126,7 @@ class Session:
             if not names or name in names:
                 by_topics[rules.get(name)].append(name)
         for topics, wanted in by_topics.items():
-            ensure_tables(self.catalog, self.pipeline, partial(self.sample_values, topics), names=wanted)
+            ensure_tables(self.catalog, self.pipeline, partial(self.sample_values, topics), names=wanted, topics=topics)
 
     def create_named(self, wanted: Mapping[str, Schema]) -> Iterator[str]:
         """Create the tables that records name, with these columns if `auto_create` names none, and know them from then
@@ -142,8 +144,8 @@ class Session:
                 yield table.name
         self.pipeline = pipeline
 
-    def sample_waiting(self, ranges: Sequence[OffsetRange]) -> list[bytes]:
-        """Values of some records at the beginnings of `ranges`."""
+    def sample_waiting(self, ranges: Sequence[OffsetRange]) -> dict[str, list[bytes]]:
+        """Values of some records at the beginnings of `ranges`, by topic."""
         starts: dict[str, dict[int, int]] = {}
         for part in ranges:
             if part.span:

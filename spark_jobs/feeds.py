@@ -15,11 +15,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.types import StructType
 
-from sink_core.config.effective import CatalogSettings, ValueSettings
+from sink_core.config.effective import CatalogSettings
+from sink_core.config.reading import BINARY, Readings
 from sink_core.config.tables import EvolveStep, Transform
 from sink_core.decode.decoded import FIT, BadValue, Decoded, Decoder
+from sink_core.decode.keys import KeyReader, Keys, ReadKeys, key_type
 from sink_core.decode.names import Names, names_of
-from sink_core.formats import format_of
+from sink_core.formats import Formats
 from sink_core.offsets import TopicPartition
 from sink_core.routing import ALL, Naming, Rule
 from sink_core.tables.budget import Budget
@@ -37,7 +39,8 @@ from spark_jobs.router import Part, Router
 if TYPE_CHECKING:
     from sink_core.transform.transform import Transforming
 
-Origins = Callable[[Int64s], pa.Array]
+Origins = Callable[[Int64s, pa.Array], pa.Array]
+"""What SQL sees of the records at some places beside their values; given are their keys as it sees these."""
 
 _NO_PLACES: Int64s = np.array([], np.int64)
 
@@ -48,8 +51,8 @@ class TableSpec:
 
     Unless its `distribution` is `none` its rows go through Spark's shuffle to the tasks that write them. `evolve` says
     what a task may want of its schema, `any_case` that fields match whatever the case of their names, `transform` the
-    SQL that makes its rows. An `explicit` one, which the pipeline file names, is counted for every partition, whether
-    `rule` takes its topic or not.
+    SQL that makes its rows, and `keys_as` the type that this sees keys as. An `explicit` one, which the pipeline file
+    names, is counted for every partition, whether `rule` takes its topic or not.
     """
 
     name: str
@@ -59,6 +62,7 @@ class TableSpec:
     evolve: tuple[EvolveStep, ...] = ()
     any_case: bool = False
     transform: Transform | None = None
+    keys_as: str = BINARY
     rule: Rule = ALL
     explicit: bool = True
 
@@ -77,7 +81,7 @@ class IngestSpec:
     tables: tuple[TableSpec, ...]
     dead_letters: TableSpec
     stop_on_bad_record: bool
-    value: ValueSettings
+    readings: Readings
     kafka: Mapping[str, Any] = field(repr=False)
     skip: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict[TopicPartition, tuple[int, ...]])
     namings: tuple[Naming, ...] = ()
@@ -159,7 +163,12 @@ class Feed(Output):
             return None
         from sink_core.transform.transform import Transforming
 
-        return Transforming(self._table.transform, self._columns, table=self.name)
+        return Transforming(self._table.transform, self._columns, table=self.name, key=self.key_type)
+
+    @cached_property
+    def key_type(self) -> pa.DataType:
+        """What SQL sees keys as."""
+        return key_type(self._table.keys_as)
 
     @cached_property
     def names(self) -> Names:
@@ -220,23 +229,30 @@ class Feeds:
         topics: Sequence[str],
         outbox: Outbox | None = None,
     ) -> None:
-        self._format = format_of(spec.value)
+        self._formats = Formats(spec.readings)
+        by_format = self._formats.by_topics(dict.fromkeys(topics))
+        numbers = {topic: number for number, (_, of) in enumerate(by_format) for topic in of}
+        self._of_format, self._format_of = [of for of, _ in by_format], np.array([numbers[t] for t in topics], np.int64)
+        self._keys = KeyReader([spec.readings.of(topic).key for topic in topics])
         self.feeds = [Feed(table, spec, file_prefix, budget, outbox) for table in spec.tables]
-        self.router = Router([(feed.name, feed.rule) for feed in self.feeds], spec.namings, topics, self._format)
+        formats = [self._formats.of(topic) for topic in topics]
+        self.router = Router([(feed.name, feed.rule) for feed in self.feeds], spec.namings, topics, formats)
         self._evolving, self._columns = spec.evolving, dict[str, Schema]()
         self._decoders = list[Decoder]()
-        self._alike = dict[tuple[StructType, int | None], int]()
-        self._decoder_of = dict[int, int]()
+        self._alike = dict[tuple[StructType, int, int | None], int]()
+        self._decoder_of = dict[tuple[int, int], int]()
 
-    def sort(self, values: Sequence[bytes], slices: Int64s, origins: Origins) -> Sorted:
-        """Decode each value for the tables that take it; `slices` says of which slice each is, `origins` gives what SQL
-        sees of the records at some places.
-        """
-        routed = self.router.route(values, slices)
-        bad, groups, filtered = dict(routed.bad), list[_Group](), _NO_PLACES
+    def sort(self, values: Sequence[bytes], slices: Int64s, keys: Keys, origins: Origins) -> Sorted:
+        """Decode each value for the tables that take it; `slices` says of which slice each is."""
+        routed, read = self.router.route(values, slices), self._keys.read(keys, slices)
+        bad, groups, filtered = {**routed.bad, **read.bad}, list[_Group](), _NO_PLACES
+        for place in routed.unrouted.tolist() if read.bad else ():
+            # Nobody asks what its key is.
+            bad.pop(place, None)
         alike = defaultdict[int, list[tuple[Feed, Part]]](list)
         for number, part in sorted(routed.parts.items()):
-            alike[self._decoder_for(number)].append((self.feeds[number], part))
+            for of_format, its in self._by_format(part, slices):
+                alike[self._decoder_for(number, of_format)].append((self.feeds[number], its))
         for decoder, parts in alike.items():
             wanted = _union([part for _, part in parts])
             chosen = values if wanted is None else [values[place] for place in wanted]
@@ -246,28 +262,40 @@ class Feeds:
             if decoded.wanted is not None:
                 self._want(feed.name, decoded.wanted)
             if feed.transforming is not None:
-                decoded = feed.transforming.apply(decoded, partial(_at, origins, places))
+                decoded = feed.transforming.apply(decoded, partial(_at, origins, read, feed.key_type, places))
                 # `where` is for pipelines with one table.
-                filtered = np.setdiff1d(places, places[_known(decoded)])
+                filtered = np.union1d(filtered, np.setdiff1d(places, places[_known(decoded)]))
             for verdict in decoded.bad:
                 place = int(places[verdict.index])
                 bad.setdefault(place, self._verdict(replace(verdict, index=place), parts))
             groups.append(_Group(parts, decoded.columns, _good(places, decoded)))
+        if read.bad:
+            filtered = np.setdiff1d(filtered, list(read.bad))
         return Sorted(len(values), bad, routed.unrouted, filtered, tuple(groups))
 
-    def _decoder_for(self, number: int) -> int:
-        """Which decoder a table has: tables of one schema share it, and a record is decoded once for all of them. One
-        that may be given more has a decoder of its own, which says what its records want, and so has one with SQL, or
-        that knows its fields by other names.
+    def _by_format(self, part: Part, slices: Int64s) -> Iterator[tuple[int, Part]]:
+        """The formats of a table's records, with the places of each one's."""
+        if len(self._of_format) == 1:
+            yield 0, part
+            return
+        formats = self._format_of[slices] if part is None else self._format_of[slices[part]]
+        for number in np.unique(formats).tolist():
+            places = np.flatnonzero(formats == number)
+            yield number, (None if len(places) == len(slices) else places if part is None else part[places])
+
+    def _decoder_for(self, number: int, of_format: int) -> int:
+        """Which decoder a table has for values of a format: tables of one schema share it, and a record is decoded once
+        for all of them. One that may be given more has a decoder of its own, which says what its records want, and so
+        has one with SQL, or that knows its fields by other names.
         """
-        if number not in self._decoder_of:
+        if (number, of_format) not in self._decoder_of:
             feed = self.feeds[number]
             apart = feed.evolve or feed.transforming or not feed.names.exact
-            alike = (feed.schema.as_struct(), number if apart else None)
-            decoder = self._decoder_of[number] = self._alike.setdefault(alike, len(self._decoders))
+            alike = (feed.schema.as_struct(), of_format, number if apart else None)
+            decoder = self._decoder_of[number, of_format] = self._alike.setdefault(alike, len(self._decoders))
             if decoder == len(self._decoders):
-                self._decoders.append(self._format.decoder(feed.schema, feed.evolve, feed.names))
-        return self._decoder_of[number]
+                self._decoders.append(self._of_format[of_format].decoder(feed.schema, feed.evolve, feed.names))
+        return self._decoder_of[number, of_format]
 
     def _want(self, table: str, wanted: Schema) -> None:
         known = [self._columns[table]] if table in self._columns else []
@@ -283,8 +311,8 @@ class Feeds:
         new = self.router.wanted.items() if self._evolving else ()
         return {**self._columns, **{name: self._inferred(values) for name, values in new}}
 
-    def _inferred(self, values: list[bytes]) -> Schema:
-        return self._format.columns(lambda: values) if values else Schema()
+    def _inferred(self, values: Mapping[str, list[bytes]]) -> Schema:
+        return self._formats.columns(values, lambda: values) if values else Schema()
 
     def _verdict(self, verdict: BadValue, parts: Sequence[tuple[Feed, Part]]) -> BadValue:
         """It names the first table that takes the record if there are several."""
@@ -315,8 +343,9 @@ class Feeds:
                 yield feed, places
 
 
-def _at(origins: Origins, places: Int64s, chosen: Sequence[int]) -> pa.Array:
-    return origins(places[chosen])
+def _at(origins: Origins, keys: ReadKeys, key: pa.DataType, places: Int64s, chosen: Sequence[int]) -> pa.Array:
+    wanted = places[chosen]
+    return origins(wanted, keys.of(key, wanted.tolist()))
 
 
 def _known(decoded: Decoded) -> list[int]:

@@ -102,6 +102,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
                 rule=t.rule,
                 explicit=t.explicit,
                 transform=t.transform,
+                keys_as=pipeline.keys_as(t),
             )
             for t in pipeline.tables
             if t.name in tables
@@ -110,7 +111,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
             pipeline.dead_letter_table, _without_history(tables[pipeline.dead_letter_table].metadata), default
         ),
         stop_on_bad_record=pipeline.config.on_bad_record == "stop",
-        value=pipeline.value,
+        readings=pipeline.readings,
         kafka=pipeline.kafka.properties,
         namings=pipeline.namings,
         evolving=evolving,

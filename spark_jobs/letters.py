@@ -113,7 +113,7 @@ class _Work:
         # Without a value it was changed by hand; it then is no record of any format.
         values: list[bytes] = [value or b"" for value in rows.column("value").to_pylist()]
         slices = np.array([self._topics[topic] for topic in rows.column("topic").to_pylist()], np.int64)
-        found = self._feeds.sort(values, slices, partial(_origins, rows))
+        found = self._feeds.sort(values, slices, rows.column("key").to_pylist, partial(_origins, rows))
         if self._feeds.wants:
             self.abort()
             return
@@ -164,13 +164,13 @@ class _Work:
 _PLACE = ("topic", "partition")
 
 
-def _origins(rows: pa.RecordBatch, places: Int64s) -> pa.Array:
+def _origins(rows: pa.RecordBatch, places: Int64s, keys: pa.Array) -> pa.Array:
     """What SQL sees of the records beside their values."""
     chosen = rows.take(pa.array(places, pa.int64()))
     headers = [
         None if of is None else [(h["key"], h["value"]) for h in of] for of in chosen.column("headers").to_pylist()
     ]
-    return kafka_with_more(_origin(chosen), chosen.column("key").to_pylist(), headers)
+    return kafka_with_more(_origin(chosen), keys, headers)
 
 
 def _origin(rows: pa.RecordBatch) -> pa.Array:

@@ -37,10 +37,11 @@ class Routed:
 
 
 class Router:
-    """Routes records to `tables` (names with their rules). `topics` says of which topic each slice is.
+    """Routes records to `tables` (names with their rules). `topics` says of which topic each slice is, `formats` of
+    which format its values are.
 
-    `wanted` gathers values of records that would go to a table which `namings` allow and `tables` lack; none where the
-    pipeline file has the columns.
+    `wanted` gathers, by topic, values of records that would go to a table which `namings` allow and `tables` lack; none
+    where the pipeline file has the columns.
     """
 
     def __init__(
@@ -48,9 +49,9 @@ class Router:
         tables: Sequence[tuple[str, Rule]],
         namings: Sequence[Naming],
         topics: Sequence[str],
-        value_format: Format,
+        formats: Sequence[Format],
     ) -> None:
-        self.wanted: dict[str, list[bytes]] = {}
+        self.wanted: dict[str, dict[str, list[bytes]]] = {}
         self._rules = [rule for _, rule in tables]
         self._namings, self._topics = namings, topics
         self._trivial = not namings and all(rule.takes_all for rule in self._rules)
@@ -58,7 +59,9 @@ class Router:
         self._named = [_Named(naming, tables, topics) for naming in namings]
         asked = {condition.field for rule in self._rules for condition in _asked(rule.where)}
         asked |= {condition.field for naming in namings for condition in _asked(naming.where, naming.allow)}
-        self._fields = {name: TextField(name, value_format) for name in sorted(asked)}
+        self._formats = list({id(of): of for of in formats}.values())
+        self._format_of = np.array([self._formats.index(of) for of in formats], np.int64)
+        self._fields = {name: [TextField(name, of) for of in self._formats] for name in sorted(asked)}
         self._verdicts = defaultdict[Condition, dict[str, bool]](dict)
         self._looked_into = np.zeros(len(topics), np.bool_)
         for rule, takes in zip(self._rules, self._takes, strict=True):
@@ -96,12 +99,16 @@ class Router:
                 wanted = [place for place in places if where is None or fulfilled[where][place]]
                 taken[wanted] = True
                 if wanted:
-                    known = self.wanted.setdefault(name, [])
-                    room = SAMPLE_VALUES - len(known) if named.naming.infers else 0
-                    known += [values[place] for place in wanted[:room]]
+                    self._gather(name, wanted if named.naming.infers else [], values, slices)
             taken |= numbers >= 0
             parts.update(_by_number(numbers))
         return Routed(parts, np.flatnonzero(~taken), bad)
+
+    def _gather(self, table: str, places: Sequence[int], values: Sequence[bytes], slices: Int64s) -> None:
+        known = self.wanted.setdefault(table, {})
+        room = SAMPLE_VALUES - sum(map(len, known.values()))
+        for place in places[:room]:
+            known.setdefault(self._topics[int(slices[place])], []).append(values[place])
 
     @property
     def _conditions(self) -> set[Condition]:
@@ -110,18 +117,22 @@ class Router:
 
     def _read(self, values: Sequence[bytes], slices: Int64s) -> tuple[dict[str, Texts], dict[int, BadValue]]:
         """The fields' values as text; of topics that no rule looks into there is none."""
-        looked, bad = np.flatnonzero(self._looked_into[slices]).tolist(), dict[int, BadValue]()
-        texts: dict[str, Texts] = {}
-        for name, reader in self._fields.items():
-            found, verdicts = reader.read([values[place] for place in looked] if len(looked) < len(values) else values)
-            for index, verdict in verdicts.items():
-                bad.setdefault(looked[index], replace(verdict, index=looked[index]))
-            if len(looked) == len(values):
-                texts[name] = found
-                continue
+        looked = np.flatnonzero(self._looked_into[slices])
+        formats = self._format_of[slices[looked]]
+        texts, bad = dict[str, Texts](), dict[int, BadValue]()
+        for name, readers in self._fields.items():
             spread: list[str | None] = [None] * len(values)
-            for place, text in zip(looked, found, strict=True):
-                spread[place] = text
+            for number in np.unique(formats).tolist():
+                places = looked[formats == number].tolist()
+                chosen = values if len(places) == len(values) else [values[place] for place in places]
+                found, verdicts = readers[number].read(chosen)
+                for index, verdict in verdicts.items():
+                    bad.setdefault(places[index], replace(verdict, index=places[index]))
+                if len(places) == len(values):
+                    spread = found
+                    break
+                for place, text in zip(places, found, strict=True):
+                    spread[place] = text
             texts[name] = spread
         return texts, bad
 

@@ -147,7 +147,8 @@ class _Work:
         return only(messages, keep)
 
     def _store_records(self, messages: Messages) -> None:
-        found = self._feeds.sort(cast(list[bytes], messages.values), messages.slices, partial(self._origins, messages))
+        values, keys = cast(list[bytes], messages.values), partial(_keys, messages)
+        found = self._feeds.sort(values, messages.slices, keys, partial(self._origins, messages))
         if self._gathers():
             return
         self._bury(messages, found)
@@ -182,14 +183,14 @@ class _Work:
             left = {name: storable - rows for name, rows in part.written.items() if name in ruled}
             part.left_out = {name: number for name, number in left.items() if number}
 
-    def _origins(self, messages: Messages, places: Int64s) -> pa.Array:
+    def _origins(self, messages: Messages, places: Int64s, keys: pa.Array) -> pa.Array:
         """What SQL sees of records beside their values."""
         slices = messages.slices[places]
         return kafka_with_more(
             kafka_array(
                 self._topics, slices, self._partitions[slices], messages.offsets[places], messages.timestamps_ms[places]
             ),
-            [messages.records[place].key() for place in places],
+            keys,
             [_headers(messages.records[place])[0] for place in places],
         )
 
@@ -228,6 +229,10 @@ class _Work:
             value=messages.values[bad.index],
             headers=headers,
         )
+
+
+def _keys(messages: Messages) -> Sequence[bytes | None]:
+    return list(map(Message.key, messages.records))
 
 
 def _headers(record: Message) -> tuple[Headers | None, str]:

@@ -16,7 +16,7 @@ from sink_core.errors import ConfigError
 
 MODULES = ("confluent_kafka", "numpy", "pyarrow", "pyarrow.json", "pyiceberg", "pyiceberg_core")
 """What a task imports beside Calve itself, without which not even the question can be asked."""
-FORMAT_MODULES = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "grpc_tools.protoc")}
+FORMAT_MODULES = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "google.type", "grpc_tools.protoc")}
 REGISTRY_MODULES = ("confluent_kafka.schema_registry",)
 TRANSFORM_MODULES = ("duckdb",)
 
@@ -32,13 +32,15 @@ class Probe:
     @classmethod
     def of(cls, pipeline: Pipeline) -> Probe:
         settings = {"kafka": dict(pipeline.kafka.properties), "catalog": dict(pipeline.catalog.properties)}
-        modules = MODULES + FORMAT_MODULES.get(pipeline.value.type, ())
-        if pipeline.value.registry is not None:
-            settings["registry"] = dict(pipeline.value.registry.properties)
+        readings = pipeline.readings
+        modules = (*MODULES, *(module for of in readings.formats for module in FORMAT_MODULES.get(of.type, ())))
+        for registry in readings.registries:
+            settings[f"registry {registry.name}"] = dict(registry.properties)
+        if readings.registries:
             modules += REGISTRY_MODULES
         if any(table.transform for table in pipeline.tables):
             modules += TRANSFORM_MODULES
-        return cls(version("calve"), settings, modules)
+        return cls(version("calve"), settings, tuple(dict.fromkeys(modules)))
 
     def __call__(self, _task: int) -> bytes:
         """A report as JSON, which `summary` reads."""

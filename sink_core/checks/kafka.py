@@ -19,7 +19,7 @@ from sink_core.control.log import CREATED_CONFIG, ControlLog
 from sink_core.errors import ConfigError
 from sink_core.kafka import clients
 from sink_core.kafka.failures import reported
-from sink_core.kafka.source import describe_topics, end_offsets, sample, topics_like
+from sink_core.kafka.source import describe_topics, end_offsets, sample_values, topics_like
 
 TIMEOUT_S = 10.0
 SAMPLE_RECORDS = 1_000
@@ -134,11 +134,10 @@ class KafkaChecks:
             )
         return f"{days} for idle partitions"
 
-    def sample_values(self) -> list[bytes]:
-        """Values of a few records of each source topic, to infer columns from."""
+    def sample_values(self) -> dict[str, list[bytes]]:
+        """By topic the values of a few records, to infer columns from."""
         settings, topics = self._pipeline.kafka.properties, self._pipeline.topics
-        taken = [sample(settings, topic, SAMPLE_RECORDS, timeout_s=self._timeout_s) for topic in topics]
-        return [record.value for records in taken for record in records if record.value is not None]
+        return sample_values(settings, topics, SAMPLE_RECORDS, timeout_s=self._timeout_s)
 
     @cached_property
     def _admin(self) -> AdminClient:

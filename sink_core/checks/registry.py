@@ -2,37 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from sink_core.checks.checklist import Check, Note
 from sink_core.config.effective import Pipeline
-from sink_core.formats import RegistryFormat, Sample, fixed_schema, format_of
+from sink_core.config.reading import RegistrySettings, SchemaFile
+from sink_core.decode.keys import KeyDecoder
+from sink_core.formats import Formats, RegistryFormat, Sample, fixed_schema
+from sink_core.registry import Registry
 
 
 def registry_checks(pipeline: Pipeline, sample: Sample) -> tuple[Check, ...]:
     """The questions about schemas; none if the pipeline needs none."""
-    file = pipeline.value.schema
-    if file is not None:
-        return (Check("schema file", lambda: f"{fixed_schema(file).name} is an Avro schema"),)
-    value_format = format_of(pipeline.value)
-    if not isinstance(value_format, RegistryFormat):
-        return ()
-    return (
-        Check("registry", partial(_answers, value_format)),
-        Check("schemas", partial(_schemas, value_format, sample), needs=("registry", "topics")),
-    )
+    readings = pipeline.readings
+    files = tuple(of.schema for of in readings.formats if of.schema is not None)
+    found: list[Check] = []
+    if readings.read_keys:
+        found.append(Check("keys", lambda: _keys(pipeline)))
+    if files:
+        found.append(Check("schema file", partial(_files, files)))
+    if readings.registries:
+        found.append(Check("registry", partial(_answers, readings.registries)))
+    if any(value.registry is not None for value in readings.values):
+        found.append(Check("schemas", lambda: _schemas(pipeline, sample()), needs=("registry", "topics")))
+    return tuple(found)
 
 
-def _answers(value_format: RegistryFormat[Any]) -> str:
+def _keys(pipeline: Pipeline) -> str:
+    """Raises ConfigError for a type that is none."""
+    read = [KeyDecoder(key) for key in pipeline.readings.read_keys]
+    return f"can be read as {', '.join(dict.fromkeys(each.shown for each in read))}"
+
+
+def _files(files: Sequence[SchemaFile]) -> str:
+    names = [fixed_schema(file).name for file in files]
+    return f"{', '.join(names)} {'are Avro schemas' if len(names) > 1 else 'is an Avro schema'}"
+
+
+def _answers(registries: Sequence[RegistrySettings]) -> str:
     """Raises Unreachable and ConfigError."""
-    return f"knows schemas of type {', '.join(sorted(value_format.registry.types()))}"
+    known = {kind for registry in registries for kind in Registry(registry).types()}
+    return f"knows schemas of type {', '.join(sorted(known))}"
 
 
-def _schemas(value_format: RegistryFormat[Any], sample: Sample) -> str | Note:
-    """Raises ConfigError if no record of the sample has a schema that can be read."""
-    values = sample()
-    if not values:
-        return Note("no record yet, so no schema was asked for")
+def _schemas(pipeline: Pipeline, sampled: Mapping[str, list[bytes]]) -> str | Note:
+    """Raises ConfigError if no record of the sample of a format has a schema that can be read."""
+    said: list[str] = []
+    for value_format, topics in Formats(pipeline.readings).by_topics(pipeline.topics):
+        values = [value for topic in topics for value in sampled.get(topic, ())]
+        if isinstance(value_format, RegistryFormat) and values:
+            said.append(_newest(value_format, values))
+    return "; ".join(said) if said else Note("no record yet, so no schema was asked for")
+
+
+def _newest(value_format: RegistryFormat[Any], values: list[bytes]) -> str:
     name = value_format.newest(values).name
     return f"{name}, the newest in a sample of {len(values):,} records, can be read"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cached_property
 
@@ -13,10 +14,11 @@ from pyiceberg.table import Table
 
 from sink_core.checks.checklist import Check, Note
 from sink_core.config.effective import Pipeline, TableSettings
+from sink_core.decode.keys import key_type
 from sink_core.errors import ConfigError
 from sink_core.formats import Sample
 from sink_core.tables.catalog import open_catalog, unreachable_as_ours
-from sink_core.tables.create import columns_shown, load_if_there, missing_table, new_table
+from sink_core.tables.create import Columns, columns_shown, load_if_there, missing_table, new_table
 from sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
 from sink_core.tables.usable import check_usable
 
@@ -25,8 +27,7 @@ class TableChecks:
     """The questions to catalog and storage. Use as a context manager: the catalog is opened by the first of them."""
 
     def __init__(self, pipeline: Pipeline, sample: Sample) -> None:
-        self._pipeline = pipeline
-        self._shown = columns_shown(pipeline, sample)
+        self._pipeline, self._sample = pipeline, sample
         self._opened = ExitStack()
 
     def __enter__(self) -> TableChecks:
@@ -69,12 +70,12 @@ class TableChecks:
         """Whether it can be written, or can be created as the file says."""
         table = load_if_there(self._catalog, settings.name)
         if table is not None:
-            _check_transform(settings, table.schema())
+            self._check_transform(settings, table.schema())
             return self._usable(table, settings)
         if settings.auto_create is None:
-            raise missing_table(self._catalog, settings, self._shown)
-        new = new_table(settings, settings.auto_create, self._shown)
-        _check_transform(settings, new.schema)
+            raise missing_table(self._catalog, settings, self._shown(settings))
+        new = new_table(settings, settings.auto_create, self._shown(settings))
+        self._check_transform(settings, new.schema)
         return f"will be created with {len(new.schema.fields)} columns, {_partitioning(len(new.spec.fields))}"
 
     def internal(self, name: str) -> str:
@@ -86,12 +87,17 @@ class TableChecks:
         return "can be written"
 
     @cached_property
+    def _sampled(self) -> Mapping[str, list[bytes]]:
+        return self._sample()
+
+    @cached_property
     def _catalog(self) -> Catalog:
         return self._opened.enter_context(open_catalog(self._pipeline.catalog))
 
     def _table_check(self, settings: TableSettings) -> Check:
         named = settings.auto_create is not None and settings.auto_create.columns
-        shown_by = ("schemas",) if self._pipeline.value.registry else ("topics",)
+        read = {self._pipeline.readings.of(topic).value for topic in self._pipeline.topics_of(settings)}
+        shown_by = ("schemas",) if any(of.registry for of in read) else ("topics",)
         needs = ("catalog",) if named else ("catalog", *shown_by)
         return Check(f"table {settings.name}", lambda: self.data_table(settings), needs)
 
@@ -103,6 +109,18 @@ class TableChecks:
             "can be written, but has no _kafka column: `verify --deep` can't look into it",
             "add the column, or set kafka_column: false for the table",
         )
+
+    def _shown(self, settings: TableSettings) -> Columns:
+        """The columns that its topics ask for; all are sampled once."""
+        return columns_shown(self._pipeline, lambda: self._sampled, self._pipeline.topics_of(settings))
+
+    def _check_transform(self, settings: TableSettings, schema: Schema) -> None:
+        """Bind the table's SQL to the columns. Raises ConfigError."""
+        if settings.transform is not None:
+            from sink_core.transform.transform import Transforming
+
+            key = key_type(self._pipeline.keys_as(settings))
+            Transforming(settings.transform, without_kafka_column(schema), table=settings.name, key=key)
 
     def _storage(self) -> tuple[FileIO, str] | None:
         """Where data goes: of a table that exists, else the warehouse, unless that is only a name."""
@@ -119,14 +137,6 @@ class TableChecks:
                 )
             return None
         return load_file_io(self._catalog.properties, warehouse), warehouse
-
-
-def _check_transform(settings: TableSettings, schema: Schema) -> None:
-    """Bind the table's SQL to the columns. Raises ConfigError."""
-    if settings.transform is not None:
-        from sink_core.transform.transform import Transforming
-
-        Transforming(settings.transform, without_kafka_column(schema), table=settings.name)
 
 
 def _partitioning(fields: int) -> str:

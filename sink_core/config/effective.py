@@ -14,15 +14,15 @@ from sink_core.config.connections import (
     CatalogConnection,
     Connections,
     KafkaConnection,
-    RegistryConnection,
     SparkSettings,
 )
 from sink_core.config.model import Location
 from sink_core.config.pipeline import PipelineConfig
 from sink_core.config.problems import nearest
+from sink_core.config.reading import ALIKE, BINARY, Readings, readings
 from sink_core.config.references import redact, resolve, without_user_info
 from sink_core.config.routes import fed_tables, is_open, may_feed, namings
-from sink_core.config.source import ValueFormat
+from sink_core.config.source import KeyFormat, Source, ValueFormat
 from sink_core.config.tables import AutoCreate, EvolveStep, HistoryChoice, Transform
 from sink_core.errors import ConfigError
 from sink_core.routing import ALL, Naming, Rule
@@ -48,31 +48,6 @@ class CatalogSettings:
     name: str
     properties: Mapping[str, Any] = field(repr=False)
     spark: Mapping[str, Any] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class RegistrySettings:
-    """A schema registry; `properties` are those of confluent-kafka's client, unresolved."""
-
-    name: str
-    properties: Mapping[str, Any] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class SchemaFile:
-    """An Avro schema as it stands in the file at `path`."""
-
-    path: str
-    text: str = field(repr=False)
-
-
-@dataclass(frozen=True)
-class ValueSettings:
-    """How values are read: as `type` says, with the schemas of a registry or that of a file where it needs any."""
-
-    type: str = "json"
-    registry: RegistrySettings | None = None
-    schema: SchemaFile | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +82,7 @@ class Pipeline:
     catalog: CatalogSettings
     spark: SparkSettings
     path: Path
-    value: ValueSettings = ValueSettings()
+    readings: Readings = ALIKE
     matched: tuple[str, ...] = ()
     known_tables: frozenset[str] = frozenset()
 
@@ -208,6 +183,27 @@ class Pipeline:
         """Entries whose tables are named by a field of the records."""
         return namings(self.config, self.topics)
 
+    def topics_of(self, table: TableSettings) -> tuple[str, ...]:
+        """The topics whose records a table may take."""
+        return tuple(topic for topic in self.topics if table.rule.takes_topic(topic))
+
+    def keys_as(self, table: TableSettings) -> str:
+        """The Iceberg type that a table's SQL sees keys as: bytes where its topics have keys of several.
+
+        Raises ConfigError if the SQL may look at keys of several types, and as `Readings.of` does.
+        """
+        found = {
+            reading.as_type: reading.setting for reading in (self.readings.of(t).key for t in self.topics_of(table))
+        }
+        if len(found) <= 1:
+            return next(iter(found), self.readings.default.key.as_type)
+        if len(found) > 1 and table.transform is not None and table.transform.may_name("key"):
+            raise ConfigError(
+                f"{table.name}: transform: keys are {' and '.join(found)}, by {' and '.join(found.values())}",
+                hint="name the topics of one of them under the table's topics",
+            )
+        return BINARY
+
     @property
     def is_routed(self) -> bool:
         """Whether a record may go to some of the tables only."""
@@ -252,13 +248,13 @@ class Pipeline:
     def describe(self) -> dict[str, Any]:
         """Both files as they take effect, defaults filled in and secrets hidden, and the names derived from them."""
         catalog = {"name": self.catalog.name, **self.catalog.properties, "spark": dict(self.catalog.spark)}
-        registry = self.value.registry
+        registries = {registry.name: redact(registry.properties) for registry in self.readings.registries}
         return {
             "pipeline": self._shown_config(),
             "connections": {
                 "deployment": self.deployment,
                 "kafka": {self.kafka.name: redact(self.kafka.properties)},
-                **({"registry": {registry.name: redact(registry.properties)}} if registry else {}),
+                **({"registry": registries} if registries else {}),
                 "catalog": {_key(self.config.catalog): redact(catalog)},
                 "spark": {_key(self.config.spark): redact(_dump(self.spark))},
             },
@@ -290,7 +286,7 @@ def unknown_names(config: PipelineConfig, connections: Connections) -> Iterator[
     """Where the pipeline names a connection that isn't there, and what to say about it."""
     choices: tuple[tuple[Location, object, Mapping[str, object]], ...] = (
         (("source", "kafka"), config.source.kafka, connections.kafka),
-        (("source", "value", "registry"), config.source.value.registry, connections.registry),
+        *((at, of.registry, connections.registry) for at, of in _registered(config.source)),
         (("catalog",), config.catalog, connections.catalog),
         (("spark",), config.spark, connections.spark),
     )
@@ -300,6 +296,16 @@ def unknown_names(config: PipelineConfig, connections: Connections) -> Iterator[
             hint = f"; {nearest(chosen, known)}" if known else ""
             section = location[-1]
             yield location, f"connections.yaml has no {section} named {chosen!r} (it has {names}){hint}"
+
+
+def _registered(source: Source) -> Iterator[tuple[Location, KeyFormat | ValueFormat]]:
+    """Where a registry may be named."""
+    entries = [(("source",), source.key, source.value)]
+    entries += [(("source", "formats", i), entry.key, entry.value) for i, entry in enumerate(source.formats)]
+    for at, key, value in entries:
+        for name, of in (("key", key), ("value", value)):
+            if of is not None:
+                yield (*at, name, "registry"), of
 
 
 def assemble(config: PipelineConfig, connections: Connections, path: Path) -> Pipeline:
@@ -315,30 +321,13 @@ def assemble(config: PipelineConfig, connections: Connections, path: Path) -> Pi
         catalog=_catalog(config.catalog, connections.catalog),
         spark=spark,
         path=path,
-        value=_value(config.source.value, connections.registry, path.parent),
+        readings=readings(config.source, connections.registry, path.parent),
     )
 
 
 def _kafka(chosen: str | KafkaConnection, known: Mapping[str, KafkaConnection]) -> KafkaSettings:
     name, connection = (chosen, known[chosen]) if isinstance(chosen, str) else (INLINE, chosen)
     return KafkaSettings(name, connection.properties)
-
-
-def _value(chosen: ValueFormat, known: Mapping[str, RegistryConnection], folder: Path) -> ValueSettings:
-    registry = RegistrySettings(chosen.registry, known[chosen.registry].properties) if chosen.registry else None
-    schema = _schema_file(folder / chosen.schema_file) if chosen.schema_file else None
-    return ValueSettings(chosen.type, registry, schema)
-
-
-def _schema_file(path: Path) -> SchemaFile:
-    """The file as it is now: executors get its text, and need not have the file."""
-    try:
-        return SchemaFile(str(path), path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(
-            f"source.value.schema: {path}: {said}", hint="name an .avsc file by its path from the pipeline file"
-        ) from None
 
 
 def _catalog(chosen: str | CatalogConnection, known: Mapping[str, CatalogConnection]) -> CatalogSettings:

@@ -223,16 +223,12 @@ class PipelineConfig(Model):
 
     def _unreadable(self) -> Iterator[tuple[Location, str, object]]:
         """What the format of the values doesn't allow."""
-        kind = self.source.value.type
         for index, table in enumerate(self.tables):
+            kinds = sorted(self.source.value_types(table.topics))
             for key, given in (("where", table.where), ("name_from", table.name_from)):
-                if given is not None and kind in ("string", "bytes"):
-                    yield ("tables", index, key), f"a value of type {kind} has no fields", None
-            any_case = (
-                self.table_defaults.case_insensitive if table.case_insensitive is None else table.case_insensitive
-            )
-            if any_case and kind in ("connect_json", "protobuf"):
-                yield ("tables", index, "case_insensitive"), f"not available yet for values of type {kind}", None
+                whole = [kind for kind in kinds if kind in ("string", "bytes")]
+                if given is not None and whole:
+                    yield ("tables", index, key), f"a value of type {whole[0]} has no fields", None
 
     def _repeated(self) -> Iterator[tuple[Location, str, object]]:
         topics = Counter(self.source.topics)

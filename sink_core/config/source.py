@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Literal, Self, cast
 
 from pydantic import AwareDatetime, BaseModel, Discriminator, Field, Tag, model_validator
 
 from sink_core.config.connections import KafkaConnection, Name
 from sink_core.config.fields import Regex, TopicName
-from sink_core.config.model import Model, comes_with, refusal
+from sink_core.config.model import Location, Model, refusal, refuse_at
 
 # Parts of an error's location that start with "<" name a branch of a union, not a key, and are not shown.
 NAMED, INLINE = Tag("<name>"), Tag("<inline>")
@@ -51,18 +52,38 @@ Start = Annotated[
 ]
 
 
-class KeyFormat(Model):
-    """How a record's key is read."""
-
-    type: Annotated[Literal["string", "bytes", "none"], comes_with("formats", "json", "avro", "protobuf")] = "string"
-    """`none` leaves the key out."""
-
-
 _REGISTERED = ("json_schema", "protobuf")
+_WHOLE = ("string", "bytes", "none")
 
 
 def _or_registered(key: str) -> str:
     return f", {' or '.join(_REGISTERED)}" if key == "registry" else ""
+
+
+class KeyFormat(Model):
+    """How a record's key is read, for the SQL of tables' transforms."""
+
+    type: Literal["bytes", "string", "none", "json", "connect_json", "json_schema", "avro", "protobuf"] = "bytes"
+    """As for values; `none` leaves the key out. A key that isn't of the type makes its record a dead letter. `bytes`
+    are not looked into."""
+
+    registry: Name | None = None
+    """As for values."""
+
+    schema_file: str | None = Field(default=None, alias="schema", min_length=1)
+    """As for values."""
+
+    as_type: str | None = Field(default=None, alias="as", min_length=1)
+    """The Iceberg type that the key is read as: `struct<id: long, region: string>` for one with fields, `long`,
+    `string`, … for one that is a single value. Needed for all types but `bytes`, `string` and `none`."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        _check_schemas(self.type, self.registry, self.schema_file)
+        if (self.as_type is None) != (self.type in _WHOLE):
+            said = f"{self.type} is read as it is; leave as out" if self.as_type else f"{self.type} needs as"
+            raise refusal(said)
+        return self
 
 
 class ValueFormat(Model):
@@ -84,14 +105,47 @@ class ValueFormat(Model):
 
     @model_validator(mode="after")
     def _one_schema(self) -> Self:
-        given = [key for key, value in (("registry", self.registry), ("schema", self.schema_file)) if value is not None]
-        if self.type == "avro" and len(given) != 1:
-            raise refusal(f"avro needs exactly one of registry and schema, {'both' if given else 'neither'} given")
-        if self.type in _REGISTERED and given != ["registry"]:
-            raise refusal(f"{self.type} needs registry{', without schema' if self.schema_file else ''}")
-        if self.type not in ("avro", *_REGISTERED) and given:
-            raise refusal(f"{given[0]} goes with type: avro{_or_registered(given[0])}; leave it out for {self.type}")
+        _check_schemas(self.type, self.registry, self.schema_file)
         return self
+
+
+def _check_schemas(kind: str, registry: str | None, schema_file: str | None) -> None:
+    """Refuse a format whose schemas come from nowhere, or from a place it has no use for."""
+    given = [key for key, value in (("registry", registry), ("schema", schema_file)) if value is not None]
+    if kind == "avro" and len(given) != 1:
+        raise refusal(f"avro needs exactly one of registry and schema, {'both' if given else 'neither'} given")
+    if kind in _REGISTERED and given != ["registry"]:
+        raise refusal(f"{kind} needs registry{', without schema' if schema_file else ''}")
+    if kind not in ("avro", *_REGISTERED) and given:
+        raise refusal(f"{given[0]} goes with type: avro{_or_registered(given[0])}; leave it out for {kind}")
+
+
+class TopicFormats(Model):
+    """Topics whose keys or values are read in another way than those of the others."""
+
+    topics: tuple[TopicName, ...] = ()
+    """Topics of the source by name."""
+
+    topics_regex: Regex | None = None
+    """All topics of the source whose whole name matches, beside those of `topics`. No topic may be of two entries."""
+
+    key: KeyFormat | None = None
+    """How their keys are read. Default: `source.key`."""
+
+    value: ValueFormat | None = None
+    """How their values are read. Default: `source.value`."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.topics and self.topics_regex is None:
+            raise refusal("needs topics, or topics_regex; neither given")
+        if self.key is None and self.value is None:
+            raise refusal("needs key, or value; neither given")
+        return self
+
+    def covers(self, topic: str) -> bool:
+        """Whether a topic's records are read so."""
+        return topic in self.topics or bool(self.topics_regex and re.fullmatch(self.topics_regex, topic))
 
 
 class Source(Model):
@@ -118,8 +172,39 @@ class Source(Model):
     value: ValueFormat = ValueFormat()
     """How a record's value is read."""
 
+    formats: tuple[TopicFormats, ...] = ()
+    """Topics whose keys or values are read in another way."""
+
     @model_validator(mode="after")
     def _some_topics(self) -> Self:
         if not self.topics and self.topics_regex is None:
             raise refusal("needs topics, or topics_regex; neither given")
+        refuse_at("Source", (*self._foreign(), *self._read_twice()))
         return self
+
+    def has(self, topic: str) -> bool:
+        """Whether a topic is read, if it is there."""
+        return topic in self.topics or bool(self.topics_regex and re.fullmatch(self.topics_regex, topic))
+
+    def value_types(self, topics: Iterable[str] | None = None) -> set[str]:
+        """The types of values that there may be, of all topics or of these."""
+        others = [(entry, entry.value.type) for entry in self.formats if entry.value]
+        if topics is None:
+            return {self.value.type, *(kind for _, kind in others)}
+        return {next((kind for entry, kind in others if entry.covers(topic)), self.value.type) for topic in topics}
+
+    def _foreign(self) -> Iterator[tuple[Location, str, object]]:
+        for index, entry in enumerate(self.formats):
+            at = ("formats", index)
+            for topic in entry.topics:
+                if not self.has(topic):
+                    yield (*at, "topics"), f"{topic} is not a topic of source", None
+            if entry.topics_regex and not self.topics_regex and not any(map(entry.covers, self.topics)):
+                yield (*at, "topics_regex"), "no topic of source matches", None
+
+    def _read_twice(self) -> Iterator[tuple[Location, str, object]]:
+        """Topics of two entries, as far as they are named; `config/reading` refuses those found at run time."""
+        for topic in dict.fromkeys([*self.topics, *(topic for entry in self.formats for topic in entry.topics)]):
+            found = [index for index, entry in enumerate(self.formats) if entry.covers(topic)]
+            if len(found) > 1:
+                yield ("formats", found[1]), f"{topic} is of formats.{found[0]} as well; leave it out of one", None

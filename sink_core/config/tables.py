@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -45,11 +46,15 @@ class Transform(Model):
 
     select: str = Field(default="*", min_length=1)
     """What stands between SELECT and FROM; the names it gives are the table's columns. Beside the value's columns there
-    is `_kafka` with `topic`, `partition`, `offset`, `timestamp`, `key` (bytes) and `headers` (a list of `key` and
-    `value`)."""
+    is `_kafka` with `topic`, `partition`, `offset`, `timestamp`, `key` (as `source.key` says) and `headers` (a list
+    of `key` and `value`)."""
 
     where: str | None = Field(default=None, min_length=1)
     """What stands behind WHERE. Records that it leaves out are counted as filtered."""
+
+    def may_name(self, word: str) -> bool:
+        """Whether the SQL may refer to a name."""
+        return re.search(rf"\b{word}\b", f"{self.select} {self.where or ''}") is not None
 
 
 EvolveStep = Literal["add_column", "widen", "make_optional"]

@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 
 from sink_core.config.tables import EvolveStep
 from sink_core.decode.decoded import Decoded
+from sink_core.decode.names import Names
 from sink_core.errors import ConfigError
 from sink_core.tables.evolution import merged
 from sink_core.tables.schema_wants import schema_wants
@@ -17,7 +18,9 @@ from sink_core.tables.schema_wants import schema_wants
 S = TypeVar("S")
 
 
-def asking_columns(table: Schema, steps: Collection[EvolveStep], columns_of: Callable[[S], Schema]) -> Asking[S]:
+def asking_columns(
+    table: Schema, steps: Collection[EvolveStep], columns_of: Callable[[S], Schema], names: Names
+) -> Asking[S]:
     """`columns_of` gives the columns for records of a schema, or raises ConfigError: such a schema wants nothing."""
 
     def wants(schema: S) -> Schema | None:
@@ -25,7 +28,7 @@ def asking_columns(table: Schema, steps: Collection[EvolveStep], columns_of: Cal
             columns = columns_of(schema)
         except ConfigError:
             return None
-        return schema_wants(columns.fields, table, steps)
+        return schema_wants(columns.fields, table, steps, names)
 
     return Asking(steps, wants)
 

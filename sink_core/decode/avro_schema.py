@@ -74,6 +74,16 @@ def writer_schema(name: str, text: str, references: Sequence[str] = ()) -> Write
     return WriterSchema(name, root, definitions, readable)
 
 
+def within_record(schema: WriterSchema, name: str) -> WriterSchema:
+    """The schema of a record whose only field, `name`, is of `schema`: its values are the same bytes."""
+
+    def record(of: Any) -> Any:
+        return {"type": "record", "name": "calve_single", "fields": [{"name": name, "type": of}]}
+
+    readable = parse_schema(record(_Plain(schema.definitions).of(schema.root)))
+    return WriterSchema(schema.name, record(schema.root), schema.definitions, readable)
+
+
 def _refuse_empty_items(schema: WriterSchema, given: Node, seen: set[str]) -> None:
     """Raise SchemaParseException for an array of what takes no bytes: a record of a few could say it has 2⁶³ items."""
     node = schema.resolved(given)

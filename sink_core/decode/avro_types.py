@@ -86,10 +86,9 @@ class Carriers:
         """The type for a record of these fields on its way to the fields of `wanted`."""
         written = {str(member["name"]): member["type"] for member in fields}
         try:
-            own = self.names.own_names(((_field_id(to), str(to.name)) for to in wanted), written)
+            called = self.names.called(wanted, written)
         except TwoOfOne as error:
-            self.clash, own = f"{path}.{error}".lstrip("."), {}
-        called = {of: name for name, of in own.items()}
+            self.clash, called = f"{path}.{error}".lstrip("."), {}
         found = [(to, called.get(str(to.name), str(to.name))) for to in wanted]
         return pa.struct(
             [
@@ -101,10 +100,6 @@ class Carriers:
     def _misfit(self, node: Node, wanted: pa.DataType, path: str) -> pa.DataType:
         self.misfits.append(f"{path}: Avro's {shown(node)} doesn't fit {column_name(wanted)}")
         return pa.null()
-
-
-def _field_id(of: pa.Field) -> int:
-    return int((of.metadata or {}).get(b"PARQUET:field_id", -1))
 
 
 def _leaf_carrier(kind: str, meaning: str | None, wanted: pa.DataType) -> pa.DataType | None:

@@ -21,6 +21,7 @@ from sink_core.decode.convert import Converter
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, Decoder, cut, in_order, placed
 from sink_core.decode.envelope import Envelope, opened, plain
 from sink_core.decode.json import JsonDecoder
+from sink_core.decode.names import EXACT, Names
 from sink_core.tables.connect_columns import connect_columns
 
 _NOTHING = "the payload is null: there is nothing to store"
@@ -43,9 +44,10 @@ class ConnectDecoder:
     says what the table may be given: what the envelopes' schemas ask for.
     """
 
-    def __init__(self, schema: Schema, steps: Collection[EvolveStep] = ()) -> None:
-        self._schema, self._asking = schema, asking_columns(schema, steps, connect_columns)
-        self._schemaless = JsonDecoder(schema)
+    def __init__(self, schema: Schema, steps: Collection[EvolveStep] = (), names: Names = EXACT) -> None:
+        self._schema, self._names = schema, names
+        self._asking = asking_columns(schema, steps, connect_columns, names)
+        self._schemaless = JsonDecoder(schema, (), names)
         self._decoders: dict[bytes, Decoder | str] = {}
         self._prefixes: list[tuple[bytes, bytes]] = []
 
@@ -116,7 +118,7 @@ class ConnectDecoder:
         if kind is None:
             return self._schemaless
         self._asking.met(kind)
-        return _PayloadDecoder(kind, self._schema)
+        return _PayloadDecoder(kind, self._schema, self._names)
 
 
 def payload_type(text: bytes) -> ConnectType | None:
@@ -146,9 +148,9 @@ class _Way:
     """How payloads are read if their decimals stand in one of the two forms: as JSON, then what each leaf is exactly,
     then as the table wants it."""
 
-    def __init__(self, kind: ConnectType, schema: Schema, leaf: Leaf) -> None:
-        exact = Carriers(exactly).schema(kind, schema)
-        self._json = JsonDecoder(Carriers(leaf).schema(kind, schema))
+    def __init__(self, kind: ConnectType, schema: Schema, leaf: Leaf, names: Names) -> None:
+        exact = Carriers(exactly, names).schema(kind, schema)
+        self._json = JsonDecoder(Carriers(leaf, names).schema(kind, schema), (), names)
         self._steps = (Converter(exact, from_connect), Converter(schema, to_column))
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:
@@ -165,17 +167,19 @@ class _Way:
 class _PayloadDecoder:
     """Decodes the payloads of one schema for one table."""
 
-    def __init__(self, kind: ConnectType, schema: Schema) -> None:
+    def __init__(self, kind: ConnectType, schema: Schema, names: Names) -> None:
         self._kind = kind
-        carriers = Carriers(exactly)
+        carriers = Carriers(exactly, names)
         carriers.schema(kind, schema)
+        # Reading fields under other names takes long; most schemas have none.
+        names = names if carriers.renamed else EXACT
         self._misfit = "; ".join(carriers.misfits)
         self._empty = JsonDecoder(schema).decode([]).columns
         kinds = list(kind.within())
         self._has_pairs = any(part.key is not None and part.key.kind != "string" for part in kinds)
         self._has_floats = any(part.kind in FLOATS for part in kinds)
         leaves = (read_as, read_as_numbers) if any(part.kind == "decimal" for part in kinds) else (read_as,)
-        self._ways = [] if self._misfit else [_Way(kind, schema, leaf) for leaf in leaves]
+        self._ways = [] if self._misfit else [_Way(kind, schema, leaf, names) for leaf in leaves]
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """As `Decoder.decode`."""

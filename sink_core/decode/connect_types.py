@@ -49,6 +49,7 @@ from pyiceberg.types import (
 )
 
 from sink_core.decode.connect_schema import ConnectType
+from sink_core.decode.names import EXACT, Names, TwoOfOne
 from sink_core.tables.type_text import DECIMAL_DIGITS
 
 _EXACT = Context(prec=50)
@@ -78,14 +79,17 @@ class Carriers:
     """Replaces the types of columns by what `leaf` says. `misfits` gets a line for each field that can't fit."""
 
     leaf: Leaf
+    names: Names = EXACT
     misfits: list[str] = field(default_factory=list[str])
+    renamed: bool = False
+    """Whether a field has another name than its column."""
 
     def schema(self, kind: ConnectType, wanted: Schema) -> Schema:
         """The schema for structs of `kind` on their way to the columns `wanted`."""
         return Schema(*self._fields(kind, wanted.as_struct(), ""))
 
     def _fields(self, kind: ConnectType, wanted: StructType, path: str) -> list[NestedField]:
-        known = dict(kind.fields)
+        known = self._known(kind, wanted, path)
         return [
             NestedField(
                 to.field_id,
@@ -95,6 +99,17 @@ class Carriers:
             )
             for to in wanted.fields
         ]
+
+    def _known(self, kind: ConnectType, wanted: StructType, path: str) -> dict[str, ConnectType]:
+        """The fields of the struct by the columns' names."""
+        given = dict(kind.fields)
+        try:
+            own = self.names.own_names(((of.field_id, of.name) for of in wanted.fields), given)
+        except TwoOfOne as error:
+            self.misfits.append(f"{path}{error}")
+            return {}
+        self.renamed = self.renamed or any(name != of for name, of in own.items())
+        return {of: given[name] for name, of in own.items()}
 
     def _type(self, kind: ConnectType, wanted: IcebergType, path: str) -> IcebergType:
         if isinstance(wanted, StructType) and kind.kind == "struct":

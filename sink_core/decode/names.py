@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table.name_mapping import MappedField, NameMapping
+
+_FIELD_ID = b"PARQUET:field_id"
 
 
 class TwoOfOne(ValueError):
@@ -53,6 +56,11 @@ class Names:
                 raise TwoOfOne(f"{of}: {taken[of]} and {name} both stand for it")
             found[name], taken[of] = of, name
         return found
+
+    def called(self, wanted: pa.DataType | pa.Schema, given: Iterable[str]) -> dict[str, str]:
+        """By own name the given one that stands for a field of a struct of a file's schema; as `own_names` else."""
+        fields = [(int((of.metadata or {}).get(_FIELD_ID, -1)), str(of.name)) for of in wanted]
+        return {own: name for name, own in self.own_names(fields, given).items()}
 
     def _other(self, fields: Iterable[tuple[int, str]], given: str) -> str | None:
         fields = list(fields)

@@ -18,6 +18,7 @@ from sink_core.config.tables import EvolveStep
 from sink_core.decode.asking import asking_columns
 from sink_core.decode.convert import Converter, from_typed
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
+from sink_core.decode.names import EXACT, Names
 from sink_core.decode.protobuf_schema import Messages, MessageSchema
 from sink_core.decode.protobuf_types import Foreign, Make, Unfit, of_message
 from sink_core.tables.arrow import file_schema
@@ -38,8 +39,11 @@ class ProtobufDecoder:
     says what the table may be given: what the messages' own schemas ask for.
     """
 
-    def __init__(self, schema: Schema, messages: Messages, steps: Collection[EvolveStep] = ()) -> None:
-        self._messages, self._asking = messages, asking_columns(schema, steps, protobuf_columns)
+    def __init__(
+        self, schema: Schema, messages: Messages, steps: Collection[EvolveStep] = (), names: Names = EXACT
+    ) -> None:
+        self._messages, self._names = messages, names
+        self._asking = asking_columns(schema, steps, protobuf_columns, names)
         self._typed = file_schema(schema)
         self._converter = Converter(schema, from_typed)
         self._makers: dict[int, tuple[MessageSchema, Make]] = {}
@@ -104,6 +108,6 @@ class ProtobufDecoder:
         # The schema is kept, so that no other one gets its id.
         found = self._makers.get(id(schema))
         if found is None:
-            found = self._makers[id(schema)] = (schema, of_message(schema.descriptor, self._typed))
+            found = self._makers[id(schema)] = (schema, of_message(schema.descriptor, self._typed, self._names))
             self._asking.met(schema)
         return found[1]

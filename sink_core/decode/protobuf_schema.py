@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.resources import as_file, files
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +22,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from sink_core.decode.framing import Framing
+from sink_core.decode.protobuf_known import known_files
 from sink_core.errors import RetriableError
 
 _ROOT = "calve-root.proto"
@@ -102,7 +102,7 @@ def proto_file(name: str, text: str, references: Sequence[tuple[str, str]] = ())
 @lru_cache(_COMPILED_KEPT)
 def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> bytes:
     """A FileDescriptorSet with all imports. Raises ValueError with protoc's words."""
-    with TemporaryDirectory(prefix="calve-protoc-") as folder, as_file(files("grpc_tools") / "_proto") as known:
+    with TemporaryDirectory(prefix="calve-protoc-") as folder, known_files() as known:
         root, out = Path(folder, "in"), Path(folder, "out")
         for name, body in (*references, (_ROOT, text)):
             path = PurePosixPath(name)
@@ -110,7 +110,7 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> bytes:
                 raise ValueError(f"not a Protobuf schema: it imports {name!r}")
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(body, encoding="utf-8")
-        command = ["-m", "grpc_tools.protoc", f"-I{root}", f"-I{known}", "--include_imports"]
+        command = ["-m", "grpc_tools.protoc", f"-I{root}", *known, "--include_imports"]
         done = subprocess.run(  # noqa: S603 - our own interpreter, and paths that are ours
             [sys.executable, *command, f"--descriptor_set_out={out}", str(root / _ROOT)],
             capture_output=True,

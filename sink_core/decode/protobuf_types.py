@@ -9,9 +9,9 @@
 | uuid | string of a UUID's form, bytes of 16 |
 | binary, fixed(n) | bytes; for fixed(n) n bytes |
 | timestamptz | google.protobuf.Timestamp, if it is whole microseconds |
-| decimal(p, s) | google.protobuf.Duration, in seconds |
+| decimal(p, s) | google.protobuf.Duration, in seconds; confluent.type.Decimal, if its digits fit |
 | what the value fits | a wrapper such as google.protobuf.Int64Value |
-| struct | message; fields match by name, those the column lacks are ignored, missing ones are null |
+| struct | message; fields match by name (`names`), those the column lacks are ignored, missing ones are null |
 | list, map | repeated, map |
 
 A field without presence that isn't there has its default value, one with presence is null, unless its schema names a
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
+from functools import partial
 from itertools import chain
 from operator import attrgetter, methodcaller
 from typing import Any
@@ -32,6 +33,8 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from sink_core.decode.convert import column_name
+from sink_core.decode.names import EXACT, Names, TwoOfOne
+from sink_core.decode.protobuf_known import DECIMAL
 
 TIMESTAMP, DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
 WRAPPERS = frozenset(
@@ -40,6 +43,8 @@ WRAPPERS = frozenset(
 )
 _EXACT = Context(prec=50)
 _NANOS = 10**9
+# What a column of 38 digits holds at most.
+_DECIMAL_BYTES, _DECIMAL_DIGITS = 16, 38
 # From the year 1 to the year 9999, as the message's definition says.
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError)
@@ -62,12 +67,17 @@ def entry_of(field: FieldDescriptor) -> Descriptor | None:
     return kind if field.is_repeated and kind is not None and kind.GetOptions().map_entry else None
 
 
-def of_message(descriptor: Descriptor, wanted: pa.DataType | pa.Schema, path: str = "") -> Make:
-    """Makes structs of messages on their way to the fields of `wanted`, a type of a file's schema.
+def of_message(descriptor: Descriptor, wanted: pa.DataType | pa.Schema, names: Names = EXACT, path: str = "") -> Make:
+    """Makes structs of messages on their way to the fields of `wanted`, a type of a file's schema, found under `names`.
 
     What it returns raises Unfit and Foreign.
     """
-    steps = [(to.name, _field(descriptor, to, path)) for to in wanted]
+    try:
+        called = names.called(wanted, list(descriptor.fields_by_name))
+    except TwoOfOne as error:
+        return partial(_clash, f"{path}{error}")
+    fields = descriptor.fields_by_name
+    steps = [(to.name, _field(fields.get(called.get(to.name, str(to.name))), to, names, path)) for to in wanted]
 
     def make(messages: Sequence[Any]) -> pa.Array:
         if None in messages:
@@ -84,17 +94,24 @@ def of_message(descriptor: Descriptor, wanted: pa.DataType | pa.Schema, path: st
     return make
 
 
-def _field(message: Descriptor, to: pa.Field, path: str) -> Make:
+def _clash(said: str, messages: Sequence[Any]) -> pa.Array:
+    """Nulls, as long as there is no message: two of its fields are one of the table's."""
+    if any(message is not None for message in messages):
+        raise Unfit(said)
+    return pa.nulls(len(messages))
+
+
+def _field(field: FieldDescriptor | None, to: pa.Field, names: Names, path: str) -> Make:
     """Makes an array of a field of messages."""
-    field, name = message.fields_by_name.get(to.name), f"{path}{to.name}"
+    name = f"{path}{to.name}"
     if field is None:
         return lambda messages: pa.nulls(len(messages))
     get = attrgetter(field.name)
     if entry := entry_of(field):
-        return _map(entry, get, to.type, name) or _misfit(field, to.type, name)
+        return _map(entry, get, to.type, names, name) or _misfit(field, to.type, name)
     if field.is_repeated:
-        return _list(field, get, to.type, name) or _misfit(field, to.type, name)
-    make = _value(field, to.type, name)
+        return _list(field, get, to.type, names, name) or _misfit(field, to.type, name)
+    make = _value(field, to.type, names, name)
     if make is None:
         return _misfit(field, to.type, name)
     if not field.has_presence:
@@ -104,8 +121,10 @@ def _field(message: Descriptor, to: pa.Field, path: str) -> Make:
     return lambda messages: make([get(message) if has(message) else unset for message in messages])
 
 
-def _list(field: FieldDescriptor, get: Callable[[Any], Any], wanted: pa.DataType, path: str) -> Make | None:
-    make = _value(field, wanted.value_type, f"{path}.element") if pa.types.is_large_list(wanted) else None
+def _list(
+    field: FieldDescriptor, get: Callable[[Any], Any], wanted: pa.DataType, names: Names, path: str
+) -> Make | None:
+    make = _value(field, wanted.value_type, names, f"{path}.element") if pa.types.is_large_list(wanted) else None
     if make is None:
         return None
 
@@ -116,12 +135,12 @@ def _list(field: FieldDescriptor, get: Callable[[Any], Any], wanted: pa.DataType
     return make_lists
 
 
-def _map(entry: Descriptor, get: Callable[[Any], Any], wanted: pa.DataType, path: str) -> Make | None:
+def _map(entry: Descriptor, get: Callable[[Any], Any], wanted: pa.DataType, names: Names, path: str) -> Make | None:
     if not pa.types.is_map(wanted):
         return None
     parts = entry.fields_by_name
-    keys = _value(parts["key"], wanted.key_type, f"{path}.key")
-    values = _value(parts["value"], wanted.item_type, f"{path}.value")
+    keys = _value(parts["key"], wanted.key_type, names, f"{path}.key")
+    values = _value(parts["value"], wanted.item_type, names, f"{path}.value")
     if keys is None or values is None:
         return None
 
@@ -138,25 +157,27 @@ def _offsets(lists: Sequence[Sequence[Any]], kind: type[Any]) -> pa.Array:
     return pa.array(np.concatenate(([0], np.cumsum([len(each) for each in lists], dtype=np.int64))).astype(kind))
 
 
-def _value(field: FieldDescriptor, wanted: pa.DataType, path: str) -> Make | None:
+def _value(field: FieldDescriptor, wanted: pa.DataType, names: Names, path: str) -> Make | None:
     """Makes an array of single values of a field; None if they don't fit."""
     if field.message_type is not None:
-        return _of_message_type(field.message_type, wanted, path)
+        return _of_message_type(field.message_type, wanted, names, path)
     if field.enum_type is not None and pa.types.is_large_string(wanted):
         return _enum(field.enum_type, wanted, path)
     carrier = _carrier(field, wanted)
     return carrier and _plain(carrier, path)
 
 
-def _of_message_type(kind: Descriptor, wanted: pa.DataType, path: str) -> Make | None:
+def _of_message_type(kind: Descriptor, wanted: pa.DataType, names: Names, path: str) -> Make | None:
     if kind.full_name in WRAPPERS:
-        make = _value(kind.fields_by_name["value"], wanted, path)
+        make = _value(kind.fields_by_name["value"], wanted, names, path)
         return make and (lambda values: make([None if value is None else value.value for value in values]))
     if kind.full_name == TIMESTAMP and pa.types.is_timestamp(wanted) and wanted.tz:
         return _converted(_micros, pa.timestamp("us", wanted.tz), path)
     if kind.full_name == DURATION and pa.types.is_decimal(wanted):
         return _converted(_seconds, wanted, path)
-    return of_message(kind, wanted, f"{path}.") if pa.types.is_struct(wanted) else None
+    if kind.full_name == DECIMAL and pa.types.is_decimal(wanted):
+        return _converted(_decimal, wanted, path)
+    return of_message(kind, wanted, names, f"{path}.") if pa.types.is_struct(wanted) else None
 
 
 def _plain(carrier: pa.DataType, path: str) -> Make:
@@ -206,6 +227,12 @@ def _seconds(value: Any) -> Decimal:
     if not -_NANOS < value.nanos < _NANOS or value.seconds * value.nanos < 0:
         raise ValueError(f"a duration of {value.seconds} seconds and {value.nanos} nanoseconds")
     return Decimal(value.seconds * _NANOS + value.nanos).scaleb(-9, _EXACT)
+
+
+def _decimal(value: Any) -> Decimal:
+    if len(value.value) > _DECIMAL_BYTES or abs(value.scale) > _DECIMAL_DIGITS:
+        raise ValueError(f"a decimal of {len(value.value)} bytes and scale {value.scale} fits no column")
+    return Decimal(int.from_bytes(value.value, "big", signed=True)).scaleb(-value.scale, _EXACT)
 
 
 def _misfit(field: FieldDescriptor, wanted: pa.DataType, path: str) -> Make:

@@ -178,16 +178,13 @@ def sample_values(
     *,
     timeout_s: float,
     starts: Mapping[str, Mapping[int, int]] | None = None,
-) -> list[bytes]:
-    """Values of up to `max_records` records of each topic, tombstones left out; as `sample` reads them."""
-    records = (
-        record
+) -> dict[str, list[bytes]]:
+    """By topic the values of up to `max_records` records, tombstones left out; as `sample` reads them."""
+    sampled = {
+        topic: sample(settings, topic, max_records, timeout_s=timeout_s, starts=starts[topic] if starts else None)
         for topic in topics
-        for record in sample(
-            settings, topic, max_records, timeout_s=timeout_s, starts=starts[topic] if starts else None
-        )
-    )
-    return [record.value for record in records if record.value is not None]
+    }
+    return {topic: [r.value for r in records if r.value is not None] for topic, records in sampled.items()}
 
 
 def bytes_per_record(sampled: Iterable[Sample]) -> float:

@@ -120,7 +120,7 @@ def _written(session: Session, plan: BatchPlan, counts: tuple[PartitionCounts, .
     """The batch's only files: the ledger's."""
     name = session.pipeline.ledger_table
     session.committer().load_checked(name)
-    ensure_tables(session.catalog, session.pipeline, list, names=(name,))
+    ensure_tables(session.catalog, session.pipeline, dict, names=(name,))
     # A ledger of an earlier version lacks columns.
     change_schema(session.catalog, name, LEDGER_SCHEMA, ("add_column",))
     ledger = session.catalog.load_table(name)

@@ -22,7 +22,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.config.tables import AutoCreate
 from sink_core.errors import CalveError, ConfigError, TableUnusable
-from sink_core.formats import Sample, format_of
+from sink_core.formats import Formats, Sample
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
 from sink_core.tables.kafka_column import KAFKA_COLUMN, kafka_field
@@ -60,17 +60,22 @@ class NewTable:
 
 
 def ensure_tables(
-    catalog: Catalog, pipeline: Pipeline, sample: Sample, *, names: Collection[str] = ()
+    catalog: Catalog,
+    pipeline: Pipeline,
+    sample: Sample,
+    *,
+    names: Collection[str] = (),
+    topics: Collection[str] | None = None,
 ) -> dict[str, Table]:
     """Every table of the pipeline by name, or those of `names`: data tables, ledger and dead letters, created where
-    missing.
+    missing. `topics` are those that data tables are fed from, of which `sample` has values; None for all.
 
     Raises ConfigError, before anything is created, for a data table that is missing and not to be created; also for
     columns or partition terms that don't hold. Raises Unreachable, and TableUnusable for one that is dropped meanwhile.
     """
     wanted = [name for name in pipeline.table_names if not names or name in names]
     found = {name: load_if_there(catalog, name) for name in wanted}
-    gone, columns = {name for name, table in found.items() if table is None}, columns_shown(pipeline, sample)
+    gone, columns = {name for name, table in found.items() if table is None}, columns_shown(pipeline, sample, topics)
     missing = [_data_table(catalog, settings, columns) for settings in pipeline.tables if settings.name in gone]
     missing += [new for new in _internal_tables(pipeline) if new.name in gone]
     created = {new.name: _create(catalog, new) for new in missing}
@@ -97,9 +102,10 @@ def load_if_there(catalog: Catalog, name: str) -> Table | None:
             return None
 
 
-def columns_shown(pipeline: Pipeline, sample: Sample) -> Columns:
-    """The columns that the source asks for, found out once, when they are first needed."""
-    return cache(lambda: format_of(pipeline.value).columns(sample))
+def columns_shown(pipeline: Pipeline, sample: Sample, topics: Collection[str] | None = None) -> Columns:
+    """The columns that topics, all if none is given, ask for, found out once, when they are first needed."""
+    wanted = [topic for topic in pipeline.topics if topics is None or topic in topics]
+    return cache(lambda: Formats(pipeline.readings).columns(wanted, sample))
 
 
 def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> NewTable:

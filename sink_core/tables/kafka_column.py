@@ -22,14 +22,15 @@ _PARTS = (
     ("timestamp", TimestamptzType(), pa.timestamp("us", "UTC")),
 )
 
-KAFKA_TYPE = pa.struct(
-    [
-        *((name, kind) for name, _, kind in _PARTS),
-        ("key", pa.large_binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))),
-    ]
-)
-"""What `_kafka` is in a transform's SQL: as in tables, and the record's key and headers."""
+_HEADERS = pa.list_(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
+
+RAW_KEY = pa.large_binary()
+"""What a key is that nobody has looked into."""
+
+
+def kafka_type(key: pa.DataType) -> pa.DataType:
+    """What `_kafka` is in a transform's SQL: as in tables, and the record's key, of this type, and headers."""
+    return pa.struct([*((name, kind) for name, _, kind in _PARTS), ("key", key), ("headers", _HEADERS)])
 
 
 def kafka_field(first_id: int) -> NestedField:
@@ -76,9 +77,9 @@ def kafka_array(
 
 
 def kafka_with_more(
-    origin: pa.Array, keys: Sequence[bytes | None], headers: Sequence[Sequence[tuple[str, bytes | None]] | None]
+    origin: pa.Array, keys: pa.Array, headers: Sequence[Sequence[tuple[str, bytes | None]] | None]
 ) -> pa.Array:
-    """`origin`, of `kafka_array`, as `KAFKA_TYPE`; one key and the headers of one record for each row."""
+    """`origin`, of `kafka_array`, as `kafka_type`; one key and the headers of one record for each row."""
     structs = [None if of is None else [{"key": key, "value": value} for key, value in of] for of in headers]
-    more = [pa.array(keys, KAFKA_TYPE.field("key").type), pa.array(structs, KAFKA_TYPE.field("headers").type)]
-    return pa.StructArray.from_arrays([*origin.flatten(), *more], fields=list(KAFKA_TYPE))
+    more = [keys, pa.array(structs, _HEADERS)]
+    return pa.StructArray.from_arrays([*origin.flatten(), *more], fields=list(kafka_type(keys.type)))

@@ -10,6 +10,7 @@
 | google.protobuf.Timestamp | timestamptz |
 | google.protobuf.Duration | decimal(21, 9): seconds |
 | google.protobuf.Int64Value and the other wrappers | the column of what they wrap |
+| confluent.type.Decimal | decimal of the precision and scale that its field_meta declares; without it a struct |
 | other messages, repeated, map | struct, list, map |
 | a message without fields | no column: there is nothing to store |
 
@@ -43,10 +44,12 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from sink_core.decode.protobuf_known import DECIMAL, declared_digits
 from sink_core.decode.protobuf_schema import MessageSchema
 from sink_core.decode.protobuf_types import DURATION, TIMESTAMP, WRAPPERS, entry_of
 from sink_core.errors import ConfigError
 from sink_core.tables.columns import of_fields
+from sink_core.tables.type_text import DECIMAL_DIGITS
 
 _F = FieldDescriptor
 _PLAIN: dict[int, IcebergType] = {
@@ -103,6 +106,9 @@ class _Columns:
             return self._value(message.fields_by_name["value"], path, outer)
         if message.full_name in _KNOWN:
             return _KNOWN[message.full_name]
+        digits = declared_digits(field) if message.full_name == DECIMAL else None
+        if digits is not None and 0 <= digits[1] <= digits[0] <= DECIMAL_DIGITS and digits[0]:
+            return DecimalType(*digits)
         if message.full_name in outer:
             raise ConfigError(
                 f"{self.name}: field {path} is a {message.full_name} within a {message.full_name}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -44,11 +43,6 @@ def query(connection: duckdb.DuckDBPyConnection, select: str, where: str | None,
     if reason:
         raise _wrong(table, f"{reason}; {_ONE_ROW}", "use expressions of the record's own columns")
     return text
-
-
-def names(text: str, word: str) -> bool:
-    """Whether a query may refer to a name."""
-    return re.search(rf"\b{word}\b", text) is not None
 
 
 def bind(connection: duckdb.DuckDBPyConnection, text: str, *, table: str) -> None:

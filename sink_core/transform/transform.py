@@ -14,13 +14,13 @@ from sink_core.config.tables import Transform
 from sink_core.decode.decoded import TRANSFORM, BadValue, Decoded, cut
 from sink_core.errors import ConfigError, ProtocolError, TableUnusable
 from sink_core.tables.arrow import arrow_schema, missing
-from sink_core.tables.kafka_column import KAFKA_COLUMN, KAFKA_TYPE
+from sink_core.tables.kafka_column import KAFKA_COLUMN, RAW_KEY, kafka_type
 from sink_core.tables.type_text import schema_of
 from sink_core.transform.fit import fitted
-from sink_core.transform.query import ROW, bind, first_line, names, opened, query
+from sink_core.transform.query import ROW, bind, first_line, opened, query
 
 Origins = Callable[[Sequence[int]], pa.Array]
-"""Gives the `_kafka` of the records at these places, as `KAFKA_TYPE`."""
+"""Gives the `_kafka` of the records at these places, as `kafka_type`."""
 
 
 def input_schema(transform: Transform, target: Schema) -> Schema:
@@ -31,15 +31,17 @@ def input_schema(transform: Transform, target: Schema) -> Schema:
 
 
 class Transforming:
-    """The SQL of one table, whose columns without `_kafka` are `target`. Raises ConfigError for SQL that can't be used:
-    that is no SQL, that doesn't fit the columns, or that gives others than the table's.
+    """The SQL of one table, whose columns without `_kafka` are `target` and whose records have keys of type `key`.
+
+    Raises ConfigError for SQL that can't be used: that is no SQL, that doesn't fit the columns, or that gives others
+    than the table's.
     """
 
-    def __init__(self, transform: Transform, target: Schema, *, table: str) -> None:
-        self._table, self._schema = table, arrow_schema(target)
+    def __init__(self, transform: Transform, target: Schema, *, table: str, key: pa.DataType = RAW_KEY) -> None:
+        self._table, self._schema, self._kafka = table, arrow_schema(target), kafka_type(key)
         self._connection = opened()
         self._query = query(self._connection, transform.select, transform.where, table=table)
-        self._needs_kafka = names(self._query, KAFKA_COLUMN)
+        self._needs_kafka = transform.may_name(KAFKA_COLUMN)
         self._check(arrow_schema(input_schema(transform, target)))
 
     def apply(self, decoded: Decoded, origins: Origins) -> Decoded:
@@ -54,7 +56,7 @@ class Transforming:
         return replace(decoded, columns=rows, good=[places[at] for at in kept], bad=tuple(in_order))
 
     def _check(self, columns: pa.Schema) -> None:
-        record = columns.append(pa.field(KAFKA_COLUMN, KAFKA_TYPE)).empty_table()
+        record = columns.append(pa.field(KAFKA_COLUMN, self._kafka)).empty_table()
         self._register(record)
         bind(self._connection, self._query, table=self._table)
         try:

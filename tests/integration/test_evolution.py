@@ -21,7 +21,10 @@ from sink_core.verify.verify import verify
 from spark_jobs.letter_job import LetterJobs
 from spark_jobs.range_job import RangeJobs
 from tests.pipelines import Died, Flow, InProcess, reached
+from tests.schema_registry import SchemaRegistry, framed
+from tests.schema_registry import plain as plain_avro
 from tests.support import Produce, TopicFactory
+from tests.support import produce as produce_to
 
 ALL = ["add_column", "widen", "make_optional"]
 COLUMNS = {"id": "int", "text": "string", "at": "struct<x: float>"}
@@ -96,6 +99,69 @@ def test_a_producer_adds_widens_and_renames_in_the_middle_of_a_batch(
     assert flow.spark_ids(spark) == sorted(row["id"] for row in [*old, *newer])
     with flow.session() as session:
         assert verify(session, deep=True).proven
+
+
+def test_an_avro_producer_adds_widens_and_makes_optional_in_the_middle_of_a_batch(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, registry: SchemaRegistry, spark: SparkSession
+) -> None:
+    flow = flow_with(tmp_path, broker, kafka_topic(2)).but(
+        auto_create={},
+        registry={"main": {"url": registry.url, "retries.wait.ms": 10}},
+        extra={
+            "table_defaults": {"evolve": ALL},
+            "source": {"value": {"type": "avro", "registry": "main"}},
+        },
+    )
+    first = _order(("id", "int"), ("text", "string"), x="float")
+    wider = _order(("id", "long"), ("text", "string"), x="double")
+    newest = _order(
+        ("id", "long"), ("text", ["null", "string"]), ("tags", {"type": "array", "items": "string"}), x="double"
+    )
+    numbers = [registry.register(f"{flow.topic}-value", schema) for schema in (first, wider, newest)]
+
+    def send_all(records: list[tuple[int, dict[str, Any]]], partition: int = 0) -> None:
+        schemas = (first, wider, newest)
+        values = [framed(numbers[i], plain_avro(schemas[i], record)) for i, record in records]
+        produce_to(flow.bootstrap, flow.topic, values, partition=partition)
+
+    old: list[dict[str, Any]] = [{"id": i, "text": f"n{i}", "at": {"x": 0.5}} for i in range(50)]
+    send_all([(0, record) for record in old])
+    flow.run()
+    schema = flow.load_table().schema()
+    assert [schema.find_field(name).required for name in ("id", "text", "at.x")] == [True, True, True]
+    newer: list[tuple[int, dict[str, Any]]] = [
+        *((0, {"id": i, "text": f"n{i}", "at": {"x": 0.5}}) for i in range(50, 100)),
+        *((1, {"id": 2**31 + i, "text": f"n{i}", "at": {"x": 1e39}}) for i in range(50)),
+        *((2, {"id": 2**32 + i, "text": None, "at": {"x": 1.5}, "tags": ["a"]}) for i in range(50)),
+        # The producers are not changed all at once.
+        *((0, {"id": i, "text": f"n{i}", "at": {"x": 0.5}}) for i in range(100, 150)),
+    ]
+    send_all(newer[:120])
+    send_all(newer[120:], partition=1)
+    flow.run()
+    assert columns(flow) == {"id": "long", "text": "string", "at": "struct<x: double>", "tags": "list<string>"}
+    schema = flow.load_table().schema()
+    assert [schema.find_field(name).required for name in ("id", "text", "at.x", "tags")] == [True, False, True, False]
+    everything = sorted([*old, *(record for _, record in newer)], key=lambda record: record["id"])
+    assert plain(flow) == [_without_nulls(record) for record in everything]
+    assert flow.rows(flow.pipeline.dead_letter_table) == []
+    # One change for the batch, and no files of a few rows on the way.
+    assert len(flow.load_table().schemas()) == 2
+    assert sum(files_of_head(flow)) == len(newer)
+    assert len(files_of_head(flow)) <= 2
+    table = f"{flow.attached(spark)}.{flow.table}"
+    found = spark.sql(f"SELECT id, text, at.x, tags FROM {table} ORDER BY id").collect()
+    assert [(row["id"], row["text"], row["x"], row["tags"]) for row in found] == [
+        (record["id"], record["text"], record["at"]["x"], record.get("tags")) for record in everything
+    ]
+    with flow.session() as session:
+        assert verify(session, deep=True).proven
+
+
+def _order(*fields: tuple[str, Any], x: str) -> dict[str, Any]:
+    at = {"type": "record", "name": "At", "fields": [{"name": "x", "type": x}]}
+    members = [*({"name": name, "type": kind} for name, kind in fields), {"name": "at", "type": at}]
+    return {"type": "record", "name": "Order", "fields": members}
 
 
 def test_what_fits_in_no_way_is_set_aside_and_changes_nothing(

@@ -41,7 +41,7 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
 
 def write(flow: Flow, *tasks: tuple[OffsetRange, ...], runner: SparkRunner | None = None) -> WrittenBatch:
     """A batch of the given tasks, written and not published; each partition's slices are contiguous from 0."""
-    tables = ensure_tables(open_catalog(flow.pipeline.catalog), flow.pipeline, list)
+    tables = ensure_tables(open_catalog(flow.pipeline.catalog), flow.pipeline, dict)
     ends: dict[TopicPartition, int] = {}
     for part in (part for task in tasks for part in task):
         ends[part.at] = max(part.end, ends.get(part.at, 0))
@@ -175,7 +175,7 @@ def test_what_travels_to_the_executors_holds_no_secret(
     flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(), kafka={"sasl.password": "${ENV:CALVE_TEST_SECRET}"})
     flow.produce(range(3))
     assert outputs(write(flow, (OffsetRange(flow.topic, 0, 0, 3),)))[flow.table] == 3
-    tables = ensure_tables(open_catalog(flow.pipeline.catalog), flow.pipeline, list)
+    tables = ensure_tables(open_catalog(flow.pipeline.catalog), flow.pipeline, dict)
     spec = task_spec("b1", flow.pipeline, tables)
     assert b"s3cret-value" not in pickle.dumps(spec)
     assert "CALVE_TEST_SECRET" not in repr(spec)

@@ -12,7 +12,7 @@ from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
-from sink_core.config.effective import RegistrySettings
+from sink_core.config.reading import RegistrySettings
 from sink_core.decode.protobuf_schema import Messages, proto_file
 from sink_core.errors import Unreachable
 from sink_core.registry import ById, Registry

@@ -66,7 +66,7 @@ def test_a_check_binds_the_sql_to_the_columns(tmp_path: Path) -> None:
 
     def check(select: str) -> object:
         pipeline = with_transform(flow, select).pipeline
-        with TableChecks(pipeline, list) as checks:
+        with TableChecks(pipeline, dict) as checks:
             return checks.data_table(pipeline.tables[0])
 
     with pytest.raises(ConfigError, match=r'transform: Binder Error: Referenced column "there" not found'):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyiceberg.schema import Schema
 
 from sink_core.config.load import load
+from sink_core.config.reading import RegistrySettings, ValueSettings
 from sink_core.errors import ConfigError
 from sink_core.scaffold import Draft, catalog_keys, connections_text, name_from, only_name, pipeline_text
 from sink_core.tables.infer import infer_schema
@@ -42,6 +44,16 @@ def test_what_is_written_is_what_is_loaded(tmp_path: Path) -> None:
     assert loaded.config.source.topics == ("Air.Flights",)
     assert dict(loaded.kafka.properties) == KAFKA
     assert dict(loaded.catalog.properties) == CATALOG
+
+
+def test_a_registry_and_its_format_are_written_too(tmp_path: Path) -> None:
+    registry = RegistrySettings("main", {"url": "http://localhost:8081"})
+    value = ValueSettings("avro", registry)
+    text = connections_text(KAFKA, CATALOG, deployment="dev", kafka_name="main", catalog_name="lake", registry=registry)
+    (tmp_path / "connections.yaml").write_text(text, encoding="utf-8")
+    file = replace(draft(infer_schema([b'{"id": 1}'])), value=value)
+    (tmp_path / "pipeline.yaml").write_text(pipeline_text(file), encoding="utf-8")
+    assert load(tmp_path / "pipeline.yaml").readings.default.value == value
 
 
 def test_the_suggested_partition_term_takes_the_first_time_column() -> None:

@@ -72,7 +72,7 @@ def test_a_schema_file_is_read_from_the_pipelines_folder(tmp_path: Path, loaded:
     with pytest.raises(ConfigError, match=r"a\.avsc: not UTF-8"):
         loaded(**_source(value={"type": "avro", "schema": "a.avsc"}))
     (tmp_path / "a.avsc").write_text('"string"', encoding="utf-8")
-    schema = loaded(**_source(value={"type": "avro", "schema": "a.avsc"})).value.schema
+    schema = loaded(**_source(value={"type": "avro", "schema": "a.avsc"})).readings.default.value.schema
     assert schema is not None
     assert schema.text == '"string"'
 
@@ -98,10 +98,6 @@ def _source(**changes: object) -> dict[str, object]:
             {**_source(value={"type": "string"}), "tables": [{"name": "a.b", "where": {"field": "x", "matches": "y"}}]},
             "tables.0.where: a value of type string has no fields",
         ),
-        (
-            {**_source(value={"type": "connect_json"}), "tables": [{"name": "a.b", "case_insensitive": True}]},
-            "tables.0.case_insensitive: not available yet for values of type connect_json",
-        ),
         (_source(value={"type": "protobuf"}), "source.value: protobuf needs registry"),
         (_source(value={"type": "json_schema", "registry": "m", "schema": "a"}), "json_schema needs registry, without"),
         (
@@ -118,7 +114,39 @@ def _source(**changes: object) -> dict[str, object]:
             _source(value={"type": "avro", "registry": "mian"}),
             "source.value.registry: connections.yaml has no registry named 'mian' (it has none)",
         ),
-        (_source(key={"type": "json"}), "source.key.type: not available yet: 'json' comes with formats"),
+        (_source(key={"type": "json"}), "source.key: json needs as"),
+        (_source(key={"type": "string", "as": "long"}), "source.key: string is read as it is; leave as out"),
+        (_source(key={"type": "avro", "as": "long"}), "source.key: avro needs exactly one of registry and schema"),
+        (
+            _source(formats=[{"topics": ["flights"], "key": {"type": "avro", "as": "long", "registry": "mian"}}]),
+            "source.formats.0.key.registry: connections.yaml has no registry named 'mian'",
+        ),
+        (_source(formats=[{"key": {"type": "none"}}]), "source.formats.0: needs topics, or topics_regex; neither"),
+        (_source(formats=[{"topics": ["flights"]}]), "source.formats.0: needs key, or value; neither given"),
+        (
+            _source(formats=[{"topics": ["other"], "key": {"type": "none"}}]),
+            "source.formats.0.topics: other is not a topic of source",
+        ),
+        (
+            _source(formats=[{"topics_regex": "other.*", "key": {"type": "none"}}]),
+            "source.formats.0.topics_regex: no topic of source matches",
+        ),
+        (
+            _source(
+                formats=[
+                    {"topics": ["flights"], "key": {"type": "none"}},
+                    {"topics_regex": "fl.*", "value": {"type": "string"}},
+                ]
+            ),
+            "source.formats.1: flights is of formats.0 as well; leave it out of one",
+        ),
+        (
+            {
+                **_source(formats=[{"topics": ["flights"], "value": {"type": "bytes"}}]),
+                "tables": [{"name": "a.b", "where": {"field": "x", "matches": "y"}}],
+            },
+            "tables.0.where: a value of type bytes has no fields",
+        ),
         (_source(start="first"), "source.start: input should be 'earliest' or 'latest'; given 'first'"),
         (_source(start={"timestamp": "2026-01-31T00:00:00"}), "source.start.timestamp: input should have timezone"),
         (_source(start={"group": "g", "timestmp": 1}), "source.start.timestmp: unknown; did you mean timestamp?"),

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message_factory import GetMessageClass
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 
 from sink_core.decode.avro import AvroDecoder, OneSchema
 from sink_core.decode.avro_schema import writer_schema
+from sink_core.decode.connect import ConnectDecoder
 from sink_core.decode.decoded import Decoder
 from sink_core.decode.json import JsonDecoder
 from sink_core.decode.names import Names, names_of
+from sink_core.decode.protobuf import ProtobufDecoder
+from sink_core.decode.protobuf_schema import Messages, ProtoFile, proto_file
 from sink_core.tables.evolution import evolved
 from sink_core.tables.type_text import schema_of
 from tests.schema_registry import plain
@@ -66,6 +72,40 @@ def test_avro(names: Names, record: dict[str, Any], then: dict[str, Any] | str) 
     check(decoder, [plain(schema, record)] * 2, then)
 
 
+@pytest.mark.parametrize(("names", "record", "then"), CASES)
+def test_connect_json(names: Names, record: dict[str, Any], then: dict[str, Any] | str) -> None:
+    fields = [{"field": name, **_connect_type(value)} for name, value in record.items()]
+    envelopes = ({"schema": schema, "payload": record} for schema in (None, {"type": "struct", "fields": fields}))
+    for envelope in envelopes:
+        check(ConnectDecoder(SCHEMA, (), names), [json.dumps(envelope).encode()] * 2, then)
+
+
+@pytest.mark.parametrize(("names", "record", "then"), CASES)
+def test_protobuf(names: Names, record: dict[str, Any], then: dict[str, Any] | str) -> None:
+    file = proto_file("s", f'syntax = "proto3"; {_message("R", record)}')
+    message = GetMessageClass(file.file.message_types_by_name["R"])
+    value = b"\0" + ParseDict(record, message()).SerializeToString()
+    decoder = ProtobufDecoder(SCHEMA, Messages(OneFile(file)), (), names)
+    nothing = {"tags": []} if "tags" in record else {}
+    check(decoder, [value] * 2, then if isinstance(then, str) else nothing | then)
+
+
+def test_an_evolving_table_finds_fields_of_schemas_under_their_other_names() -> None:
+    fields = [{"field": name, "type": "int64", "optional": True} for name in ("ID", "New")]
+    envelope = {"schema": {"type": "struct", "fields": fields}, "payload": {"ID": 1, "New": 2}}
+    wanted = ConnectDecoder(SCHEMA, ("add_column",), ANY_CASE).decode([json.dumps(envelope).encode()]).wanted
+    file = proto_file("s", 'syntax = "proto3"; message R { int64 ID = 1; int64 New = 2; }')
+    value = GetMessageClass(file.file.message_types_by_name["R"])().SerializeToString()
+    of_message = (
+        ProtobufDecoder(SCHEMA, Messages(OneFile(file)), ("add_column",), ANY_CASE).decode([b"\0" + value]).wanted
+    )
+    for schema in (wanted, of_message):
+        assert schema is not None
+        found = evolved(SCHEMA, schema, ("add_column",))
+        assert found is not None
+        assert found.changes == ("add New long",)
+
+
 def test_records_of_several_spellings_lie_in_one_block() -> None:
     records = [{"id": 1}, {"ID": 2}, {"id": None, "Id": 3}, {"ID": None, "id": 4}, {"id": 5, "iD": 6}]
     found = JsonDecoder(SCHEMA, (), ANY_CASE).decode([json.dumps(record).encode() for record in records])
@@ -81,6 +121,34 @@ def test_what_a_table_has_under_another_name_is_not_added_and_new_fields_are_onc
     found = evolved(SCHEMA, wanted, ("add_column",))
     assert found is not None
     assert found.changes == ("add New long",)
+
+
+@dataclass(frozen=True)
+class OneFile:
+    """A framing without a header but the message index."""
+
+    file: ProtoFile
+    header_bytes: int = 0
+
+    def writer_of(self, value: bytes) -> ProtoFile:  # noqa: ARG002 - whatever the value is
+        return self.file
+
+
+def _message(name: str, record: dict[str, Any]) -> str:
+    inner, fields = "", ""
+    for number, (key, value) in enumerate(record.items(), 1):
+        repeated, one = ("repeated ", value[0]) if isinstance(value, list) else ("", value)
+        inner += _message(f"M{number}", one) if isinstance(one, dict) else ""
+        fields += f"{repeated}{f'M{number}' if isinstance(one, dict) else 'int64'} {key} = {number}; "
+    return f"message {name} {{ {inner}{fields}}} "
+
+
+def _connect_type(value: object) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {"type": "struct", "fields": [{"field": key, **_connect_type(inner)} for key, inner in value.items()]}
+    if isinstance(value, list):
+        return {"type": "array", "items": _connect_type(value[0])}
+    return {"type": "int64"}
 
 
 def _field(name: str, value: object) -> dict[str, Any]:

@@ -434,3 +434,66 @@ def test_the_schema_says_what_a_table_lacks() -> None:
     assert {of.name for of in found.schema.fields} == {"gone", *(of.name for of in columns.fields)}
     assert decode([value]).wanted is None
     assert ProtobufDecoder(table, messages()).decode([value]).wanted is None
+
+
+PRICED = """
+syntax = "proto3";
+import "confluent/meta.proto";
+import "confluent/type/decimal.proto";
+import "google/type/date.proto";
+message Priced {
+  google.type.Date day = 1;
+  confluent.type.Decimal price = 2 [
+    (confluent.field_meta).params = {key: "precision", value: "10"},
+    (confluent.field_meta).params = {key: "scale", value: "2"}
+  ];
+  confluent.type.Decimal any = 3;
+}
+"""
+
+
+def priced() -> tuple[ProtoFile, MessageSchema]:
+    file = proto_file("priced", PRICED)
+    descriptor = file.file.message_types_by_name["Priced"]
+    return file, MessageSchema("priced", descriptor, GetMessageClass(descriptor).FromString)
+
+
+def test_well_known_files_are_known_and_a_declared_decimal_is_one() -> None:
+    columns = {field.name: spark_type_text(field.field_type) for field in protobuf_columns(priced()[1]).fields}
+    assert columns == {
+        "day": "struct<`year`: int, `month`: int, `day`: int>",
+        "price": "decimal(10, 2)",
+        "any": "struct<`value`: binary, `precision`: bigint, `scale`: int>",
+    }
+
+
+@pytest.mark.parametrize(
+    ("unscaled", "scale", "then"),
+    [
+        (125, 2, Decimal("1.25")),
+        (-1250, 3, Decimal("-1.25")),
+        (12, -3, Decimal(12000)),
+        (10**38 - 1, 0, Decimal(10**38 - 1)),
+        (1251, 3, "price: "),
+        (10**38, 0, "price: "),
+        (2**135, 0, "price: a decimal of 18 bytes and scale 0 fits no column"),
+        (1, -1000, "price: a decimal of 1 bytes and scale -1000 fits no column"),
+    ],
+)
+def test_a_decimal_fits_a_column_with_all_its_digits(unscaled: int, scale: int, then: Decimal | str) -> None:
+    file, schema = priced()
+    message: Any = GetMessageClass(schema.descriptor)()
+    message.price.value, message.price.scale = (
+        unscaled.to_bytes((unscaled.bit_length() // 8) + 1, "big", signed=True),
+        scale,
+    )
+    digits = 2 if unscaled < 10**30 else 0
+    table = Schema(NestedField(1, "price", DecimalType(38, digits), required=False))
+    value = HEADER + b"\0" + message.SerializeToString()
+    decoded = ProtobufDecoder(table, Messages(OneFile(file))).decode([value])
+    if isinstance(then, Decimal):
+        assert decoded.columns.column("price").to_pylist() == [then]
+    else:
+        [bad] = decoded.bad
+        assert bad.stage == FIT
+        assert bad.message.startswith(then)

@@ -14,6 +14,7 @@ from sink_core.routing import ALL, Condition, Naming, Rule
 from spark_jobs.router import Routed, Router
 
 TOPICS = ["a", "b"]
+FORMATS = [Json()] * len(TOPICS)
 IS_BIG = Condition("size.kind", "big|huge")
 BY_KIND = Naming(0, Condition("kind", "[a-z]+"), None, {"a": "t.{value}", "b": "t.b_{value}"}, frozenset({"t.taken"}))
 
@@ -28,21 +29,21 @@ def parts(found: Routed) -> dict[int, list[int] | None]:
 
 
 def test_without_rules_all_tables_take_all() -> None:
-    found = routed(Router([("x", ALL), ("y", ALL)], (), TOPICS, Json()), b"not looked at")
+    found = routed(Router([("x", ALL), ("y", ALL)], (), TOPICS, FORMATS), b"not looked at")
     assert parts(found) == {0: None, 1: None}
     assert not found.bad
     assert not len(found.unrouted)
 
 
 def test_topics() -> None:
-    router = Router([("x", Rule(frozenset("a"))), ("y", Rule(frozenset("c")))], (), TOPICS, Json())
+    router = Router([("x", Rule(frozenset("a"))), ("y", Rule(frozenset("c")))], (), TOPICS, FORMATS)
     found = routed(router, {}, {}, {}, slices=[1, 0, 1])
     assert parts(found) == {0: [1]}
     assert found.unrouted.tolist() == [0, 2]
 
 
 def test_a_field_decides_and_what_is_no_record_is_bad() -> None:
-    router = Router([("x", Rule(None, IS_BIG)), ("y", Rule(frozenset("b")))], (), TOPICS, Json())
+    router = Router([("x", Rule(None, IS_BIG)), ("y", Rule(frozenset("b")))], (), TOPICS, FORMATS)
     records = ({"size": {"kind": "big"}}, {"size": {"kind": "bigger"}}, {"size": None}, {"size": {"kind": 3}}, b"{")
     found = routed(router, *records)
     assert parts(found) == {0: [0]}
@@ -52,19 +53,19 @@ def test_a_field_decides_and_what_is_no_record_is_bad() -> None:
 
 
 def test_a_record_may_go_to_many_tables() -> None:
-    router = Router([("all", ALL), ("big", Rule(None, IS_BIG)), ("b", Rule(frozenset("b")))], (), TOPICS, Json())
+    router = Router([("all", ALL), ("big", Rule(None, IS_BIG)), ("b", Rule(frozenset("b")))], (), TOPICS, FORMATS)
     found = routed(router, {"size": {"kind": "huge"}}, {}, slices=[1, 0])
     assert parts(found) == {0: None, 1: [0], 2: [0]}
 
 
 def test_a_field_names_the_table() -> None:
     tables = [("t.x", Rule(naming=0)), ("t.b_x", Rule(naming=0)), ("t.own", Rule(frozenset()))]
-    router = Router(tables, [BY_KIND], TOPICS, Json())
+    router = Router(tables, [BY_KIND], TOPICS, FORMATS)
     records = [{"kind": k} for k in ("x", "new", "x", "taken", "own", "NO", "x")]
     found = routed(router, *records, slices=[0, 0, 1, 0, 0, 0, 0])
     assert parts(found) == {0: [0, 6], 1: [2]}
     assert found.unrouted.tolist() == [3, 4, 5]
-    assert router.wanted == {"t.new": [b'{"kind": "new"}']}
+    assert router.wanted == {"t.new": {"a": [b'{"kind": "new"}']}}
 
 
 def test_text_numbers_and_booleans_are_values() -> None:

@@ -22,11 +22,11 @@ RECORDS = [b'{"id": 1, "at": "2024-05-31T10:00:00Z", "place": {"city": "Bergen"}
 COLUMNS = {"id": "long", "at": "timestamptz", "place": "struct<city: string>"}
 
 
-def sample() -> list[bytes]:
-    return RECORDS
+def sample() -> dict[str, list[bytes]]:
+    return {"flights": RECORDS}
 
 
-def no_sample() -> list[bytes]:
+def no_sample() -> dict[str, list[bytes]]:
     raise AssertionError("nothing has to be inferred here")
 
 
@@ -147,7 +147,7 @@ def test_a_missing_table_that_is_not_to_be_created_comes_with_its_statement(
 def test_a_field_named_like_the_kafka_column_is_refused(catalog: SqlCatalog, tmp_path: Path) -> None:
     wanted = pipeline(tmp_path, {"name": "a.t", "auto_create": {}})
     with pytest.raises(ConfigError, match="field _kafka of their own"):
-        ensure_tables(catalog, wanted, lambda: [b'{"_kafka": 1}'])
+        ensure_tables(catalog, wanted, lambda: {"flights": [b'{"_kafka": 1}']})
 
 
 def test_another_format_version_is_refused(catalog: SqlCatalog, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from sink_core.config.tables import Transform
 from sink_core.decode.decoded import Decoded
 from sink_core.decode.json import JsonDecoder
 from sink_core.errors import ConfigError
-from sink_core.tables.kafka_column import KAFKA_TYPE
+from sink_core.tables.kafka_column import RAW_KEY, kafka_type
 from sink_core.tables.type_text import schema_of
 from sink_core.transform.transform import Transforming, input_schema
 from tests.documents import table_rows, text
@@ -34,7 +34,7 @@ TYPES = {
 def origins(places: Sequence[int]) -> pa.Array:
     headers = [{"key": "trace", "value": b"abc"}]
     common: dict[str, Any] = {"topic": "t", "partition": 0, "timestamp": 0, "key": b"key", "headers": headers}
-    return pa.array([{**common, "offset": 7 + place} for place in places], KAFKA_TYPE)
+    return pa.array([{**common, "offset": 7 + place} for place in places], kafka_type(RAW_KEY))
 
 
 def run(transform: Transform, table: Schema, *values: str) -> Decoded:
