@@ -159,6 +159,11 @@ class Pipeline:
         return self.config.dead_letter_table
 
     @property
+    def letter_topic(self) -> str | None:
+        """The topic that is told of dead letters, if there are any."""
+        return None if self.config.on_bad_record == "stop" else self.config.dead_letters.topic
+
+    @property
     def table_names(self) -> tuple[str, ...]:
         """Every table a batch can feed: data tables, ledger and dead letters."""
         return (*(table.name for table in self.tables), self.ledger_table, self.dead_letter_table)
