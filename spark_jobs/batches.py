@@ -26,6 +26,7 @@ from sink_core.kafka.source import describe_topics, largest_batch
 from sink_core.maintenance.keep_alive import is_due
 from sink_core.offsets import Position, Positions
 from sink_core.planning import Planned, Planner, Source, check_topics
+from sink_core.range_jobs.look import ledger_rows
 from sink_core.range_jobs.missing import check_new, check_stated
 from sink_core.session import Session
 from sink_core.tables.internal import LEDGER_SCHEMA
@@ -160,7 +161,8 @@ class Ingest:
         loaded = self._load(names)
         new = [name for name, found in loaded.items() if found is None and name not in self._seen]
         if new:
-            check_new((table for table in session.pipeline.tables if table.name in new), session.log.state)
+            found = (table for table in session.pipeline.tables if table.name in new)
+            check_new(found, session.log.state, partial(ledger_rows, session))
             session.create_missing(new)
             loaded |= self._load(new)
         self._seen.update(names)
