@@ -181,7 +181,7 @@ class Feed(Output):
 @dataclass(frozen=True, slots=True)
 class Sorted:
     """What becomes of n records, each by its place: `bad` ones, `unrouted` ones that no table takes, those `filtered`
-    by a transform, and the others, decoded for each table that takes them.
+    by the transforms of all tables that take them, and the others, decoded for each table that takes them.
     """
 
     number: int
@@ -196,8 +196,9 @@ class Sorted:
         return replace(self, skipped=places)
 
     def takers(self, place: int) -> list[str]:
-        """The tables that take a record, or would if it were not bad."""
-        return [feed.name for group in self.decoded for feed, part in group.parts if _has(part, place)]
+        """The tables that take a record, or might if it were not bad."""
+        groups = [group for group in self.decoded if place in self.bad or _has(group.places, place)]
+        return [feed.name for group in groups for feed, part in group.parts if _has(part, place)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,7 @@ class Feeds:
         sees of the records at some places.
         """
         routed = self.router.route(values, slices)
-        bad, groups, filtered = dict(routed.bad), list[_Group](), _NO_PLACES
+        bad, groups, left = dict(routed.bad), list[_Group](), set[int]()
         alike = defaultdict[int, list[tuple[Feed, Part]]](list)
         for number, part in sorted(routed.parts.items()):
             alike[self._decoder_for(number)].append((self.feeds[number], part))
@@ -247,12 +248,12 @@ class Feeds:
                 self._want(feed.name, decoded.wanted)
             if feed.transforming is not None:
                 decoded = feed.transforming.apply(decoded, partial(_at, origins, places))
-                # `where` is for pipelines with one table.
-                filtered = np.setdiff1d(places, places[_known(decoded)])
+                left.update(np.setdiff1d(places, places[_known(decoded)]).tolist())
             for verdict in decoded.bad:
                 place = int(places[verdict.index])
                 bad.setdefault(place, self._verdict(replace(verdict, index=place), parts))
             groups.append(_Group(parts, decoded.columns, _good(places, decoded)))
+        filtered = _in_none(left.difference(bad), groups) if left else _NO_PLACES
         return Sorted(len(values), bad, routed.unrouted, filtered, tuple(groups))
 
     def _decoder_for(self, number: int) -> int:
@@ -322,6 +323,14 @@ def _at(origins: Origins, places: Int64s, chosen: Sequence[int]) -> pa.Array:
 def _known(decoded: Decoded) -> list[int]:
     """Of what became something; all is if nothing was left out."""
     return [*(range(len(decoded.columns)) if decoded.good is None else decoded.good), *(b.index for b in decoded.bad)]
+
+
+def _in_none(places: Collection[int], groups: Sequence[_Group]) -> Int64s:
+    """Those of the places that no table has a row of."""
+    none = np.array(sorted(places), np.int64)
+    for group in groups:
+        none = np.setdiff1d(none, group.places, assume_unique=True)
+    return none
 
 
 def _good(places: Int64s, decoded: Decoded) -> Int64s:

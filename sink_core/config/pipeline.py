@@ -266,6 +266,3 @@ class PipelineConfig(Model):
             if table.auto_create is not None and not table.auto_create.columns:
                 text = "a table with a transform is created with the columns that it names; name them"
                 yield ("tables", number, "auto_create", "columns"), text, None
-            if table.transform.where is not None and len(self.tables) > 1:
-                text = "where is for a pipeline with one table; give the table a pipeline of its own"
-                yield ("tables", number, "transform", "where"), text, None

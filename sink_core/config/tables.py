@@ -49,7 +49,8 @@ class Transform(Model):
     `value`)."""
 
     where: str | None = Field(default=None, min_length=1)
-    """What stands behind WHERE. Records that it leaves out are counted as filtered."""
+    """What stands behind WHERE. A record that it leaves out is counted as left out of this table, or as filtered if
+    no other table has it."""
 
 
 EvolveStep = Literal["add_column", "widen", "make_optional"]
