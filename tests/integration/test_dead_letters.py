@@ -11,13 +11,14 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 from dagster import DagsterInstance
 from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
-from orchestration.pipelines.names import REPLAY
+from orchestration.pipelines.names import CHECKS, REPLAY
 from sink_core.control.decision import Verdict
 from sink_core.control.events import DataComplete, DataWritten
 from sink_core.dead_letters import choice
@@ -27,6 +28,7 @@ from sink_core.maintenance.orphans import Listed, may_still_land
 from sink_core.maintenance.trim import trim
 from sink_core.offsets import OffsetRange
 from sink_core.range_jobs.selected import Wanted
+from sink_core.status import status
 from sink_core.verify.verify import verify
 from spark_jobs.letter_job import LetterJobs, LettersReport
 from spark_jobs.range_job import RangeJobs
@@ -137,6 +139,24 @@ def test_a_replay_moves_what_fits_now_and_nothing_else(flow: Flow, spark: SparkS
     flow.run()
     assert flow.ids() == [*ALL, 30, 31, 32]
     assert_proven(flow)
+
+
+def test_status_and_a_check_name_the_field_until_the_records_fit(flow: Flow, instance: DagsterInstance) -> None:
+    def look() -> tuple[list[tuple[str, str, int]], dg.AssetCheckEvaluation]:
+        with flow.session() as session:
+            found = [(each.table, each.field, each.records) for each in status(session).misfits]
+        checks = run(flow, instance, CHECKS).checks
+        [check] = [check for (_, name), check in checks.items() if name == "schema_misfits"]
+        return found, check
+
+    found, red = look()
+    assert found == [(flow.table, "more", 5)]
+    assert (red.passed, red.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert (red.description or "").startswith(f"5 dead letters don't fit more of {flow.table}, since 2")
+    mend(flow)
+    replay(flow)
+    found, green = look()
+    assert (found, green.passed) == ([], True)
 
 
 def test_the_commands_say_what_is_there_and_what_became_of_it(flow: Flow) -> None:
