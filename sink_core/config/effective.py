@@ -76,6 +76,14 @@ class ValueSettings:
 
 
 @dataclass(frozen=True)
+class TargetFileSize:
+    """If `stated` in the pipeline file it wins over a table's own property, else it stands in for it."""
+
+    bytes: int
+    stated: bool
+
+
+@dataclass(frozen=True)
 class TableSettings:
     """A table that is fed, with `table_defaults` applied. `explicit`: by the file alone there is such a table."""
 
@@ -91,6 +99,7 @@ class TableSettings:
     rule: Rule = ALL
     explicit: bool = True
     transform: Transform | None = None
+    target_file_stated: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,6 +183,12 @@ class Pipeline:
         entire = {table.name for table in self.tables if table.history == "replay"}
         return frozenset(self.table_names) - entire
 
+    def target_file_size(self, name: str) -> TargetFileSize:
+        """Of a data table, the ledger or the dead letters."""
+        defaults, entry = self.config.table_defaults, next((t for t in self.tables if t.name == name), None)
+        given = TargetFileSize(defaults.target_file_size, "target_file_size" in defaults.model_fields_set)
+        return given if entry is None or not entry.target_file_stated else TargetFileSize(entry.target_file_bytes, True)
+
     def require_tables(self, names: Iterable[str]) -> None:
         """Raise ConfigError for a table that this pipeline does not feed, whatever topics and records there will be."""
         foreign = sorted(n for n in set(names) - set(self.table_names) if not may_feed(self.config, n))
@@ -204,6 +219,7 @@ class Pipeline:
                 rule=fed.rule,
                 explicit=fed.explicit,
                 transform=fed.entry.transform,
+                target_file_stated=fed.entry.target_file_size is not None,
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )

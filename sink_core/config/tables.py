@@ -69,7 +69,7 @@ class TableDefaults(Model):
     a dead letter."""
 
     target_file_size: Bytes = Field(default=256 * MIB, gt=0)
-    """Data files are closed at about this size."""
+    """Data files are closed at about this size. Stated here or for the table it wins over the table's own property."""
 
     kafka_column: bool = True
     """Give auto-created tables the struct column `_kafka {topic, partition, offset, timestamp}`, which replay, refill
