@@ -89,8 +89,9 @@ class PartitionCounts:
     `records` were delivered by the broker; `gaps` are offsets of the range at which it delivered none (control records,
     aborted transactions, compaction); `lost` are those that an answer to a finding passed over unread: records + gaps +
     lost = end - start. `value_bytes` sums keys and values as delivered.
-    `written` counts rows per table; `unrouted` records are those that no table takes, and `left_out` says how many each
-    table did not take of those that could be stored, by its rule: a table that isn't in it takes all. A table found at
+    `written` counts rows per table; `unrouted` records are those that no table takes by its rule, `filtered` those that
+    the SQL of each table that takes them leaves out, and `left_out` says how many of the others that could be stored
+    each table did not get, by its rule or SQL: a table that isn't in it gets all. A table found at
     run time is in `written` only where records were for it. `max_timestamp_ms` is -1 where there was no record;
     `timestamp_type` is the broker's (1 = CreateTime, 2 = LogAppendTime, 0 = not available).
     """

@@ -93,7 +93,12 @@ def is_template(name: str) -> bool:
 def matching(topics: Iterable[str], pattern: str) -> list[str]:
     """Topics whose whole name matches; never those of Kafka itself, nor control topics."""
     compiled = _compiled(pattern)
-    return sorted(t for t in topics if compiled.fullmatch(t) and not _INTERNAL.fullmatch(t))
+    return sorted(t for t in topics if compiled.fullmatch(t) and not is_internal(t))
+
+
+def is_internal(topic: str) -> bool:
+    """Whether it is a topic of Kafka itself, or a control topic."""
+    return _INTERNAL.fullmatch(topic) is not None
 
 
 def beginning(pattern: str) -> str:

@@ -16,6 +16,7 @@ from sink_core.control import checks
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.control.state import CommitState
+from sink_core.dead_letters.misfits import Misfits, misfits
 from sink_core.errors import FindingError, Unreachable
 from sink_core.finding import Finding
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -131,7 +132,8 @@ class StatusReport:
     """Where a pipeline stands. Times are ISO 8601 in UTC, ages in seconds by this host's clock.
 
     `publish_pending`: a publisher holds a transaction open, or died in one. The positions shown are then those of the
-    last publish; the next run's fence, or the transaction's time-out, decides it.
+    last publish; the next run's fence, or the transaction's time-out, decides it. `misfits` are the fields that records
+    among the dead letters do not fit.
     """
 
     pipeline: str
@@ -146,6 +148,7 @@ class StatusReport:
     control_topic: ControlTopicStatus | None
     publish_pending: bool
     findings: tuple[str, ...]
+    misfits: tuple[Misfits, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -188,6 +191,7 @@ def status(session: Session) -> StatusReport:
         control_topic=_control_topic(session.log.topic, state, now_ms) if ran else None,
         publish_pending=pending,
         findings=tuple(str(f.error(str(session.pipeline.path))) for f in findings if f is not None),
+        misfits=misfits(session, datetime.fromtimestamp(now_ms / 1000, UTC)) if ran else (),
     )
 
 

@@ -17,11 +17,16 @@ from sink_core.commit.view import TableView
 from sink_core.control.complete import data_complete, data_written
 from sink_core.control.decision import Decision, Verdict, decide
 from sink_core.control.events import Paused
+from sink_core.control.letters import NONE, Letters
 from sink_core.control.state import CommitState
+from sink_core.dead_letters.topic import letters_of
 from sink_core.errors import TableUnusable
+from sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from sink_core.kafka.source import describe_topics, largest_batch
 from sink_core.maintenance.keep_alive import is_due
 from sink_core.offsets import Position, Positions
 from sink_core.planning import Planned, Planner, Source, check_topics
+from sink_core.range_jobs.look import ledger_rows
 from sink_core.range_jobs.missing import check_new, check_stated
 from sink_core.session import Session
 from sink_core.tables.internal import LEDGER_SCHEMA
@@ -77,6 +82,8 @@ class Ingest:
         """Create missing tables and put the start positions in place. Harmless when done before."""
         self._progress(Progress("start", "looking at the tables"))
         check_stated(self._session.pipeline.tables, self._session.log.state)
+        if (topic := self._session.pipeline.letter_topic) is not None:
+            describe_topics(self._session.admin, [topic], timeout_s=ADMIN_TIMEOUT_S)
         committer = self._session.committer(self._planner.first_reading)
         for name in self._session.pipeline.table_names:
             # Before anything is created: a table that was dropped must not come back as if it were new.
@@ -110,7 +117,7 @@ class Ingest:
             )
         self._progress(Progress("publish", f"{written.records:,} records", plan.batch_id))
         with _timed(seconds, "publish"):
-            decision = self._publish(planned, written)
+            decision = self._publish(planned, written, tables[self._session.pipeline.dead_letter_table])
         return _report(planned, written, decision, seconds)
 
     def keep_alive(self) -> None:
@@ -154,7 +161,8 @@ class Ingest:
         loaded = self._load(names)
         new = [name for name, found in loaded.items() if found is None and name not in self._seen]
         if new:
-            check_new((table for table in session.pipeline.tables if table.name in new), session.log.state)
+            found = (table for table in session.pipeline.tables if table.name in new)
+            check_new(found, session.log.state, partial(ledger_rows, session))
             session.create_missing(new)
             loaded |= self._load(new)
         self._seen.update(names)
@@ -172,7 +180,16 @@ class Ingest:
         give(self._session, wanted, self._progress, new=wanted.keys() - self._seen)
         return self._load_tables(plan)
 
-    def _publish(self, planned: Planned, written: WrittenBatch) -> Decision:
+    def _letters(self, written: WrittenBatch, table: Table) -> Letters:
+        """What the dead-letter topic is to be told of the batch, if there is such a topic."""
+        session, topic = self._session, self._session.pipeline.letter_topic
+        [output] = [each for each in written.tables if each.table == session.pipeline.dead_letter_table]
+        if topic is None or not output.rows:
+            return NONE
+        most = largest_batch(session.admin, topic, timeout_s=ADMIN_TIMEOUT_S)
+        return letters_of(output, table.io, topic, most, session.pipeline.name)
+
+    def _publish(self, planned: Planned, written: WrittenBatch, dead_letters: Table) -> Decision:
         session, plan = self._session, planned.plan
         events = [
             *data_written(written, session.pipeline_id),
@@ -192,7 +209,7 @@ class Ingest:
                 check_topics(session, plan.topic_ids)
             return decision
 
-        return session.publisher.publish(after_fence, events, positions)
+        return session.publisher.publish(after_fence, events, positions, self._letters(written, dead_letters))
 
 
 def _report(planned: Planned, written: WrittenBatch, decision: Decision, seconds: dict[str, float]) -> BatchReport:

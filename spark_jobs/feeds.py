@@ -190,7 +190,7 @@ class Feed(Output):
 @dataclass(frozen=True, slots=True)
 class Sorted:
     """What becomes of n records, each by its place: `bad` ones, `unrouted` ones that no table takes, those `filtered`
-    by a transform, and the others, decoded for each table that takes them.
+    by the transforms of all tables that take them, and the others, decoded for each table that takes them.
     """
 
     number: int
@@ -205,8 +205,9 @@ class Sorted:
         return replace(self, skipped=places)
 
     def takers(self, place: int) -> list[str]:
-        """The tables that take a record, or would if it were not bad."""
-        return [feed.name for group in self.decoded for feed, part in group.parts if _has(part, place)]
+        """The tables that take a record, or might if it were not bad."""
+        groups = [group for group in self.decoded if place in self.bad or _has(group.places, place)]
+        return [feed.name for group in groups for feed, part in group.parts if _has(part, place)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +244,11 @@ class Feeds:
         self._decoder_of = dict[tuple[int, int], int]()
 
     def sort(self, values: Sequence[bytes], slices: Int64s, keys: Keys, origins: Origins) -> Sorted:
-        """Decode each value for the tables that take it; `slices` says of which slice each is."""
+        """Decode each value for the tables that take it; `slices` says of which slice each is, `origins` gives what SQL
+        sees of the records at some places.
+        """
         routed, read = self.router.route(values, slices), self._keys.read(keys, slices)
-        bad, groups, filtered = {**routed.bad, **read.bad}, list[_Group](), _NO_PLACES
+        bad, groups, left = {**routed.bad, **read.bad}, list[_Group](), set[int]()
         for place in routed.unrouted.tolist() if read.bad else ():
             # Nobody asks what its key is.
             bad.pop(place, None)
@@ -263,14 +266,12 @@ class Feeds:
                 self._want(feed.name, decoded.wanted)
             if feed.transforming is not None:
                 decoded = feed.transforming.apply(decoded, partial(_at, origins, read, feed.key_type, places))
-                # `where` is for pipelines with one table.
-                filtered = np.union1d(filtered, np.setdiff1d(places, places[_known(decoded)]))
+                left.update(np.setdiff1d(places, places[_known(decoded)]).tolist())
             for verdict in decoded.bad:
                 place = int(places[verdict.index])
                 bad.setdefault(place, self._verdict(replace(verdict, index=place), parts))
             groups.append(_Group(parts, decoded.columns, _good(places, decoded)))
-        if read.bad:
-            filtered = np.setdiff1d(filtered, list(read.bad))
+        filtered = _in_none(left.difference(bad), groups) if left else _NO_PLACES
         return Sorted(len(values), bad, routed.unrouted, filtered, tuple(groups))
 
     def _by_format(self, part: Part, slices: Int64s) -> Iterator[tuple[int, Part]]:
@@ -351,6 +352,14 @@ def _at(origins: Origins, keys: ReadKeys, key: pa.DataType, places: Int64s, chos
 def _known(decoded: Decoded) -> list[int]:
     """Of what became something; all is if nothing was left out."""
     return [*(range(len(decoded.columns)) if decoded.good is None else decoded.good), *(b.index for b in decoded.bad)]
+
+
+def _in_none(places: Collection[int], groups: Sequence[_Group]) -> Int64s:
+    """Those of the places that no table has a row of."""
+    none = np.array(sorted(places), np.int64)
+    for group in groups:
+        none = np.setdiff1d(none, group.places, assume_unique=True)
+    return none
 
 
 def _good(places: Int64s, decoded: Decoded) -> Int64s:

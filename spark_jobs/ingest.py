@@ -16,6 +16,7 @@ from sink_core.errors import BadRecord
 from sink_core.failpoints import reach
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.tables.outputs import output_of, write_ledger
+from sink_core.tables.parquet import target_file_bytes
 from sink_core.tables.sort_order import distribution_of
 from sink_core.tables.usable import check_usable
 from spark_jobs.feeds import IngestSpec, TableSpec
@@ -86,7 +87,11 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
     """
     # Those that records have asked for since it was planned are among the tables.
     pipeline = pipeline.having(pipeline.matched, {*pipeline.known_tables, *tables}) if pipeline.is_open else pipeline
-    default = pipeline.config.table_defaults.target_file_size
+
+    def target(name: str) -> int:
+        return target_file_bytes(tables[name].metadata, pipeline.target_file_size(name))
+
+    letters = pipeline.dead_letter_table
     return IngestSpec(
         batch_id=batch_id,
         group=pipeline.group,
@@ -95,7 +100,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
             TableSpec(
                 t.name,
                 _without_history(tables[t.name].metadata),
-                t.target_file_bytes,
+                target(t.name),
                 distribution=distribution_of(tables[t.name].metadata),
                 evolve=t.evolve if evolving else (),
                 any_case=t.case_insensitive,
@@ -107,9 +112,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
             for t in pipeline.tables
             if t.name in tables
         ),
-        dead_letters=TableSpec(
-            pipeline.dead_letter_table, _without_history(tables[pipeline.dead_letter_table].metadata), default
-        ),
+        dead_letters=TableSpec(letters, _without_history(tables[letters].metadata), target(letters)),
         stop_on_bad_record=pipeline.config.on_bad_record == "stop",
         readings=pipeline.readings,
         kafka=pipeline.kafka.properties,

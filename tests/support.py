@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
@@ -92,6 +92,11 @@ def produce(
 
 def consume(bootstrap: str, topic: str, *, partition: int = 0, isolation: str = "read_committed") -> list[bytes | None]:
     """The values of one partition from its start to the end it had at the call, as `isolation` shows them."""
+    return [message.value() for message in messages(bootstrap, topic, partition=partition, isolation=isolation)]
+
+
+def messages(bootstrap: str, topic: str, *, partition: int = 0, isolation: str = "read_committed") -> list[Message]:
+    """As `consume`, with keys, headers and timestamps."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -110,13 +115,13 @@ def consume(bootstrap: str, topic: str, *, partition: int = 0, isolation: str = 
         consumer.close()
 
 
-def _until_the_end(consumer: Consumer) -> list[bytes | None]:
-    values: list[bytes | None] = []
+def _until_the_end(consumer: Consumer) -> list[Message]:
+    found: list[Message] = []
     while (message := consumer.poll(30)) is not None:
         if error := message.error():
             assert error.name() == "_PARTITION_EOF", error
-            return values
-        values.append(message.value())
+            return found
+        found.append(message)
     raise AssertionError("the partition's end was not reached in 30 s")
 
 

@@ -136,6 +136,8 @@ def _say_status(report: StatusReport) -> None:
     if (log := report.control_topic) and log.oldest:
         say(f"control topic {log.topic}: {log.events:,} events since {log.oldest}")
     say_table("tables", ["table", "rows", "not committed", "snapshot", "valid through"], _table_rows(report.tables))
+    for misfit in report.misfits:
+        say(str(misfit), style="red")
     for finding in [*report.findings, *(t.finding for t in report.tables if t.finding)]:
         say(finding, style="red")
 

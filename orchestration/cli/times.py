@@ -37,11 +37,11 @@ def moment_or_age_ms(text: str, option: str, now: datetime) -> int:
     return (now - _EPOCH) // timedelta(milliseconds=1) - round(age_s * 1000)
 
 
-def offset_range(text: str) -> OffsetRange:
+def offset_range(text: str, option: str = "--range") -> OffsetRange:
     """`topic/partition:start-end`, the end not included. Raises ConfigError."""
     found = _RANGE.fullmatch(text)
     if found is None or int(found["start"]) >= int(found["end"]):
         raise ConfigError(
-            f"--range: {text!r} is not a range", hint="write one such as flights/0:100-200; 200 is not in it"
+            f"{option}: {text!r} is not a range", hint="write one such as flights/0:100-200; 200 is not in it"
         )
     return OffsetRange(found["topic"], int(found["partition"]), int(found["start"]), int(found["end"]))

@@ -9,6 +9,7 @@ import dagster as dg
 from orchestration.pipelines import specs
 from orchestration.pipelines.checks import checks_of
 from orchestration.pipelines.commit import commit_of
+from orchestration.pipelines.dead_letters import replay_job
 from orchestration.pipelines.ingest import ingest_of
 from orchestration.pipelines.maintenance import maintenance_jobs, maintenance_schedules
 from orchestration.pipelines.names import CHECKS, COMMIT, INGEST, job_name, resource_key, run_tags, table_key
@@ -49,7 +50,7 @@ def build_pipeline_defs(pipeline: Pipeline) -> dg.Definitions:
     return dg.Definitions(
         assets=[*specs.topics(pipeline), ingest, commit],
         asset_checks=[checks],
-        jobs=[ingest_job, commit_job, checks_job, *maintenance.values()],
+        jobs=[ingest_job, commit_job, checks_job, replay_job(pipeline), *maintenance.values()],
         sensors=[lag_sensor(pipeline, ingest_job, watch)],
         schedules=[
             *([] if every == "batch" else [commit_schedule(pipeline, every, commit_job, watch)]),

@@ -23,6 +23,7 @@ DESCRIPTIONS = {
     verdicts.FRESHNESS: "Age of the oldest record that is not in the table, against objectives.freshness.",
     verdicts.FILE_SIZES: "Many small files make reading slow; compaction joins them.",
     verdicts.RATE: "Share of dead letters in the last batches, against objectives.dead_letters.",
+    verdicts.MISFITS: "Records of the last days that a table can't take since a schema has changed, by field.",
     verdicts.PROOF: "The ledger is contiguous and adds up; control topic, positions and tables agree with it.",
 }
 
@@ -34,6 +35,7 @@ def specs(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
         (None, verdicts.LAG),
         (None, verdicts.RETENTION),
         (pipeline.dead_letter_table, verdicts.RATE),
+        (pipeline.dead_letter_table, verdicts.MISFITS),
         (pipeline.ledger_table, verdicts.PROOF),
         *of_tables,
     ]

@@ -17,6 +17,7 @@ REMEDY_TAG = "calve/remedy"
 INGEST = "ingest"
 COMMIT = "commit"
 CHECKS = "checks"
+REPLAY = "replay_dead_letters"
 
 
 def topic_key(pipeline: Pipeline, topic: str) -> dg.AssetKey:

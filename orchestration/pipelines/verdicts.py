@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,17 @@ from sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
     from sink_core.control.state import BatchSeen
+    from sink_core.dead_letters.misfits import Misfits
     from sink_core.status import PartitionStatus, StatusReport, TableStatus
     from sink_core.verify.report import VerifyReport
 
-LAG, RETENTION, FRESHNESS, FILE_SIZES, RATE, PROOF = (
+LAG, RETENTION, FRESHNESS, FILE_SIZES, RATE, MISFITS, PROOF = (
     "lag",
     "retention",
     "freshness",
     "file_sizes",
     "dead_letter_rate",
+    "schema_misfits",
     "proof",
 )
 
@@ -53,6 +55,7 @@ def health(pipeline: Pipeline, report: StatusReport, batches: Iterable[BatchSeen
         lag(report, pipeline.config.objectives.lag),
         retention(report.partitions),
         dead_letter_rate(pipeline.dead_letter_table, list(batches), pipeline.config.objectives.dead_letters),
+        schema_misfits(pipeline.dead_letter_table, report.misfits),
         *(
             verdict
             for settings in pipeline.tables
@@ -110,6 +113,14 @@ def dead_letter_rate(table: str, batches: list[BatchSeen], most: float) -> Verdi
     text = f"{of}, at most {most:.2%} may be (objectives.dead_letters)"
     numbers = {"dead_letters": dead, "records": records, "share": round(share, 6)}
     return Verdict(table, RATE, share <= most, text, numbers, warning=True)
+
+
+def schema_misfits(table: str, found: Sequence[Misfits]) -> Verdict:
+    """Records that a table can't take since their schema, or its own, has changed and `evolve` can't follow."""
+    text = "\n".join(map(str, found)) or "no record of the last days was set aside because a field does not fit"
+    numbers = {"dead_letters": sum(each.records for each in found), "fields": len(found)}
+    details = {"misfits": [asdict(each) for each in found]}
+    return Verdict(table, MISFITS, not found, text, numbers, details=details)
 
 
 def file_sizes(table: TableStatus, target_bytes: int) -> Verdict:

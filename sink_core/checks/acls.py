@@ -22,6 +22,7 @@ USE_CONTROL = (
     AclOperation.DESCRIBE,
     AclOperation.DESCRIBE_CONFIGS,
 )
+WRITE_LETTERS = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 USE_GROUP = (AclOperation.READ, AclOperation.DESCRIBE)
 USE_SHARED_GROUP = (AclOperation.DESCRIBE,)
 USE_TRANSACTIONS = (AclOperation.WRITE, AclOperation.DESCRIBE)
@@ -52,6 +53,7 @@ def needed(pipeline: Pipeline) -> tuple[Acl, ...]:
         *(Acl("topic", topic, READ_SOURCE) for topic in pipeline.config.source.topics),
         *_matching(pipeline.config.source.topics_regex),
         Acl("topic", pipeline.control_topic, USE_CONTROL),
+        *([Acl("topic", pipeline.letter_topic, WRITE_LETTERS)] if pipeline.letter_topic else ()),
         Acl("group", pipeline.group, USE_GROUP, prefixed=True),
         Acl("group", SHARED_GROUPS, USE_SHARED_GROUP, prefixed=True),
         Acl("transactional-id", f"{pipeline.group}.", USE_TRANSACTIONS, prefixed=True),

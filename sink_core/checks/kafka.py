@@ -19,7 +19,7 @@ from sink_core.control.log import CREATED_CONFIG, ControlLog
 from sink_core.errors import ConfigError
 from sink_core.kafka import clients
 from sink_core.kafka.failures import reported
-from sink_core.kafka.source import describe_topics, end_offsets, sample_values, topics_like
+from sink_core.kafka.source import describe_topics, end_offsets, largest_batch, sample_values, topics_like
 
 TIMEOUT_S = 10.0
 SAMPLE_RECORDS = 1_000
@@ -49,6 +49,7 @@ class KafkaChecks:
             Check("kafka", self.cluster),
             Check("topics", self.topics, needs=("kafka",)),
             Check("control topic", self.control_topic, needs=("kafka",)),
+            *([Check("dead-letter topic", self.letter_topic, needs=("kafka",))] if self._pipeline.letter_topic else ()),
             Check("source group", self.source_group, needs=("kafka",)),
             Check("shared groups", self.shared_groups, needs=("kafka",)),
             Check("transactions", self.transactions, needs=("kafka",)),
@@ -94,6 +95,14 @@ class KafkaChecks:
             made = self._admin.create_topics([new], validate_only=True, request_timeout=self._timeout_s)
             self._answer(made[name])
         return f"{name} will be created by the first run"
+
+    def letter_topic(self) -> str:
+        """It must be there, and take what a producer writes."""
+        name = self._pipeline.letter_topic or ""
+        described = describe_topics(self._admin, [name], timeout_s=self._timeout_s)[name]
+        self._require_on_topics([name], acls.WRITE_LETTERS)
+        most = largest_batch(self._admin, name, timeout_s=self._timeout_s)
+        return f"{name} ({_count(described.partitions, 'partition')}) takes messages of up to {most:,} bytes"
 
     def source_group(self) -> str:
         """It must have no members: Calve alone moves its offsets, and no consumer of it ever joins."""

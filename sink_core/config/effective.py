@@ -51,6 +51,14 @@ class CatalogSettings:
 
 
 @dataclass(frozen=True)
+class TargetFileSize:
+    """If `stated` in the pipeline file it wins over a table's own property, else it stands in for it."""
+
+    bytes: int
+    stated: bool
+
+
+@dataclass(frozen=True)
 class TableSettings:
     """A table that is fed, with `table_defaults` applied. `explicit`: by the file alone there is such a table."""
 
@@ -66,6 +74,7 @@ class TableSettings:
     rule: Rule = ALL
     explicit: bool = True
     transform: Transform | None = None
+    target_file_stated: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,6 +143,11 @@ class Pipeline:
         return self.config.dead_letter_table
 
     @property
+    def letter_topic(self) -> str | None:
+        """The topic that is told of dead letters, if there are any."""
+        return None if self.config.on_bad_record == "stop" else self.config.dead_letters.topic
+
+    @property
     def table_names(self) -> tuple[str, ...]:
         """Every table a batch can feed: data tables, ledger and dead letters."""
         return (*(table.name for table in self.tables), self.ledger_table, self.dead_letter_table)
@@ -143,6 +157,12 @@ class Pipeline:
         """The tables that need not have what was published before they were added."""
         entire = {table.name for table in self.tables if table.history == "replay"}
         return frozenset(self.table_names) - entire
+
+    def target_file_size(self, name: str) -> TargetFileSize:
+        """Of a data table, the ledger or the dead letters."""
+        defaults, entry = self.config.table_defaults, next((t for t in self.tables if t.name == name), None)
+        given = TargetFileSize(defaults.target_file_size, "target_file_size" in defaults.model_fields_set)
+        return given if entry is None or not entry.target_file_stated else TargetFileSize(entry.target_file_bytes, True)
 
     def require_tables(self, names: Iterable[str]) -> None:
         """Raise ConfigError for a table that this pipeline does not feed, whatever topics and records there will be."""
@@ -174,6 +194,7 @@ class Pipeline:
                 rule=fed.rule,
                 explicit=fed.explicit,
                 transform=fed.entry.transform,
+                target_file_stated=fed.entry.target_file_size is not None,
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )

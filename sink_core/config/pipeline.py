@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Discriminator, Field, model_validator
 
 from sink_core.config.connections import CatalogConnection, Name, SparkSettings
-from sink_core.config.fields import Cron, KeyPart, Owner, TableName
+from sink_core.config.fields import Cron, KeyPart, Owner, TableName, TopicName
 from sink_core.config.maintenance import Maintenance
 from sink_core.config.model import Location, Model, comes_with, refuse_at
 from sink_core.config.source import INLINE, NAMED, Source, name_or_inline
@@ -24,7 +24,7 @@ from sink_core.config.units import (
     Duration,
     Percent,
 )
-from sink_core.routing import TOPIC, VALUE, placeholders
+from sink_core.routing import TOPIC, VALUE, is_internal, matching, placeholders
 
 CatalogChoice = Annotated[Annotated[Name, NAMED] | Annotated[CatalogConnection, INLINE], Discriminator(name_or_inline)]
 SparkChoice = Annotated[Annotated[Name, NAMED] | Annotated[SparkSettings, INLINE], Discriminator(name_or_inline)]
@@ -35,6 +35,10 @@ class DeadLetters(Model):
 
     table: TableName | None = None
     """The dead-letter table, created if missing. Default: `calve.<pipeline>_dead_letters`."""
+
+    topic: TopicName | None = None
+    """Also append each dead letter to this topic of the source's cluster, with Kafka Connect's headers, in the
+    transaction that publishes its batch. It must exist. Default: to none."""
 
     stop_above: Percent | None = None
     """Stop, and publish nothing of the batch, when a larger share of its records than this is bad. Default: never."""
@@ -245,6 +249,11 @@ class PipelineConfig(Model):
             yield ("dead_letters", "table"), text, None
         if self.ledger_table in names | {self.dead_letter_table}:
             yield ("tables",), f"{self.ledger_table} is this pipeline's ledger; choose another name", None
+        topic, pattern = self.dead_letters.topic, self.source.topics_regex
+        if topic is not None and is_internal(topic):
+            yield ("dead_letters", "topic"), f"{topic} is a topic of Kafka's or Calve's own; choose another", None
+        elif topic is not None and (topic in self.source.topics or (pattern and matching([topic], pattern))):
+            yield ("dead_letters", "topic"), f"{topic} is read by source: every letter would come back", None
 
     def _transforms(self) -> Iterator[tuple[Location, str, object]]:
         for number, table in enumerate(self.tables):
@@ -253,6 +262,3 @@ class PipelineConfig(Model):
             if table.auto_create is not None and not table.auto_create.columns:
                 text = "a table with a transform is created with the columns that it names; name them"
                 yield ("tables", number, "auto_create", "columns"), text, None
-            if table.transform.where is not None and len(self.tables) > 1:
-                text = "where is for a pipeline with one table; give the table a pipeline of its own"
-                yield ("tables", number, "transform", "where"), text, None

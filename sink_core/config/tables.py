@@ -50,7 +50,8 @@ class Transform(Model):
     of `key` and `value`)."""
 
     where: str | None = Field(default=None, min_length=1)
-    """What stands behind WHERE. Records that it leaves out are counted as filtered."""
+    """What stands behind WHERE. A record that it leaves out is counted as left out of this table, or as filtered if
+    no other table has it."""
 
     def may_name(self, word: str) -> bool:
         """Whether the SQL may refer to a name."""
@@ -73,7 +74,7 @@ class TableDefaults(Model):
     a dead letter."""
 
     target_file_size: Bytes = Field(default=256 * MIB, gt=0)
-    """Data files are closed at about this size."""
+    """Data files are closed at about this size. Stated here or for the table it wins over the table's own property."""
 
     kafka_column: bool = True
     """Give auto-created tables the struct column `_kafka {topic, partition, offset, timestamp}`, which replay, refill

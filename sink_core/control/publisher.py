@@ -4,7 +4,8 @@ Crash points of `publish`, and what the next run finds (docs/design.md has the w
 
     publish.after-fence     nothing moved; the plan's files are orphans; the next run plans the same offsets again
     publish.after-begin     as above
-    publish.after-events    an open transaction that nobody can read; the next fence aborts it
+    publish.after-letters   an open transaction that nobody can read; the next fence aborts it
+    publish.after-events    as above
     publish.after-offsets   as above
     publish.after-commit    published; the next run's commit takes it in
 
@@ -27,6 +28,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import BatchAbandoned, Event, encode
 from sink_core.control.group import SourceGroup, to_kafka
+from sink_core.control.letters import NONE, Letters
 from sink_core.control.log import PARTITION, ControlLog, headers
 from sink_core.control.state import CommitState
 from sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
@@ -78,8 +80,9 @@ class Publisher:
         decide: Callable[[Positions, CommitState], Decision],
         events: Sequence[Event],
         positions: Positions,
+        letters: Letters = NONE,
     ) -> Decision:
-        """Publish `events` and `positions` together if `decide` says so, on what is read after the fence.
+        """Publish `events`, `positions` and `letters` together if `decide` says so, on what is read after the fence.
 
         Raises Fenced after too many fences by others, UnknownOutcome if no try could find out what became of the last.
         """
@@ -87,10 +90,10 @@ class Publisher:
         def step(producer: Producer, read: Read) -> Decision:
             decision = decide(*read)
             if decision.verdict is Verdict.PUBLISH:
-                self._transaction(producer, events, positions)
+                self._transaction(producer, events, positions, letters)
             return decision
 
-        return self._fenced(step, positions)
+        return self._fenced(step, positions, letters.settings if letters.number else {})
 
     def keep_alive(self) -> int:
         """Re-commit every offset with its metadata exactly as read, so that the broker does not expire the group.
@@ -144,15 +147,21 @@ class Publisher:
         """
         return self._fenced(lambda _producer, read: read, partitions)
 
-    def _fenced(self, step: Callable[[Producer, Read], T], partitions: Iterable[TopicPartition] | None = None) -> T:
+    def _fenced(
+        self,
+        step: Callable[[Producer, Read], T],
+        partitions: Iterable[TopicPartition] | None = None,
+        settings: clients.Settings | None = None,
+    ) -> T:
         """Steps 1 and 2, then `step`; from the start again when fenced or when the outcome is unknown.
 
         Without `partitions` all that were ever published, as the log has them after the fence, and the token.
+        `settings` are the producer's beside its own.
         """
         last: CalveError | None = None
         for attempt in range(ATTEMPTS):
             try:
-                producer = clients.transactional_producer(self._settings, self._transactional_id)
+                producer = clients.transactional_producer(self._settings, self._transactional_id, **settings or {})
                 with _translated("fencing earlier publishers"):
                     producer.init_transactions(TRANSACTION_S)
                 reach("publish.after-fence")
@@ -165,11 +174,18 @@ class Publisher:
         assert last is not None
         raise last
 
-    def _transaction(self, producer: Producer, events: Sequence[Event], positions: Positions) -> None:
-        """Step 4. On an error the producer is dropped, not reused: the next try fences it and looks."""
+    def _transaction(
+        self, producer: Producer, events: Sequence[Event], positions: Positions, letters: Letters = NONE
+    ) -> None:
+        """Step 4. On an error the producer is dropped, not reused: the next try fences it and looks.
+
+        Letters, which may be many, go before the first event: from there on readers of the log wait for the end.
+        """
         with _translated("publishing"):
             producer.begin_transaction()
             reach("publish.after-begin")
+            letters.send(producer, TRANSACTION_S)
+            reach("publish.after-letters")
             for event in events:
                 producer.produce(self._log.topic, encode(event), partition=PARTITION, headers=headers(event))
             if producer.flush(TRANSACTION_S) > 0:

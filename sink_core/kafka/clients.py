@@ -71,13 +71,14 @@ def producer(settings: Settings) -> Producer:
     return Producer({**_base(settings), "enable.idempotence": True, "linger.ms": 0}, logger=LOGGER)
 
 
-def transactional_producer(settings: Settings, transactional_id: str) -> Producer:
+def transactional_producer(settings: Settings, transactional_id: str, **overrides: object) -> Producer:
     """A producer that fences every earlier holder of `transactional_id` once `init_transactions` returns."""
     conf = {
         **_base(settings),
         "transactional.id": transactional_id,
         "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
         "linger.ms": 0,
+        **overrides,
     }
     return Producer(conf, logger=LOGGER)
 

@@ -258,6 +258,15 @@ def _said_by_a_broker(error: RetriableError) -> bool:
     return isinstance(cause, KafkaException) and cause.args[0].code() > 0
 
 
+def largest_batch(admin: AdminClient, topic: str, *, timeout_s: float) -> int:
+    """The topic's `max.message.bytes`."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    doing = f"reading the configuration of topic {topic}"
+    with reported(doing):
+        future = admin.describe_configs([resource], request_timeout=timeout_s)[resource]
+    return int(_answer(future, doing, timeout_s)["max.message.bytes"].value)
+
+
 def _timestamp_types(admin: AdminClient, names: Iterable[str], timeout_s: float) -> dict[str, int]:
     """Per topic; CreateTime, which promises less, where the topic's configuration may not be read."""
     with reported("reading topic configurations"):

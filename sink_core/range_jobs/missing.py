@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pyroaring import BitMap64
@@ -36,14 +36,18 @@ def check_stated(tables: Iterable[TableSettings], state: CommitState) -> None:
             )
 
 
-def check_new(tables: Iterable[TableSettings], state: CommitState) -> None:
+def check_new(tables: Iterable[TableSettings], state: CommitState, read: Callable[[], Iterable[LedgerRow]]) -> None:
     """Raise ConfigError for a table, found at run time and about to be created, of which records were published before:
-    its name was added to the file later.
+    its name was added to the file later. `read` gives the ledger's rows.
+
+    A position above the beginning alone says little: that of a topic found late begins where its log does by then. The
+    ledger, which takes long to read, is asked only about such topics.
     """
-    for table in tables:
-        read = {at.topic for at, offset in state.partitions.items() if offset > state.begins.get(at, 0)}
-        before = sorted(read & (table.rule.topics or frozenset()))
-        if before and table.history is None:
+    moved = {at.topic for at, offset in state.partitions.items() if offset > state.begins.get(at, 0)}
+    wanted = [(table, moved & (table.rule.topics or frozenset())) for table in tables if table.history is None]
+    published = {row.at.topic for row in read() if row.records} if any(topics for _, topics in wanted) else set[str]()
+    for table, topics in wanted:
+        if before := sorted(topics & published):
             raise ConfigError(
                 f"table {table.name} is new, and records of topic {before[0]} were published before",
                 hint="set `history: none` for its entry to begin now, or give it an entry of its own with "

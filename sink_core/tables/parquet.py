@@ -14,6 +14,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import BooleanType
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
+from sink_core.config.effective import TargetFileSize
+
 NO_CODEC = "none"
 # Java's writer gives a dictionary up once it doesn't pay, Arrow's only at this size: at Iceberg's default of 2 MiB,
 # columns of mostly different values took a tenth more time and space.
@@ -55,14 +57,20 @@ class BloomFilter:
         return {"ndv": max(1, min(rows, int(self.max_bytes * 8 / bits_per_value))), "fpp": self.fpp}
 
 
+def target_file_bytes(metadata: TableMetadata, wanted: TargetFileSize) -> int:
+    """The size that files of the table are to have. Raises as `parquet_settings` does."""
+    own = property_as_int(metadata.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES)
+    return wanted.bytes if wanted.stated or not own else own
+
+
 def parquet_settings(metadata: TableMetadata, *, target_file_size: int | None = None) -> ParquetSettings:
     """What the table's `write.*` properties say, with Iceberg's defaults.
 
-    The table's `write.target-file-size-bytes` wins over `target_file_size`, the pipeline's. Raises ValueError, naming
-    the property, for one that can't be read.
+    `target_file_size` in bytes, if given, wins over the table's `write.target-file-size-bytes`. Raises ValueError,
+    naming the property, for one that can't be read.
     """
     number = partial(property_as_int, metadata.properties)
-    target = number(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, target_file_size)
+    target = target_file_size or number(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES)
     row_group = number(TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES)
     return ParquetSettings(
         target_file_size=target or TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,

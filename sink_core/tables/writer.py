@@ -39,7 +39,7 @@ class TableWriter:
     """Writes data files of one table, by its current schema and default partition spec.
 
     `file_prefix` begins the file names, `budget` bounds what is held in memory, shared with other writers,
-    `target_file_size` in bytes is used if the table has no such property.
+    `target_file_size` in bytes, if given, wins over the table's property.
     """
 
     def __init__(

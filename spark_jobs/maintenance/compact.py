@@ -15,7 +15,7 @@ from sink_core.maintenance.compaction import PartitionFiles, due, small_files, w
 from sink_core.maintenance.predicate import predicate
 from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
 from sink_core.maintenance.shape import DATA_FILES, live_files, shape
-from sink_core.tables.parquet import parquet_settings
+from sink_core.tables.parquet import target_file_bytes
 from spark_jobs.maintenance.work import Work, now_ms
 
 TASK = "compact"
@@ -84,10 +84,7 @@ def _rewrite(
 
 def _target_bytes(work: Work, table: Table, name: str) -> int:
     """The size that ingestion aims at too."""
-    pipeline = work.session.pipeline
-    sizes = {settings.name: settings.target_file_bytes for settings in pipeline.tables}
-    default = pipeline.config.table_defaults.target_file_size
-    return parquet_settings(table.metadata, target_file_size=sizes.get(name, default)).target_file_size
+    return target_file_bytes(table.metadata, work.session.pipeline.target_file_size(name))
 
 
 def _conditions(table: Table, partitions: Sequence[PartitionFiles], catalog: str) -> Iterator[str]:

@@ -245,6 +245,7 @@ def keys(flow: Flow) -> set[tuple[str, str]]:
         ("db/events", verdicts.FRESHNESS),
         ("db/events", verdicts.FILE_SIZES),
         (f"calve/{name}_dead_letters", verdicts.RATE),
+        (f"calve/{name}_dead_letters", verdicts.MISFITS),
         (f"calve/{name}_ledger", verdicts.PROOF),
     }
 
@@ -277,7 +278,7 @@ def test_the_checks_job_checks_everything(flow: Flow, instance: DagsterInstance)
     assert done.checks.keys() == keys(flow)
     rate = done.checks[f"calve/{flow.name}_dead_letters", verdicts.RATE]
     assert (rate.passed, rate.severity) == (False, dg.AssetCheckSeverity.WARN)
-    assert {at[1] for at, check in done.checks.items() if not check.passed} == {verdicts.RATE}
+    assert {at[1] for at, check in done.checks.items() if not check.passed} == {verdicts.RATE, verdicts.MISFITS}
     proof = done.checks[f"calve/{flow.name}_ledger", verdicts.PROOF]
     assert proof.description == "every offset was accounted for once"
     assert proof.metadata["offsets"].value == 6

@@ -7,14 +7,18 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
+from dagster import DagsterInstance
 from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
+from orchestration.pipelines.names import CHECKS, REPLAY
 from sink_core.control.decision import Verdict
 from sink_core.control.events import DataComplete, DataWritten
 from sink_core.dead_letters import choice
@@ -24,10 +28,12 @@ from sink_core.maintenance.orphans import Listed, may_still_land
 from sink_core.maintenance.trim import trim
 from sink_core.offsets import OffsetRange
 from sink_core.range_jobs.selected import Wanted
+from sink_core.status import status
 from sink_core.verify.verify import verify
 from spark_jobs.letter_job import LetterJobs, LettersReport
 from spark_jobs.range_job import RangeJobs
 from tests import support
+from tests.dagster_runs import Done, run
 from tests.damage import roll_back
 from tests.pipelines import COLUMNS, Died, Flow, InProcess, reached
 from tests.resolving import resolved
@@ -133,6 +139,24 @@ def test_a_replay_moves_what_fits_now_and_nothing_else(flow: Flow, spark: SparkS
     flow.run()
     assert flow.ids() == [*ALL, 30, 31, 32]
     assert_proven(flow)
+
+
+def test_status_and_a_check_name_the_field_until_the_records_fit(flow: Flow, instance: DagsterInstance) -> None:
+    def look() -> tuple[list[tuple[str, str, int]], dg.AssetCheckEvaluation]:
+        with flow.session() as session:
+            found = [(each.table, each.field, each.records) for each in status(session).misfits]
+        checks = run(flow, instance, CHECKS).checks
+        [check] = [check for (_, name), check in checks.items() if name == "schema_misfits"]
+        return found, check
+
+    found, red = look()
+    assert found == [(flow.table, "more", 5)]
+    assert (red.passed, red.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert (red.description or "").startswith(f"5 dead letters don't fit more of {flow.table}, since 2")
+    mend(flow)
+    replay(flow)
+    found, green = look()
+    assert (found, green.passed) == ([], True)
 
 
 def test_the_commands_say_what_is_there_and_what_became_of_it(flow: Flow) -> None:
@@ -435,4 +459,35 @@ def test_a_thousand_replayed_by_two_processes_at_once(
     assert sum(each["moved"] for each in said) == 1_000
     assert flow.ids() == list(range(2_000))
     assert left(flow) == []
+    assert_proven(flow)
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Generator[DagsterInstance]:
+    (home := tmp_path / "dagster").mkdir()
+    with DagsterInstance.local_temp(str(home), {"telemetry": {"enabled": False}}) as opened:
+        yield opened
+
+
+def test_the_job_moves_what_fits_and_says_what_became_of_the_rest(flow: Flow, instance: DagsterInstance) -> None:
+    def output(done: Done) -> dict[str, Any]:
+        [event] = [e for e in done.result.all_events if e.is_successful_output]
+        return {name: value.value for name, value in event.step_output_data.metadata.items()}
+
+    mend(flow)
+    some = run(flow, instance, REPLAY, ranges=[f"{flow.topic}/1:0-1"])
+    assert some.result.success
+    assert output(some)["moved"] == 1
+    assert flow.ids() == sorted([*GOOD, 13])
+    rest = run(flow, instance, REPLAY)
+    found = output(rest)
+    assert (found["moved"], found["still bad"], found["not tried"], len(found["range jobs"])) == (4, 1, 0, 1)
+    assert [told["rows added"] for told in rest.table()] == [4]
+    assert len(rest.table(flow.pipeline.dead_letter_table)) == 1
+    assert flow.ids() == ALL
+    again = run(flow, instance, REPLAY)
+    assert (output(again)["moved"], list(again.materialized)) == (0, [])
+    wrong = run(flow, instance, REPLAY, ranges=["everything"])
+    assert not wrong.result.success
+    assert "ranges: 'everything' is not a range" in str(wrong.failure)
     assert_proven(flow)

@@ -189,6 +189,35 @@ def test_a_name_added_later_says_what_becomes_of_the_past(shop: Make, prefix: st
     proven(later)
 
 
+def test_a_topic_found_when_its_first_records_were_gone_is_no_name_added_later(shop: Make, prefix: str) -> None:
+    flow = shop(ENTITIES)
+    create(flow, f"{prefix}.x", 1)
+    produce(flow, f"{prefix}.x", [{"id": 1}])
+    flow.run()
+    create(flow, f"{prefix}.late", 1)
+    produce(flow, f"{prefix}.late", sized(range(5), "gone"))
+    flow.delete_records(f"{prefix}.late", 5)
+    # Published beside it, the empty topic has a position: where its log begins.
+    produce(flow, f"{prefix}.x", [{"id": 2}])
+    flow.run()
+    produce(flow, f"{prefix}.late", [{"id": 6}])
+    flow.run()
+    assert (flow.ids("shop.x"), flow.ids("shop.late")) == ([1, 2], [6])
+    proven(flow)
+
+
+def test_a_pattern_that_matches_nothing_any_more_waits_for_what_comes(shop: Make, prefix: str) -> None:
+    flow = shop(ENTITIES)
+    create(flow, f"{prefix}.x", 1)
+    produce(flow, f"{prefix}.x", [{"id": 1}])
+    flow.run()
+    for done in flow.admin.delete_topics([f"{prefix}.x"]).values():
+        done.result(TIMEOUT_S)
+    assert flow.run().ended == "caught up"
+    assert flow.ids("shop.x") == [1]
+    proven(flow)
+
+
 def test_what_was_published_for_a_table_that_left_the_file_is_still_committed(shop: Make, prefix: str) -> None:
     flow = shop({"name": "shop.all", "auto_create": {}}, {"name": "shop.left", "auto_create": {}})
     create(flow, f"{prefix}.x", 1)

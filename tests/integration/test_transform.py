@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,43 @@ def test_rows_are_made_by_sql_and_everything_adds_up(
         assert LetterJobs(session, InProcess()).replay().moved == 1
     [row] = [row for row in better.rows() if row["id"] == 25]
     assert (row["text"], row["n"], row["_kafka"]["offset"]) == ("none/k25", None, 25)
+    assert proven(better)
+
+
+def test_each_table_leaves_out_what_its_own_where_says(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    """Ids 0 to 59: of 0 to 9 no table wants anything, 50 to 59 are bad for one that wants them."""
+
+    def table(name: str, where: str, select: str = "id") -> dict[str, Any]:
+        columns = {"id": "long", "text": "string"}
+        transform = {"columns": columns, "select": select, "where": where}
+        return {"name": name, "auto_create": {"columns": {"id": "long"}}, "transform": transform}
+
+    def flow_of(select: str) -> Flow:
+        tables = [table("db.even", "id >= 10 AND id % 2 = 0", select), table("db.large", "id >= 30")]
+        return plain.but(extra={"tables": tables}, tables=("db.even", "db.large"))
+
+    plain = Flow.create(tmp_path, broker.bootstrap, kafka_topic())
+    flow = flow_of("text::LONG AS id")
+    produce(flow.topic, [b'{"id": %d, "text": "%s"}' % (i, b"bad" if i >= 50 else b"%d" % i) for i in range(60)])
+    flow.run()
+    odd = range(51, 60, 2)
+    assert flow.ids("db.even") == list(range(10, 50, 2))
+    assert flow.ids("db.large") == [*range(30, 50), *odd]
+    assert len(flow.rows(flow.pipeline.dead_letter_table)) == 5
+    [ledger] = [row for row in flow.rows(flow.pipeline.ledger_table) if row["records"]]
+    # 11, 13 … 29 are wanted by no table either.
+    assert (ledger["filtered"], ledger["unrouted"], ledger["dead_lettered"]) == (20, 0, 5)
+    assert dict(ledger["written"]) == {"db.even": 20, "db.large": 25}
+    assert dict(ledger["left_out"]) == {"db.even": 15, "db.large": 10}
+    assert proven(flow)
+    better = flow_of("id")
+    with better.session() as session:
+        session.bind()
+        assert LetterJobs(session, InProcess()).replay().moved == 5
+    assert better.ids("db.even") == list(range(10, 60, 2))
+    assert better.ids("db.large") == list(range(30, 60))
     assert proven(better)
 
 

@@ -20,6 +20,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.types import LongType, StringType
 
 from sink_core.control.log import REQUIRED_CONFIG
+from sink_core.dead_letters.topic import PREFIX
 from sink_core.kafka import clients
 from spark_jobs.maintenance.orphans import LOOKED_AT
 from tests import support
@@ -51,7 +52,10 @@ class Difference:
 
 @dataclass
 class World:
-    """One pipeline, its topic and its catalog. `events` are committed ids, `broken` the number of broken records."""
+    """One pipeline, its topic and its catalog. `events` are committed ids, `broken` the number of broken records.
+
+    `spoilt` counts those that were dead letters for a while.
+    """
 
     bootstrap: str
     directory: Path
@@ -61,6 +65,7 @@ class World:
     name: str = field(default_factory=lambda: support.unique("faults").replace("-", "_"))
     events: set[int] = field(default_factory=set[int])
     broken: int = 0
+    spoilt: int = 0
     _next: int = 0
     _columns: int = 0
     _grows: bool = False
@@ -68,6 +73,7 @@ class World:
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True)
         support.create_topic(self.bootstrap, self.name, PARTITIONS)
+        support.create_topic(self.bootstrap, self.letter_topic)
         self._write("connections.yaml", self._connections())
         self._write("pipeline.yaml", self._pipeline())
         self._producer = Producer(
@@ -83,6 +89,10 @@ class World:
     @property
     def table(self) -> str:
         return f"faults.{self.name}"
+
+    @property
+    def letter_topic(self) -> str:
+        return f"{self.name}_letters"
 
     def produce(self, events: int) -> None:
         """Transactions of random size on random partitions; about one in five is aborted, one record in 40 broken."""
@@ -126,6 +136,7 @@ class World:
         self._columns += 1
         self._add_column("long")
         self._add_events(records)
+        self.spoilt += records
 
     def _add_events(self, records: int) -> None:
         """With words in the last added column."""
@@ -188,17 +199,23 @@ class World:
             catalog.drop_table(table)
 
     def difference(self) -> Difference:
-        """Compare the tables, read with pyiceberg, with what was produced."""
+        """Compare the tables, read with pyiceberg, and the dead letters' topic with what was produced."""
         seen = Counter(self._column(self.table, "id"))
         letters = f"calve.{self.name}_dead_letters"
         dead = Counter(zip(self._column(letters, "partition"), self._column(letters, "offset"), strict=True))
+        told = self._told()
         return Difference(
             lost=len(self.events - seen.keys()),
             twice=sum(n - 1 for n in seen.values()),
             foreign=len(seen.keys() - self.events),
-            dead_letters_lost=self.broken - len(dead),
-            dead_letters_twice=sum(n - 1 for n in dead.values()),
+            dead_letters_lost=self.broken - len(dead) + self.broken + self.spoilt - len(told),
+            dead_letters_twice=sum(n - 1 for n in (*dead.values(), *told.values())),
         )
+
+    def _told(self) -> Counter[tuple[object, object]]:
+        """The places of the records that the dead letters' topic has."""
+        found = [dict(message.headers() or ()) for message in support.messages(self.bootstrap, self.letter_topic)]
+        return Counter((each[f"{PREFIX}partition"], each[f"{PREFIX}offset"]) for each in found)
 
     def orphans_were_listed(self) -> bool:
         """Whether orphan removal has had its first look at every table, which only lists."""
@@ -253,6 +270,7 @@ class World:
             "source": {"kafka": "main", "topics": [self.name]},
             "catalog": "lake",
             "spark": "warm",
+            "dead_letters": {"topic": self.letter_topic},
             "tables": [{"name": self.table, "auto_create": {"columns": COLUMNS, "partition_by": ["day(at)"]}}],
             # Many small batches of several tasks each, so that a moment drawn at random can fall into any step.
             "batch": {"max_records": self.max_records, "min_task_bytes": "4KiB"},

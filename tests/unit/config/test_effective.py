@@ -33,12 +33,15 @@ def test_a_renamed_pipeline_keeps_its_ids(loaded: Load) -> None:
 
 
 def test_tables_take_what_they_leave_out_from_the_defaults(loaded: Load) -> None:
-    first, second = loaded(
+    pipeline = loaded(
         table_defaults={"target_file_size": "1GiB", "kafka_column": False, "evolve": ["widen"]},
         tables=[{"name": "a.b"}, {"name": "a.c", "target_file_size": "1MiB", "kafka_column": True, "evolve": []}],
-    ).tables
+    )
+    first, second = pipeline.tables
     assert (first.target_file_bytes, first.kafka_column, first.evolve) == (2**30, False, ("widen",))
     assert (second.target_file_bytes, second.kafka_column, second.evolve) == (2**20, True, ())
+    sizes = [pipeline.target_file_size(name) for name in ("a.b", "a.c", pipeline.ledger_table)]
+    assert [(size.bytes, size.stated) for size in sizes] == [(2**30, True), (2**20, True), (2**30, True)]
 
 
 def test_hosts_that_spell_the_same_catalog_differently_agree(loaded: Load, monkeypatch: pytest.MonkeyPatch) -> None:

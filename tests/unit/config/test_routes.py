@@ -109,6 +109,12 @@ def test_names_are_taken_back_to_their_entries() -> None:
         (by_regex({"name": "a.b", "topics": ["stock"]}), "stock is not a topic of source"),
         (by_regex({"name": "a.b", "where": {"field": "a..b", "matches": "x"}}), "isn't a field"),
         (by_regex({"name": "a.{entity}/b"}), "isn't a table name"),
+        ({"dead_letters": {"topic": "flights"}}, "flights is read by source: every letter would come back"),
+        (
+            {**by_regex({"name": "a.{entity}"}), "dead_letters": {"topic": "shop.bad"}},
+            "shop.bad is read by source",
+        ),
+        ({"dead_letters": {"topic": "calve.prod.x.control"}}, "is a topic of Kafka's or Calve's own"),
     ],
 )
 def test_what_can_not_be_routed_is_refused(loaded: Load, changes: dict[str, Any], says: str) -> None:

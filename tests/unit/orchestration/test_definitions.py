@@ -96,6 +96,7 @@ def test_kinds_say_what_an_asset_is(assets: dict[str, dict[str, Any]]) -> None:
 def test_jobs_sensors_and_schedules_are_there(listed: dict[str, Any]) -> None:
     names = {kind: {found["name"] for found in listed[kind]} for kind in ("jobs", "sensors", "schedules")}
     assert {"flights_ingest_job", "flights_commit_job", "flights_checks_job"} <= names["jobs"]
+    assert "flights_replay_dead_letters_job" in names["jobs"]
     assert {"flights_lag", "air_automation"} <= names["sensors"]
     assert "flights_checks_job_schedule" in names["schedules"]
 

@@ -18,9 +18,10 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType, StructType
 
+from sink_core.config.effective import TargetFileSize
 from sink_core.tables.arrow import arrow_schema
 from sink_core.tables.files import WrittenFile
-from sink_core.tables.parquet import parquet_settings
+from sink_core.tables.parquet import parquet_settings, target_file_bytes
 from sink_core.tables.writer import TableWriter
 
 COLUMNS = Schema(
@@ -38,10 +39,13 @@ def metadata(tmp_path: Path, **properties: str) -> TableMetadata:
     return new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, str(tmp_path), properties)
 
 
-def test_the_table_s_own_file_size_wins_over_the_pipeline_s(tmp_path: Path) -> None:
-    assert parquet_settings(metadata(tmp_path), target_file_size=5).target_file_size == 5
-    own = metadata(tmp_path, **{"write.target-file-size-bytes": "7"})
-    assert parquet_settings(own, target_file_size=5).target_file_size == 7
+def test_a_file_size_that_the_pipeline_states_wins_over_the_table_s_own(tmp_path: Path) -> None:
+    without, own = metadata(tmp_path), metadata(tmp_path, **{"write.target-file-size-bytes": "7"})
+    stated, default = TargetFileSize(5, stated=True), TargetFileSize(5, stated=False)
+    assert [target_file_bytes(own, wanted) for wanted in (stated, default)] == [5, 7]
+    assert [target_file_bytes(without, wanted) for wanted in (stated, default)] == [5, 5]
+    assert parquet_settings(own, target_file_size=5).target_file_size == 5
+    assert parquet_settings(own).target_file_size == 7
 
 
 def test_a_compression_level_only_goes_to_codecs_that_have_one(tmp_path: Path) -> None:

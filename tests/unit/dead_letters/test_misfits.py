@@ -1,0 +1,42 @@
+"""Errors of dead letters are taken back to the field of the table that they are about."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from sink_core.dead_letters.misfits import Misfits, counted, place_of
+
+TABLES = ("db.a", "db.b")
+EARLY, LATE = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [
+        ("db.b: Column(/more) changed from number to string", ("db.b", "more")),
+        ("db.a: Column(/outer/inner) changed", ("db.a", "outer.inner")),
+        ("db.a: price.amount: 1.234 has more digits", ("db.a", "price.amount")),
+        ("price: required, and null", ("", "price")),
+        ("db.a: two of 'x' and 7", ("db.a", "two of … and …")),
+    ],
+)
+def test_an_error_names_table_and_field(error: str, place: tuple[str, str]) -> None:
+    assert place_of(error, TABLES) == place
+
+
+def test_the_only_table_need_not_be_named() -> None:
+    assert place_of("Column(/more) changed", TABLES[:1]) == ("db.a", "more")
+
+
+def test_only_what_did_not_fit_is_counted_from_its_earliest_record_on() -> None:
+    rows = [
+        ("fit", "db.a: Column(/x) changed from number to string", LATE),
+        ("decode", "db.a: Column(/x) is broken", EARLY),
+        ("fit", "db.a: Column(/x) changed from number to boolean", EARLY),
+        ("fit", "db.b: y: required, and null", None),
+    ]
+    found = counted(rows, TABLES)
+    assert found == (Misfits("db.a", "x", 2, "2026-01-01T00:00:00+00:00"), Misfits("db.b", "y", 1, None))
+    assert str(found[0]) == "2 dead letters don't fit x of db.a, since 2026-01-01T00:00:00+00:00"
