@@ -103,6 +103,10 @@ class Router:
             parts.update(_by_number(numbers))
         return Routed(parts, np.flatnonzero(~taken), bad)
 
+    def takes_topics(self, number: int, slices: Int64s) -> Bools:
+        """For each record whether the rule of a table, by its number, takes its topic."""
+        return self._takes[number][slices]
+
     @property
     def _conditions(self) -> set[Condition]:
         mine = {rule.where for rule in self._rules} | {naming.where for naming in self._namings}

@@ -91,6 +91,12 @@ class TableSettings:
     rule: Rule = ALL
     explicit: bool = True
     transform: Transform | None = None
+    key: tuple[str, ...] = ()
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether records change rows that are there, by the columns of `key` or the table's identifier fields."""
+        return self.mode != "append"
 
 
 @dataclass(frozen=True)
@@ -199,6 +205,7 @@ class Pipeline:
                 rule=fed.rule,
                 explicit=fed.explicit,
                 transform=fed.entry.transform,
+                key=fed.entry.key or (),
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )
@@ -207,6 +214,11 @@ class Pipeline:
     def namings(self) -> tuple[Naming, ...]:
         """Entries whose tables are named by a field of the records."""
         return namings(self.config, self.topics)
+
+    @cached_property
+    def changing(self) -> frozenset[str]:
+        """The tables whose rows records change."""
+        return frozenset(table.name for table in self.tables if table.changes_rows)
 
     @property
     def is_routed(self) -> bool:
