@@ -189,6 +189,17 @@ def test_compaction_leaves_the_rows_as_they_are(
     check(flow, spark, {2: "d"})
 
 
+def test_a_delete_file_that_is_gone_is_a_violation(flow: Flow, produce: Produce, runner: SparkRunner) -> None:
+    send(flow, produce, put(1, "a"))
+    flow.run(runner)
+    (gone,) = (path for path in flow.load_table().inspect.delete_files()["file_path"].to_pylist())
+    Path(gone.removeprefix("file://")).unlink()
+    with flow.session() as session:
+        session.bind()
+        (violation,) = verify(session, deep=False).violations
+    assert (violation.kind, violation.message) == ("file-missing", f"{gone} does not exist, and the head names it")
+
+
 def test_an_optional_key_is_refused_before_anything_is_read(flow: Flow, runner: SparkRunner, produce: Produce) -> None:
     with flow.iceberg() as catalog:
         catalog.create_namespace("db")
