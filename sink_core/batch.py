@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sink_core.offsets import OffsetRange
@@ -59,19 +59,34 @@ class ManifestRef:
     data_bytes: int
     partitions: tuple[PartitionSummary, ...]
 
+    @property
+    def deletes(self) -> bool:
+        """Whether it names delete files; `rows` then counts the keys in them."""
+        return self.content == 1
+
+
+def rows_in(manifests: Iterable[ManifestRef]) -> int:
+    """Rows of the data files that the manifests name."""
+    return sum(manifest.rows for manifest in manifests if not manifest.deletes)
+
 
 @dataclass(frozen=True, slots=True)
 class TableOutput:
-    """What a batch holds for one table. `manifests` is empty when the batch has no row for it."""
+    """What a batch holds for one table. `manifests` is empty when the batch has no row for it.
+
+    `changes` are the records that its rows and deletes stand for, None for a table that takes no row changes.
+    """
 
     table: str
     table_uuid: str
     schema_id: int
     manifests: tuple[ManifestRef, ...] = ()
+    changes: int | None = None
 
     @property
     def rows(self) -> int:
-        return sum(m.rows for m in self.manifests)
+        """Records taken in."""
+        return rows_in(self.manifests) if self.changes is None else self.changes
 
     @property
     def files(self) -> int:

@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sink_core.batch import BatchPlan, WrittenBatch
+from sink_core.changes.equality import with_global_spec
 from sink_core.commit.schema_change import change_schema
 from sink_core.commit.view import TableView
 from sink_core.control.complete import data_complete, data_written
@@ -169,7 +170,12 @@ class Ingest:
         gone = sorted(name for name, found in loaded.items() if found is None)
         if gone:
             raise TableUnusable(f"{', '.join(gone)}: dropped while this run was at work", hint="run again")
-        return {name: found[0] for name, found in loaded.items() if found is not None}
+        changing = session.pipeline.changing
+        return {
+            name: with_global_spec(session.catalog, found[0]) if name in changing else found[0]
+            for name, found in loaded.items()
+            if found is not None
+        }
 
     def _load(self, names: Iterable[str]) -> dict[str, tuple[Table, TableView] | None]:
         committer = self._session.committer()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.types import StructType
 
+from sink_core.changes.keys import RowKeyDecoder
+from sink_core.changes.rows import change_schema, changes_of
 from sink_core.config.effective import CatalogSettings
 from sink_core.config.reading import BINARY, Readings
 from sink_core.config.tables import EvolveStep, Transform
@@ -24,6 +26,7 @@ from sink_core.decode.names import Names, names_of
 from sink_core.formats import Formats
 from sink_core.offsets import TopicPartition
 from sink_core.routing import ALL, Naming, Rule
+from sink_core.tables.arrow import arrow_schema
 from sink_core.tables.budget import Budget
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.evolution import merged
@@ -32,13 +35,16 @@ from sink_core.tables.io import open_io
 from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column, without_kafka_column
 from sink_core.tables.sort_order import Distribution
 from sink_core.tables.writer import TableWriter
+from spark_jobs.change_pieces import ChangePieces
 from spark_jobs.messages import Int64s
 from spark_jobs.pieces import Outbox, PieceWriter
 from spark_jobs.router import Part, Router
 
 if TYPE_CHECKING:
+    from sink_core.changes.writer import ChangeWriter
     from sink_core.transform.transform import Transforming
 
+_Writer: TypeAlias = "TableWriter | PieceWriter | ChangeWriter | ChangePieces"
 Origins = Callable[[Int64s, pa.Array], pa.Array]
 """What SQL sees of the records at some places beside their values; given are their keys as it sees these."""
 
@@ -51,8 +57,9 @@ class TableSpec:
 
     Unless its `distribution` is `none` its rows go through Spark's shuffle to the tasks that write them. `evolve` says
     what a task may want of its schema, `any_case` that fields match whatever the case of their names, `transform` the
-    SQL that makes its rows, and `keys_as` the type that this sees keys as. An `explicit` one, which the pipeline file
-    names, is counted for every partition, whether `rule` takes its topic or not.
+    SQL that makes its rows, and `keys_as` the type that this sees keys as. With a `key` (field ids) records change rows
+    that are there. An `explicit` one, which the pipeline file names, is counted for every partition, whether `rule`
+    takes its topic or not.
     """
 
     name: str
@@ -65,6 +72,7 @@ class TableSpec:
     keys_as: str = BINARY
     rule: Rule = ALL
     explicit: bool = True
+    key: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,8 @@ class IngestSpec:
     """What all tasks of a batch have in common. Connections are unresolved: each task reads its own environment.
 
     `skip` are offsets of records that are dead letters already: a range job leaves them there. If `evolving`, tasks ask
-    for tables that `namings` allow and that are not among `tables`; else records for these are unrouted.
+    for tables that `namings` allow and that are not among `tables`; else records for these are unrouted. `topics` are
+    all that are read: by their places tasks tell each other where a change comes from.
     """
 
     batch_id: str
@@ -86,6 +95,7 @@ class IngestSpec:
     skip: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict[TopicPartition, tuple[int, ...]])
     namings: tuple[Naming, ...] = ()
     evolving: bool = False
+    topics: tuple[str, ...] = ()
 
 
 class Output:
@@ -97,12 +107,18 @@ class Output:
         self.name = table.name
         self._table, self._spec, self._file_prefix, self._budget = table, spec, file_prefix, budget
         self._outbox = outbox if table.distribution != "none" else None
-        self._writer: TableWriter | PieceWriter | None = None
+        self._writer: _Writer | None = None
 
     @cached_property
     def metadata(self) -> TableMetadata:
         """Parsed when it is needed: a task gets records for few of many tables."""
         return TableMetadataUtil.parse_raw(self._table.metadata)
+
+    @cached_property
+    def row_schema(self) -> pa.Schema:
+        """Of what is written: the table's rows, or changes of them."""
+        schema = self.metadata.schema()
+        return change_schema(schema) if self._table.key else arrow_schema(schema)
 
     def write(self, rows: pa.RecordBatch) -> None:
         with unreachable_as_ours(f"writing files of {self.name}"):
@@ -119,16 +135,29 @@ class Output:
             if self._writer:
                 self._writer.abort()
 
-    def _opened(self) -> TableWriter | PieceWriter:
+    def _opened(self) -> _Writer:
+        table = self._table
         if self._outbox is not None:
-            number = self._spec.tables.index(self._table)
-            return PieceWriter(self.metadata, self._table.distribution, self._outbox, number, self._budget)
-        return TableWriter(
-            open_io(self._spec.catalog, self.name, self.metadata.location),
+            number = self._spec.tables.index(table)
+            if table.key:
+                return ChangePieces(self.metadata.schema(), table.key, self._outbox, number, self._budget)
+            return PieceWriter(self.metadata, table.distribution, self._outbox, number, self._budget)
+        io = open_io(self._spec.catalog, self.name, self.metadata.location)
+        size, budget = table.target_file_size, self._budget
+        if not table.key:
+            return TableWriter(io, self.metadata, self._file_prefix, target_file_size=size, budget=budget)
+        # Imported where it is needed: most tasks have no row changes.
+        from sink_core.changes.writer import ChangeWriter
+
+        return ChangeWriter(
+            io,
             self.metadata,
             self._file_prefix,
-            target_file_size=self._table.target_file_size,
-            budget=self._budget,
+            key=table.key,
+            table=self.name,
+            topics=self._spec.topics,
+            target_file_size=size,
+            budget=budget,
         )
 
 
@@ -179,18 +208,33 @@ class Feed(Output):
     def _has_kafka_column(self) -> bool:
         return has_kafka_column(self.metadata.schema(), table=self.name)
 
-    def write_decoded(self, rows: pa.RecordBatch, origin: pa.Array) -> None:
-        """`origin` is the `_kafka` column of `rows`."""
+    @property
+    def changes_rows(self) -> bool:
+        return bool(self._table.key)
+
+    @cached_property
+    def keys(self) -> RowKeyDecoder:
+        """What reads the keys of tombstones."""
+        schema = self.metadata.schema()
+        return RowKeyDecoder(Schema(*(schema.find_field(field_id) for field_id in self._table.key)))
+
+    def write_decoded(self, rows: pa.RecordBatch, origin: pa.Array, *, deletes: bool = False) -> None:
+        """`origin` is the `_kafka` column of `rows`. `deletes`: they are keys, of rows that go."""
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         if self._has_kafka_column:
             columns[KAFKA_COLUMN] = origin
-        self.write(pa.RecordBatch.from_pydict(columns))
+        batch = pa.RecordBatch.from_pydict(columns)
+        if self.changes_rows:
+            flags = pa.array(np.full(len(batch), deletes))
+            batch = changes_of(batch, flags, origin, self._spec.topics, self.row_schema)
+        self.write(batch)
 
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
     """What becomes of n records, each by its place: `bad` ones, `unrouted` ones that no table takes, those `filtered`
-    by the transforms of all tables that take them, and the others, decoded for each table that takes them.
+    by the transforms of all tables that take them, and the others, decoded for each table that takes them. `deletes`:
+    they are tombstones, and what is decoded are the keys of rows that go.
     """
 
     number: int
@@ -199,6 +243,7 @@ class Sorted:
     filtered: Int64s
     decoded: tuple[_Group, ...]
     skipped: Collection[int] = ()
+    deletes: bool = False
 
     def without(self, places: Collection[int]) -> Sorted:
         """The same, these records not to be written."""
@@ -284,6 +329,20 @@ class Feeds:
             places = np.flatnonzero(formats == number)
             yield number, (None if len(places) == len(slices) else places if part is None else part[places])
 
+    def sort_tombstones(self, keys: Sequence[bytes | None], slices: Int64s) -> Sorted:
+        """Decode the keys of records without a value for each table whose rows they remove."""
+        bad, groups = dict[int, BadValue](), list[_Group]()
+        for number, feed in enumerate(self.feeds):
+            places = np.flatnonzero(self.router.takes_topics(number, slices)) if feed.changes_rows else _NO_PLACES
+            if not len(places):
+                continue
+            decoded = feed.keys.decode([keys[place] for place in places.tolist()])
+            for verdict in decoded.bad:
+                place = int(places[verdict.index])
+                bad.setdefault(place, self._verdict(replace(verdict, index=place), [(feed, places)]))
+            groups.append(_Group([(feed, places)], decoded.columns, _good(places, decoded)))
+        return Sorted(len(keys), bad, _NO_PLACES, _NO_PLACES, tuple(groups), deletes=True)
+
     def _decoder_for(self, number: int, of_format: int) -> int:
         """Which decoder a table has for values of a format: tables of one schema share it, and a record is decoded once
         for all of them. One that may be given more has a decoder of its own, which says what its records want, and so
@@ -335,12 +394,12 @@ class Feeds:
             for feed, part in group.parts:
                 places = (None if there.all() else np.flatnonzero(there)) if part is None else part[there[part]]
                 if places is None:
-                    feed.write_decoded(group.columns, origin)
+                    feed.write_decoded(group.columns, origin, deletes=found.deletes)
                 elif len(places):
                     rows = group.columns
                     if len(places) < len(group.places):
                         rows = rows.take(pa.array(row_of[places]))
-                    feed.write_decoded(rows, origin.take(pa.array(places)))
+                    feed.write_decoded(rows, origin.take(pa.array(places)), deletes=found.deletes)
                 yield feed, places
 
 

@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from sink_core.batch import BatchPlan, PartitionCounts, WrittenBatch
+from sink_core.changes.equality import key_of
 from sink_core.config.effective import Pipeline
 from sink_core.control.complete import COUNTED
 from sink_core.errors import BadRecord
@@ -53,7 +54,10 @@ def write_batch(
     _check_share(pipeline, counts, [result.first_bad for result in results if result.first_bad])
     files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}
     files[pipeline.ledger_table] += write_ledger(plan, counts, tables[pipeline.ledger_table])
-    outputs = tuple(output_of(plan.batch_id, name, table, files[name]) for name, table in tables.items())
+    changes = {name: sum(count.written.get(name, 0) for count in counts) for name in pipeline.changing}
+    outputs = tuple(
+        output_of(plan.batch_id, name, table, files[name], changes.get(name)) for name, table in tables.items()
+    )
     reach("write.after-manifests")
     return WrittenBatch(plan, outputs, counts)
 
@@ -101,13 +105,15 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
                 t.name,
                 _without_history(tables[t.name].metadata),
                 target(t.name),
-                distribution=distribution_of(tables[t.name].metadata),
+                # All changes of a key must come to one task.
+                distribution="hash" if t.changes_rows else distribution_of(tables[t.name].metadata),
                 evolve=t.evolve if evolving else (),
                 any_case=t.case_insensitive,
                 rule=t.rule,
                 explicit=t.explicit,
                 transform=t.transform,
                 keys_as=pipeline.keys_as(t),
+                key=key_of(tables[t.name].metadata, t.key, table=t.name) if t.changes_rows else (),
             )
             for t in pipeline.tables
             if t.name in tables
@@ -117,6 +123,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
         readings=pipeline.readings,
         kafka=pipeline.kafka.properties,
         namings=pipeline.namings,
+        topics=pipeline.topics,
         evolving=evolving,
     )
 

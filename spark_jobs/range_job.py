@@ -198,6 +198,11 @@ class RangeJobs:
                 f"{table}: its rows are not in Kafka, they can't be read again",
                 hint="choose `recommit`, which takes its files in again",
             )
+        if table in pipeline.changing:
+            raise TableUnusable(
+                f"{table}: takes row changes, and records read again would be put over newer ones",
+                hint="of a table that was rolled back put main back to the tagged snapshot, or choose `accept`",
+            )
 
     def _job(self, table: str, make: Callable[[Position, CommitState], Planned | str]) -> RangeReport:
         session = self._session

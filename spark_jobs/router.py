@@ -110,6 +110,10 @@ class Router:
         for place in places[:room]:
             known.setdefault(self._topics[int(slices[place])], []).append(values[place])
 
+    def takes_topics(self, number: int, slices: Int64s) -> Bools:
+        """For each record whether the rule of a table, by its number, takes its topic."""
+        return self._takes[number][slices]
+
     @property
     def _conditions(self) -> set[Condition]:
         mine = {rule.where for rule in self._rules} | {naming.where for naming in self._namings}

@@ -187,7 +187,7 @@ def _write_bucket(spec: IngestSpec, batches: Batches) -> Iterator[pa.RecordBatch
             number = row["table"]
             if number not in outputs:
                 outputs[number] = Output(spec.tables[number], spec, f"calve-{spec.batch_id}-shuffled", budget)
-                schemas[number] = arrow_schema(outputs[number].metadata.schema())
+                schemas[number] = outputs[number].row_schema
             outputs[number].write(rows_of(row["data"], schemas[number]))
             taken[row["task"], number] += row["rows"]
         files = {output.name: output.close() for output in outputs.values()}

@@ -129,13 +129,29 @@ class _Work:
         """
         if not all(messages.values):
             is_record = np.array([value is not None for value in messages.values], np.bool_)
-            for i, number in _by_slice(messages.slices[~is_record]):
-                self._counts[i].tombstones += number
+            self._store_tombstones(only(messages, ~is_record))
             messages = only(messages, is_record)
         if self._spec.skip:
             messages = self._without_dead_letters(messages)
         if len(messages):
             self._store_records(messages)
+
+    def _store_tombstones(self, messages: Messages) -> None:
+        """To the tables whose rows they remove; to all others they say nothing."""
+        found = self._feeds.sort_tombstones([record.key() for record in messages.records], messages.slices)
+        if self._given_up:
+            return
+        self._bury(messages, found)
+        for _ in self._feeds.write(found, self._kafka_column(messages)):
+            pass
+        counted = np.ones(len(messages), np.bool_)
+        counted[list(found.bad)] = False
+        for i, number in _by_slice(messages.slices[counted]):
+            self._counts[i].tombstones += number
+
+    def _kafka_column(self, messages: Messages) -> pa.Array:
+        slices = messages.slices
+        return kafka_array(self._topics, slices, self._partitions[slices], messages.offsets, messages.timestamps_ms)
 
     def _without_dead_letters(self, messages: Messages) -> Messages:
         keep = np.ones(len(messages), np.bool_)
@@ -156,10 +172,7 @@ class _Work:
             self._counts[i].unrouted += number
         for i, number in _by_slice(messages.slices[found.filtered]):
             self._counts[i].filtered += number
-        origin = kafka_array(
-            self._topics, messages.slices, self._partitions[messages.slices], messages.offsets, messages.timestamps_ms
-        )
-        for feed, places in self._feeds.write(found, origin):
+        for feed, places in self._feeds.write(found, self._kafka_column(messages)):
             for i, number in _by_slice(messages.slices if places is None else messages.slices[places]):
                 written = self._counts[i].written
                 written[feed.name] = written.get(feed.name, 0) + number

@@ -1,5 +1,6 @@
-"""One attempt at a table: the snapshot that adds published manifests, and may take data files out, as updates and
-requirements.
+"""One attempt at a table: the snapshots that add published manifests, and may take data files out, as updates and
+requirements. There is one for all appends; as sequence numbers order deletes among rows, a batch with deletes needs one
+of its own.
 
 pyiceberg's own transaction is not used: on a conflict it retries without its assertion, and it deletes the files of a
 snapshot whose reply was lost. Here nothing is retried and nothing written for an attempt is ever deleted.
@@ -35,7 +36,7 @@ FOREVER_MS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one `catalog.commit_table` call is given; `summary` is that of the snapshot."""
+    """What one `catalog.commit_table` call is given; id and summary are those of its last snapshot."""
 
     snapshot_id: int
     summary: Mapping[str, str]
@@ -43,49 +44,58 @@ class Attempt:
     requirements: tuple[TableRequirement, ...]
 
 
-def build_append(
-    table: Table,
-    manifests: Sequence[ManifestRef],
-    *,
-    tag: str,
-    summary: Mapping[str, str],
-    gone: Sequence[ManifestRef] = (),
-    branch: str = MAIN_BRANCH,
-) -> Attempt:
-    """A snapshot on top of `branch` as loaded that adds `manifests`, and moves the tag to it.
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One snapshot: the manifests it adds, what it says of itself, and manifests that name data files which leave the
+    table by it.
+    """
 
-    The data files that the manifests `gone` name leave the table; all of them must be in the head.
+    manifests: Sequence[ManifestRef]
+    summary: Mapping[str, str]
+    gone: Sequence[ManifestRef] = ()
+
+
+def build_append(table: Table, steps: Sequence[Step], *, tag: str, branch: str = MAIN_BRANCH) -> Attempt:
+    """Snapshots on top of `branch` as loaded, one for each of `steps` (at least one), and the tag on the last.
+
+    All data files that the `gone` of a step name must be in the head.
 
     The requirements assert the table's UUID, the branch head and the tag's snapshot (or its absence): all that the
-    check before this looked at. Writes the manifest list, and again each manifest that names a file of `gone`.
+    check before this looked at. Writes the manifest lists, and again each manifest that names a file of a `gone`.
     """
     metadata = table.metadata
     head, tagged = metadata.refs.get(branch), metadata.refs.get(tag)
     parent = metadata.snapshot_by_id(head.snapshot_id) if head else None
-    snapshot_id = metadata.new_snapshot_id()
-    parent_id = parent.snapshot_id if parent else None
-    said = _summary(manifests, gone, parent, summary)
-    snapshot = Snapshot.model_validate(
-        {
-            "snapshot-id": snapshot_id,
-            "parent-snapshot-id": parent_id,
-            "sequence-number": metadata.next_sequence_number(),
-            "manifest-list": _write_manifest_list(table, snapshot_id, parent, manifests, gone),
-            "summary": said,
-            "schema-id": metadata.current_schema_id,
-        }
-    )
-    requirements = (AssertTableUUID(uuid=metadata.table_uuid), _at(branch, parent_id))
+    requirements = (AssertTableUUID(uuid=metadata.table_uuid), _at(branch, parent.snapshot_id if parent else None))
     if metadata.snapshots:
         # pyiceberg refuses an assertion on any ref but main while a table has no snapshot; then the head says it all,
         # because whoever sets the tag moves the branch in the same call.
         requirements = (*requirements, _at(tag, tagged.snapshot_id if tagged else None))
+    snapshots: list[Snapshot] = []
+    for sequence_number, step in enumerate(steps, metadata.next_sequence_number()):
+        parent = _snapshot(table, parent, step, sequence_number)
+        snapshots.append(parent)
+    last = snapshots[-1]
     updates = (
-        AddSnapshotUpdate(snapshot=snapshot),
-        _set(branch, SnapshotRefType.BRANCH, snapshot_id),
-        _set(tag, SnapshotRefType.TAG, snapshot_id, **{"max-ref-age-ms": FOREVER_MS}),
+        *(AddSnapshotUpdate(snapshot=snapshot) for snapshot in snapshots),
+        _set(branch, SnapshotRefType.BRANCH, last.snapshot_id),
+        _set(tag, SnapshotRefType.TAG, last.snapshot_id, **{"max-ref-age-ms": FOREVER_MS}),
     )
-    return Attempt(snapshot_id, said.additional_properties, updates, requirements)
+    return Attempt(last.snapshot_id, last.summary.additional_properties if last.summary else {}, updates, requirements)
+
+
+def _snapshot(table: Table, parent: Snapshot | None, step: Step, sequence_number: int) -> Snapshot:
+    snapshot_id = table.metadata.new_snapshot_id()
+    return Snapshot.model_validate(
+        {
+            "snapshot-id": snapshot_id,
+            "parent-snapshot-id": parent.snapshot_id if parent else None,
+            "sequence-number": sequence_number,
+            "manifest-list": _write_manifest_list(table, snapshot_id, parent, step, sequence_number),
+            "summary": _summary(step, parent),
+            "schema-id": table.metadata.current_schema_id,
+        }
+    )
 
 
 def _at(ref: str, snapshot_id: int | None) -> AssertRefSnapshotId:
@@ -97,27 +107,22 @@ def _set(ref: str, kind: SnapshotRefType, snapshot_id: int, **more: int) -> SetS
 
 
 def _write_manifest_list(
-    table: Table,
-    snapshot_id: int,
-    parent: Snapshot | None,
-    manifests: Sequence[ManifestRef],
-    gone: Sequence[ManifestRef],
+    table: Table, snapshot_id: int, parent: Snapshot | None, step: Step, sequence_number: int
 ) -> str:
-    metadata = table.metadata
     there = parent.manifests(table.io) if parent is not None else []
-    if gone:
-        there = _without(table, snapshot_id, there, gone)
+    if step.gone:
+        there = _without(table, snapshot_id, there, step.gone, sequence_number)
         reach("replay.after-manifests")
     path = table.location_provider().new_metadata_location(f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro")
     with write_manifest_list(
-        format_version=metadata.format_version,
+        format_version=table.metadata.format_version,
         output_file=table.io.new_output(path),
         snapshot_id=snapshot_id,
         parent_snapshot_id=parent.snapshot_id if parent else None,
-        sequence_number=metadata.next_sequence_number(),
+        sequence_number=sequence_number,
         avro_compression="deflate",
     ) as writer:
-        listed = [manifest_file(ref, snapshot_id) for ref in manifests]
+        listed = [manifest_file(ref, snapshot_id) for ref in step.manifests]
         listed += there
         if listed:
             # Readers take an empty block of an Avro file for its end.
@@ -126,38 +131,39 @@ def _write_manifest_list(
 
 
 def _without(
-    table: Table, snapshot_id: int, there: Sequence[ManifestFile], gone: Sequence[ManifestRef]
+    table: Table, snapshot_id: int, there: Sequence[ManifestFile], gone: Sequence[ManifestRef], sequence_number: int
 ) -> list[ManifestFile]:
     """The manifests, those written again that name a file of `gone`. Their names say until when they are needed."""
     paths, specs, left = paths_of(table.io, gone), {ref.spec_id for ref in gone}, list[ManifestFile]()
     for manifest in there:
         mine = manifest.content is ManifestContent.DATA and manifest.partition_spec_id in specs
         if mine and not paths.isdisjoint(e.data_file.file_path for e in manifest.fetch_manifest_entry(table.io)):
-            name = rewritten_name(table.metadata.next_sequence_number())
+            name = rewritten_name(sequence_number)
             path = table.location_provider().new_metadata_location(name)
             manifest = write_without(table.io, table.metadata, manifest, paths, snapshot_id, path)
         left.append(manifest)
     return left
 
 
-def _summary(
-    manifests: Sequence[ManifestRef],
-    gone: Sequence[ManifestRef],
-    parent: Snapshot | None,
-    ours: Mapping[str, str],
-) -> Summary:
+def _summary(step: Step, parent: Snapshot | None) -> Summary:
+    data = [m for m in step.manifests if not m.deletes]
+    deletes, gone = [m for m in step.manifests if m.deletes], step.gone
     counts = {
-        "added-data-files": str(sum(m.files for m in manifests)),
-        "added-records": str(sum(m.rows for m in manifests)),
-        "added-files-size": str(sum(m.data_bytes for m in manifests)),
+        "added-data-files": str(sum(m.files for m in data)),
+        "added-records": str(sum(m.rows for m in data)),
+        "added-files-size": str(sum(m.data_bytes for m in step.manifests)),
     }
+    if deletes:
+        files, keys = str(sum(m.files for m in deletes)), str(sum(m.rows for m in deletes))
+        counts |= {"added-delete-files": files, "added-equality-delete-files": files, "added-equality-deletes": keys}
     if gone:
         counts |= {
             "deleted-data-files": str(sum(m.files for m in gone)),
             "deleted-records": str(sum(m.rows for m in gone)),
             "removed-files-size": str(sum(m.data_bytes for m in gone)),
         }
+    operation = Operation.OVERWRITE if gone or deletes else Operation.APPEND
+    if deletes and not data:
+        operation = Operation.DELETE
     previous = parent.summary.additional_properties if parent and parent.summary else None
-    return update_snapshot_summaries(
-        Summary(operation=Operation.OVERWRITE if gone else Operation.APPEND, **counts, **ours), previous
-    )
+    return update_snapshot_summaries(Summary(operation=operation, **counts, **step.summary), previous)

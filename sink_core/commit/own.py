@@ -1,9 +1,11 @@
-"""What a snapshot of ours holds and says, by the events that it takes in. Pure."""
+"""What snapshots of ours hold and say, by the events that they take in. Pure."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 from sink_core.batch import ManifestRef
 from sink_core.commit.findings import Identity
@@ -22,6 +24,30 @@ def manifests_of(events: Iterable[Logged[DataWritten]]) -> list[ManifestRef]:
 def gone_of(events: Iterable[Logged[DataWritten]]) -> list[ManifestRef]:
     """Manifests that name the data files which a commit of the events takes out."""
     return [manifest for logged in events if logged.event.replaces for manifest in logged.event.replaces.gone]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one of a commit's snapshots takes in, the control offset (exclusive) that it stores, and the last event
+    below that.
+    """
+
+    events: Sequence[Logged[DataWritten]]
+    stored_offset: int
+    last_event_id: str
+
+
+def shares_of(events: Sequence[Logged[DataWritten]], stored_offset: int, last_event_id: str) -> list[Share]:
+    """One snapshot for all; but a new one before each batch with deletes, so that these are for what came before it and
+    not for what comes with it. It then ends just before the next one's first event.
+    """
+    groups: list[list[Logged[DataWritten]]] = [[]]
+    for logged in events:
+        if logged.event.deletes and groups[-1]:
+            groups.append([])
+        groups[-1].append(logged)
+    shares = [Share(one, following[0].offset, one[-1].event.event_id) for one, following in pairwise(groups)]
+    return [*shares, Share(groups[-1], stored_offset, last_event_id)]
 
 
 def own_of(

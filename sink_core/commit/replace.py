@@ -35,10 +35,15 @@ def fitting(table: Table, view: TableView, pending: Sequence[Logged[DataWritten]
     """`pending` without the replacing events that do not fit the table any more.
 
     Only the last of several is looked at: it was planned when the table had not taken in the ones before, which had
-    been dropped then, and may since cover the same ranges.
+    been dropped then, and may since cover the same ranges. None fits beside deletes: these may be for rows that it has
+    written again.
     """
+    changing = any(logged.event.deletes for logged in pending)
     replacing = [logged for logged in pending if logged.event.replaces is not None]
-    dropped = [*replacing[:-1], *(logged for logged in replacing[-1:] if not _fits(table, view, logged.event))]
+    dropped = [
+        *replacing[:-1],
+        *(logged for logged in replacing[-1:] if changing or not _fits(table, view, logged.event)),
+    ]
     offsets = {logged.offset for logged in dropped}
     events = [logged for logged in pending if logged.offset not in offsets]
     return Taken(events, tuple(logged.event.batch_id for logged in dropped))

@@ -20,10 +20,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 
-from sink_core.commit.append import Attempt, build_append
+from sink_core.commit.append import Attempt, Step, build_append
 from sink_core.commit.findings import AncestryCut, Identity, compare, dropped
 from sink_core.commit.others import Others, Reading, reading_of
-from sink_core.commit.own import gone_of, manifests_of, own_of
+from sink_core.commit.own import Share, gone_of, manifests_of, own_of, shares_of
 from sink_core.commit.properties import Own, SummaryKeys, to_summary
 from sink_core.commit.removal import Removal, removal
 from sink_core.commit.replace import Taken, fitting
@@ -32,7 +32,7 @@ from sink_core.control.events import DataWritten
 from sink_core.control.log import ControlLog
 from sink_core.control.logged import Logged
 from sink_core.control.state import CommitState
-from sink_core.errors import CalveError, CommitConflict, ProtocolError, TableUnusable, UnknownOutcome, Unreachable
+from sink_core.errors import CalveError, CommitConflict, TableUnusable, UnknownOutcome, Unreachable
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
 from sink_core.range_jobs.resolving import resolution
@@ -118,25 +118,19 @@ class TableCommitter:
                 return _nothing_new(table, view, conflicts)
             with unreachable_as_ours(f"taking dead letters out of {name}"):
                 out = removal(table, name, taken.events, state)
-            own = own_of(
-                taken.events,
-                stored_offset=stored_offset,
-                last_event_id=pending[-1].event.event_id,
-                given_up=view.latest.given_up if view.latest else (),
-                view=view,
-                state=state,
-                now=self.now,
-                from_now=name in self.from_now,
-                removed=out.rows,
-            )
+            last_event_id = pending[-1].event.event_id
+            shares = [
+                (share, self._own(share, view, state, out))
+                for share in shares_of(taken.events, stored_offset, last_event_id)
+            ]
             check_still_there(table, taken.events)
-            attempt = self._build(table, taken.events, own, out)
+            attempt = self._build(table, shares, out)
             reach("commit.after-list")
             if attempt is not None:
                 lost_to = self.swap(table, attempt)
                 if lost_to is None:
                     reach("commit.after-swap")
-                    return _landed(view, attempt, taken, own, conflicts)
+                    return _landed(view, attempt, taken, [own for _, own in shares], conflicts)
             back_off(conflicts)
         raise gave_up(name, lost_to)
 
@@ -216,14 +210,34 @@ class TableCommitter:
         except NoSuchTableError:
             return None
 
-    def _build(self, table: Table, events: Sequence[Logged[DataWritten]], own: Own, out: Removal) -> Attempt | None:
+    def _own(self, share: Share, view: TableView, state: CommitState, out: Removal) -> Own:
+        return own_of(
+            share.events,
+            stored_offset=share.stored_offset,
+            last_event_id=share.last_event_id,
+            given_up=view.latest.given_up if view.latest else (),
+            view=view,
+            state=state,
+            now=self.now,
+            from_now=view.table in self.from_now,
+            removed=out.rows,
+        )
+
+    def _build(self, table: Table, shares: Sequence[tuple[Share, Own]], out: Removal) -> Attempt | None:
         """The attempt; None if the head that it would be built on has been replaced and expired meanwhile."""
         name = ".".join(table.name())
+        # Dead letters, which alone have a removal, are never deleted by key, and taken in by one snapshot.
+        steps = [
+            Step(
+                [*manifests_of(share.events), *out.kept],
+                to_summary(self.keys, own),
+                [*gone_of(share.events), *out.gone],
+            )
+            for share, own in shares
+        ]
         try:
             with unreachable_as_ours(f"writing the manifest list of {name}"):
-                summary = to_summary(self.keys, own)
-                added, gone = [*manifests_of(events), *out.kept], [*gone_of(events), *out.gone]
-                return build_append(table, added, tag=self.tag, summary=summary, gone=gone)
+                return build_append(table, steps, tag=self.tag)
         except TableUnusable:
             now = self._load(name)
             if now is not None and now.metadata.refs == table.metadata.refs:
@@ -333,8 +347,6 @@ def check_still_there(table: Table, pending: Sequence[Logged[DataWritten]]) -> N
                     f"{event.schema_id}; the table has specs {sorted(specs)} and schemas {sorted(schemas)}",
                     hint="the removed spec or schema must come back before these files can be committed",
                 )
-            if manifest.content != 0:
-                raise ProtocolError(f"{event.table}: batch {event.batch_id} has delete files; this version has none")
 
 
 def _nothing_new(table: Table, view: TableView, conflicts: int) -> TableCommit:
@@ -355,9 +367,10 @@ def _landed(
     view: TableView,
     attempt: Attempt,
     taken: Taken,
-    own: Own,
+    owns: Sequence[Own],
     conflicts: int,
 ) -> TableCommit:
+    own = owns[-1]
     commit = TableCommit(
         table=view.table,
         table_uuid=view.uuid,
@@ -365,7 +378,7 @@ def _landed(
         stored_offset=own.stored_offset,
         valid_through_ms=own.valid_through_ms,
         landed=True,
-        batches=own.batches,
+        batches=tuple(batch_id for each in owns for batch_id in each.batches),
         rows=sum(logged.event.rows for logged in taken.events),
         files=sum(manifest.files for manifest in manifests_of(taken.events)),
         conflicts=conflicts,

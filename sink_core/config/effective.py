@@ -75,6 +75,12 @@ class TableSettings:
     explicit: bool = True
     transform: Transform | None = None
     target_file_stated: bool = False
+    key: tuple[str, ...] = ()
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether records change rows that are there, by the columns of `key` or the table's identifier fields."""
+        return self.mode != "append"
 
 
 @dataclass(frozen=True)
@@ -195,6 +201,7 @@ class Pipeline:
                 explicit=fed.explicit,
                 transform=fed.entry.transform,
                 target_file_stated=fed.entry.target_file_size is not None,
+                key=fed.entry.key or (),
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )
@@ -224,6 +231,11 @@ class Pipeline:
                 hint="name the topics of one of them under the table's topics",
             )
         return BINARY
+
+    @cached_property
+    def changing(self) -> frozenset[str]:
+        """The tables whose rows records change."""
+        return frozenset(table.name for table in self.tables if table.changes_rows)
 
     @property
     def is_routed(self) -> bool:

@@ -34,6 +34,7 @@ TableNames = Annotated[
 ]
 Regex = Annotated[str, AfterValidator(_compiled)]
 FieldPath = Annotated[str, Matching(r"^[^.]+(\.[^.]+)*$", "a field; write field, or outer.inner for a nested one")]
+ColumnName = Annotated[str, Matching(r"^[^.]+$", "a column; write the name of one, not of a field within")]
 Cron = Annotated[str, Matching(r"^\S+( +\S+){4}$", "a cron line; write five fields such as 30 2 * * *")]
 Owner = Annotated[
     str, Matching(r"^(team:[A-Za-z0-9_.-]+|[^@\s]+@[^@\s]+)$", "an owner; write team:name or an e-mail address")

@@ -13,6 +13,7 @@ from sink_core.config.connections import CatalogConnection, Name, SparkSettings
 from sink_core.config.fields import Cron, KeyPart, Owner, TableName, TopicName
 from sink_core.config.maintenance import Maintenance
 from sink_core.config.model import Location, Model, comes_with, refuse_at
+from sink_core.config.row_changes import row_changes
 from sink_core.config.source import INLINE, NAMED, Source, name_or_inline
 from sink_core.config.tables import Table, TableDefaults
 from sink_core.config.units import (
@@ -196,7 +197,8 @@ class PipelineConfig(Model):
     @model_validator(mode="after")
     def _distinct_names(self) -> Self:
         wrong = (*self._repeated(), *self._reserved(), *self._unroutable(), *self._unreadable(), *self._transforms())
-        refuse_at("PipelineConfig", wrong)
+        changing = row_changes(self.tables, self.table_defaults, self.source.value.type)
+        refuse_at("PipelineConfig", (*wrong, *changing))
         return self
 
     def _unroutable(self) -> Iterator[tuple[Location, str, object]]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sink_core.config.fields import FieldPath, Regex, TableNames, TopicName
+from sink_core.config.fields import ColumnName, FieldPath, Regex, TableNames, TopicName
 from sink_core.config.model import Model, comes_with
 from sink_core.config.units import MIB, Bytes
 
@@ -127,8 +127,19 @@ class Table(Model):
     """A field whose value stands for `{value}` in `name`, as it is: letters, digits, _ and -; dots too if `{value}` is
     the whole name. A record whose value is not allowed, or is no name, goes to none of these tables."""
 
-    mode: Annotated[Literal["append"], comes_with("row changes", "upsert", "cdc", "merge")] = "append"
-    """`append`: each record becomes a row."""
+    mode: Annotated[Literal["append", "upsert"], comes_with("row changes", "cdc", "merge")] = "append"
+    """`append`: each record becomes a row. `upsert`: a record takes the place of the row with its key, and a tombstone
+    removes that row, by equality deletes, which not every engine reads (docs/row_changes.md)."""
+
+    key: tuple[ColumnName, ...] | None = Field(default=None, min_length=1)
+    """For `upsert`: the columns that tell rows apart, required and of plain types. All changes of a key must come in
+    one partition. Default: the table's identifier fields; those of a table that is created are the key."""
+
+    deletes: Annotated[Literal["hard"], comes_with("row changes", "soft")] = "hard"
+    """For `upsert`: `hard` removes a row."""
+
+    order_by: Annotated[FieldPath | None, comes_with("row changes")] = None
+    """Not available yet: changes are in the order of their partition."""
 
     auto_create: AutoCreate | None = None
     """Create the table if it is missing; `{}` takes every default. Left out, the table must exist."""
@@ -155,4 +166,5 @@ class Table(Model):
 
     history: HistoryChoice | None = None
     """What a table gets of the records that were published before it was added to the pipeline: `none`, or all, read
-    from Kafka again: `replay`. Must be set when a table is added to a pipeline that has published before."""
+    from Kafka again: `replay`, not with `mode: upsert`. Must be set when a table is added to a pipeline that has
+    published before."""

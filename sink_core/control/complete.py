@@ -30,6 +30,7 @@ def written(batch_id: str, output: TableOutput, pipeline_id: str) -> DataWritten
         table_uuid=output.table_uuid,
         schema_id=output.schema_id,
         manifests=output.manifests,
+        changes=output.changes,
     )
 
 

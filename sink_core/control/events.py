@@ -17,9 +17,10 @@ from typing import Any, ClassVar, cast
 
 import fastavro
 
-from sink_core.batch import ManifestRef, PartitionSummary
+from sink_core.batch import ManifestRef, PartitionSummary, rows_in
 from sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
 from sink_core.control.schemas import (
+    CHANGING_READER,
     MIN_READER,
     MIN_READER_KEY,
     READER_VERSION,
@@ -85,7 +86,8 @@ class StartCommit(Event):
 class DataWritten(Event):
     """Files of one batch for one table: `manifests` name those with its own rows.
 
-    `removes`: it is for the dead letters, of which those leave that lie in the job's ranges.
+    `removes`: it is for the dead letters, of which those leave that lie in the job's ranges. `changes`: the manifests
+    name rows and deletes, which stand for so many records; its deletes are for what the table held before it.
     """
 
     event_type: ClassVar[str] = "DATA_WRITTEN"
@@ -97,11 +99,17 @@ class DataWritten(Event):
     resolves: Resolves | None = None
     replaces: Replaces | None = None
     removes: bool = False
+    changes: int | None = None
 
     @property
     def rows(self) -> int:
-        """Those of the batch itself."""
-        return sum(m.rows for m in self.manifests)
+        """Those of the batch itself; of row changes the records that they stand for."""
+        return rows_in(self.manifests) if self.changes is None else self.changes
+
+    @property
+    def deletes(self) -> bool:
+        """Whether it needs a snapshot of its own, with a sequence number above those of all rows before it."""
+        return any(manifest.deletes for manifest in self.manifests)
 
     @property
     def added(self) -> tuple[ManifestRef, ...]:
@@ -110,6 +118,8 @@ class DataWritten(Event):
 
     @property
     def min_reader(self) -> int:
+        if self.changes is not None:
+            return CHANGING_READER
         if self.removes:
             return REMOVING_READER
         return REPLACING_READER if self.replaces else MIN_READER[self.event_type]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-READER_VERSION = 3
+READER_VERSION = 4
 """The highest `min_reader` this code understands."""
 
 MIN_READER_KEY = "calve.min-reader"
@@ -126,6 +126,7 @@ SCHEMAS: dict[str, Schema] = {
             {"name": "resolves", "type": ["null", _RESOLVES], "default": None},
             {"name": "replaces", "type": ["null", _REPLACES], "default": None},
             {"name": "removes", "type": "boolean", "default": False},
+            {"name": "changes", "type": ["null", "long"], "default": None},
         ],
     ),
     "DATA_COMPLETE": _event(
@@ -203,3 +204,6 @@ REPLACING_READER = 2
 
 REMOVING_READER = 3
 """Readers below this would leave dead letters that a range job has moved into tables."""
+
+CHANGING_READER = 4
+"""Readers below this would put deletes into one snapshot with rows that they are for."""

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from sink_core.batch import ManifestRef
+from sink_core.commit.append import Step
 from sink_core.commit.own import manifests_of
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
@@ -42,10 +43,8 @@ def rebuild(session: Session, found: FindingError) -> Answer:
         rows = sum(logged.event.rows for logged in events)
         line = f"{found.subject}: {rows:,} rows of {len(events)} batches are written into it from their files"
 
-        def manifests() -> Sequence[ManifestRef]:
-            return [*_rewritten(table, events), *manifests_of(loss.kept)]
-
-        return Taking(manifests, answering(session, (*events, *loss.kept), loss.stored, (), view, state), line)
+        said = answering(session, (*events, *loss.kept), loss.stored, (), view, state)
+        return Taking(lambda: [Step([*_rewritten(table, events), *manifests_of(loss.kept)], said)], line)
 
     if trouble := trimmed(session.log.state, found.subject):
         raise no_answer(found, "rebuild", trouble)

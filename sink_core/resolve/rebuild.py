@@ -20,7 +20,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping
 
-from sink_core.commit.append import build_append
+from sink_core.commit.append import Step, build_append
 from sink_core.commit.properties import Own, to_summary
 from sink_core.commit.table import ATTEMPTS, back_off, gave_up
 from sink_core.commit.view import TableView, view_of
@@ -192,7 +192,7 @@ def _stamp(session: Session, name: str, end: int, compared: TableView | None) ->
             cluster_id=session.identity.cluster_id,
             given_up=BEFORE if last and last.given_up else (),
         )
-        attempt = build_append(table, [], tag=session.pipeline.tag, summary=to_summary(session.keys, own))
+        attempt = build_append(table, [Step([], to_summary(session.keys, own))], tag=session.pipeline.tag)
         lost_to = committer.swap(table, attempt)
         if lost_to is None:
             return

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from sink_core.batch import ManifestRef
-from sink_core.commit.append import build_append
-from sink_core.commit.own import manifests_of, own_of
-from sink_core.commit.properties import Own, to_summary
+from sink_core.commit.append import Step, build_append
+from sink_core.commit.own import manifests_of, own_of, shares_of
+from sink_core.commit.properties import to_summary
 from sink_core.commit.table import ATTEMPTS, back_off, check_still_there, gave_up
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
@@ -38,10 +38,9 @@ _GONE = ("table-dropped", "table-recreated")
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """What the answering snapshot holds and says. `manifests` may write files; `line` is for people."""
+    """What the answering snapshots hold and say. `steps` may write files; `line` is for people."""
 
-    manifests: Callable[[], Sequence[ManifestRef]]
-    own: Own
+    steps: Callable[[], Sequence[Step]]
     line: str
 
 
@@ -59,8 +58,14 @@ def accept(session: Session, found: FindingError) -> Answer:
             "whose events are known are given up"
         )
         given_up = loss.given_up_with(view)
-        own = answering(session, loss.kept, loss.stored, given_up, view, state)
-        return Taking(lambda: manifests_of(loss.kept), own, line)
+        steps = [
+            Step(
+                manifests_of(share.events),
+                answering(session, share.events, share.stored_offset, given_up, view, state),
+            )
+            for share in shares_of(loss.kept, loss.stored, "")
+        ]
+        return Taking(lambda: steps, line)
 
     return answer_table(session, found, build)
 
@@ -76,6 +81,13 @@ def recommit(session: Session, found: FindingError) -> Answer:
             raise no_answer(
                 found, "recommit", f"range job {again[0]} replaced rows of a table that is not there any more"
             )
+        if changing := [logged.event.batch_id for logged in loss.events if logged.event.deletes]:
+            raise no_answer(
+                found,
+                "recommit",
+                f"batch {changing[0]} changed rows, and would change what came after it; put main back to the tagged "
+                f"snapshot ({view.tag}) if the table still has it, or",
+            )
         check_still_there(table, loss.events)
         if trouble := not_there(table, loss.events) or _held_already(table, loss.events):
             raise no_answer(found, "recommit", trouble)
@@ -85,8 +97,8 @@ def recommit(session: Session, found: FindingError) -> Answer:
             f"{len(loss.events)} batches are appended"
         )
         given_up = view.latest.given_up if view.latest else ()
-        own = answering(session, loss.events, loss.stored, given_up, view, state)
-        return Taking(lambda: manifests_of(loss.events), own, line)
+        said = answering(session, loss.events, loss.stored, given_up, view, state)
+        return Taking(lambda: [Step(manifests_of(loss.events), said)], line)
 
     return answer_table(session, found, build)
 
@@ -125,9 +137,7 @@ def _carry_out(session: Session, found: FindingError, build: Build) -> Lines:
             continue
         table, view = seen.table, seen.view
         taking = build(table, view, state)
-        attempt = build_append(
-            table, taking.manifests(), tag=session.pipeline.tag, summary=to_summary(session.keys, taking.own)
-        )
+        attempt = build_append(table, taking.steps(), tag=session.pipeline.tag)
         reach("resolve.after-list")
         lost_to = committer.swap(table, attempt)
         if lost_to is None:
@@ -158,10 +168,10 @@ def answering(
     given_up: tuple[tuple[int, int], ...],
     view: TableView,
     state: CommitState,
-) -> Own:
+) -> dict[str, str]:
     """What a snapshot says that takes in `events` and stores `stored`, whatever lies below."""
     last = _last_event_id(stored, view, state)
-    return own_of(
+    own = own_of(
         events,
         stored_offset=stored,
         last_event_id=last,
@@ -171,6 +181,7 @@ def answering(
         now=session.identity,
         from_now=view.table in session.pipeline.from_now,
     )
+    return to_summary(session.keys, own)
 
 
 def _last_event_id(stored: int, view: TableView, state: CommitState) -> str:

@@ -121,7 +121,7 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
                 hint="set kafka_column: false for the table, or leave the field out of auto_create.columns",
             )
         columns = Schema(*columns.fields, kafka_field(columns.highest_field_id + 1))
-    columns = with_identifiers(columns, wanted.identifier_fields, table=settings.name)
+    columns = with_identifiers(columns, wanted.identifier_fields or settings.key, table=settings.name)
     return NewTable(
         settings.name,
         columns,

@@ -16,9 +16,11 @@ from pyiceberg.types import PrimitiveType
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A Parquet data file. Sizes in bytes; metrics by field id, bounds and partition values serialised as the Iceberg
-    specification's single-value binary form; `split_offsets` are where row groups begin. `sort_order_id` is None if its
-    rows are in no order of the table's.
+    """A Parquet data file; with `equality_ids` one of equality deletes by the fields of these ids.
+
+    Sizes in bytes; metrics by field id, bounds and partition values serialised as the Iceberg specification's
+    single-value binary form; `split_offsets` are where row groups begin. `sort_order_id` is None if its rows are in no
+    order of the table's.
     """
 
     path: str
@@ -34,6 +36,7 @@ class WrittenFile:
     upper_bounds: Mapping[int, bytes]
     split_offsets: tuple[int, ...]
     sort_order_id: int | None = None
+    equality_ids: tuple[int, ...] = ()
 
 
 def describe_file(
@@ -66,7 +69,7 @@ def data_file(file: WrittenFile, spec: PartitionSpec, schema: Schema) -> DataFil
     types = partition_types(spec, schema)
     values = (None if raw is None else from_bytes(kind, raw) for kind, raw in zip(types, file.partition, strict=True))
     entry = DataFile.from_args(
-        content=DataFileContent.DATA,
+        content=DataFileContent.EQUALITY_DELETES if file.equality_ids else DataFileContent.DATA,
         file_path=file.path,
         file_format=FileFormat.PARQUET,
         partition=Record(*values),
@@ -80,7 +83,7 @@ def data_file(file: WrittenFile, spec: PartitionSpec, schema: Schema) -> DataFil
         upper_bounds=dict(file.upper_bounds),
         key_metadata=None,
         split_offsets=list(file.split_offsets),
-        equality_ids=None,
+        equality_ids=list(file.equality_ids) or None,
         sort_order_id=file.sort_order_id,
     )
     entry.spec_id = file.spec_id

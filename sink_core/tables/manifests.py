@@ -28,7 +28,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import TableVersion
-from pyiceberg.types import NestedField, StructType
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 from sink_core.batch import ManifestRef, PartitionSummary
 from sink_core.tables.files import WrittenFile, data_file
@@ -38,38 +38,68 @@ _REWRITTEN = re.compile(r"calve-(\d+)-without-.*\.(?:avro|parquet)")
 
 
 class _ManifestWriter(ManifestWriterV2):
+    file_fields: tuple[NestedField, ...] = ()
+    """Of a file's description, in place of pyiceberg's own."""
+
     def _with_partition(self, format_version: TableVersion) -> Schema:
         # Partition values are optional in every manifest Iceberg writes: `void` makes nulls of a required column.
         fields = self._spec.partition_type(self._schema).fields
         optional = (NestedField(f.field_id, f.name, f.field_type, required=False) for f in fields)
-        file_type = data_file_with_partition(StructType(*optional), format_version)
+        own = {field.field_id: field for field in self.file_fields}
+        file_type = data_file_with_partition(StructType(*optional), format_version).fields
+        file_type = StructType(*(own.get(field.field_id, field) for field in file_type))
         return manifest_entry_schema_with_data_file(format_version, file_type)
+
+
+class _DeleteManifestWriter(_ManifestWriter):
+    # Iceberg's specification has a list of int; pyiceberg's list of long makes Spark fail on every read.
+    file_fields = (
+        NestedField(135, "equality_ids", ListType(136, IntegerType(), element_required=True), required=False),
+    )
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
 
 
 def write_manifest(
     io: FileIO, metadata: TableMetadata, spec_id: int, files: Sequence[WrittenFile], path: str
 ) -> ManifestRef:
-    """Write a data manifest of at least one file at `path`. All files must have been written under `spec_id`."""
+    """Write a manifest of at least one file at `path`. All files must have been written under `spec_id`, and all hold
+    rows or all equality deletes.
+    """
     spec, schema = metadata.specs()[spec_id], metadata.schema()
-    return write_manifest_of(io, metadata, spec_id, [data_file(file, spec, schema) for file in files], path)
+    content = ManifestContent.DELETES if files[0].equality_ids else ManifestContent.DATA
+    return write_manifest_of(
+        io, metadata, spec_id, [data_file(file, spec, schema) for file in files], path, content=content
+    )
 
 
 def write_manifest_of(
-    io: FileIO, metadata: TableMetadata, spec_id: int, files: Sequence[DataFile], path: str
+    io: FileIO,
+    metadata: TableMetadata,
+    spec_id: int,
+    files: Sequence[DataFile],
+    path: str,
+    *,
+    content: ManifestContent = ManifestContent.DATA,
 ) -> ManifestRef:
     """As `write_manifest`, of files as manifests have them."""
-    writer = _writer(io, metadata, spec_id, _NO_SNAPSHOT, path)
+    writer = _writer(io, metadata, spec_id, _NO_SNAPSHOT, path, content)
     with writer:
         for file in files:
             writer.add_entry(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, data_file=file))
     written = writer.to_manifest_file()
     with io.new_input(path).open() as stream:
-        content = stream.read()
+        written_bytes = stream.read()
     return ManifestRef(
         path=path,
-        length=len(content),
-        sha256=hashlib.sha256(content).hexdigest(),
-        content=int(ManifestContent.DATA),
+        length=len(written_bytes),
+        sha256=hashlib.sha256(written_bytes).hexdigest(),
+        content=int(content),
         spec_id=spec_id,
         files=len(files),
         rows=sum(file.record_count for file in files),
@@ -116,12 +146,20 @@ def write_without(
     return writer.to_manifest_file()
 
 
-def _writer(io: FileIO, metadata: TableMetadata, spec_id: int, snapshot_id: int, path: str) -> _ManifestWriter:
+def _writer(
+    io: FileIO,
+    metadata: TableMetadata,
+    spec_id: int,
+    snapshot_id: int,
+    path: str,
+    content: ManifestContent = ManifestContent.DATA,
+) -> _ManifestWriter:
     codec = metadata.properties.get(
         TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
     )
     spec = metadata.specs()[spec_id]
-    return _ManifestWriter(spec, metadata.schema(), io.new_output(path), snapshot_id, codec)  # pyright: ignore[reportArgumentType]
+    kind = _DeleteManifestWriter if content is ManifestContent.DELETES else _ManifestWriter
+    return kind(spec, metadata.schema(), io.new_output(path), snapshot_id, codec)  # pyright: ignore[reportArgumentType]
 
 
 def manifest_file(ref: ManifestRef, snapshot_id: int) -> ManifestFile:

@@ -23,13 +23,17 @@ def write_ledger(plan: BatchPlan, counts: Sequence[PartitionCounts], table: Tabl
         return writer.close()
 
 
-def output_of(batch_id: str, name: str, table: Table, files: Sequence[WrittenFile]) -> TableOutput:
-    """The table's part of the batch, its manifests written; without any if there are no files."""
+def output_of(
+    batch_id: str, name: str, table: Table, files: Sequence[WrittenFile], changes: int | None = None
+) -> TableOutput:
+    """The table's part of the batch, its manifests written; without any if there are no files. `changes` as in
+    `TableOutput`.
+    """
     metadata = table.metadata
     manifests = []
     with unreachable_as_ours(f"writing manifests of {name}"):
-        for spec_id in sorted({file.spec_id for file in files}):
+        for spec_id, deletes in sorted({(file.spec_id, bool(file.equality_ids)) for file in files}):
             path = table.location_provider().new_metadata_location(f"calve-{batch_id}-{spec_id}-{uuid.uuid4()}.avro")
-            of_spec = [file for file in files if file.spec_id == spec_id]
-            manifests.append(write_manifest(table.io, metadata, spec_id, of_spec, path))
-    return TableOutput(name, str(metadata.table_uuid), metadata.current_schema_id, tuple(manifests))
+            alike = [file for file in files if (file.spec_id, bool(file.equality_ids)) == (spec_id, deletes)]
+            manifests.append(write_manifest(table.io, metadata, spec_id, alike, path))
+    return TableOutput(name, str(metadata.table_uuid), metadata.current_schema_id, tuple(manifests), changes)

@@ -58,9 +58,16 @@ def compare(
 def expected_rows(
     history: History, ledger: Ledger, table: str, tables: Internal, only: Mapping[str, Published] | None = None
 ) -> dict[str, int]:
-    """Rows that each batch holds for `table`, for batches that hold any: as published, else as the ledger says."""
+    """Rows that each batch holds for `table`, or the records that it changed rows by, for batches that have files: as
+    published, else as the ledger says.
+    """
     published = history.batches if only is None else only
-    expected = {batch_id: p.rows[table] for batch_id, p in published.items() if p.rows.get(table)}
+    # A batch may have nothing but deletes, which stand for tombstones.
+    expected = {
+        batch_id: p.rows[table]
+        for batch_id, p in published.items()
+        if p.rows.get(table) or (table in p.rows and p.kind == "batch")
+    }
     for batch_id, sums in ledger.batches.items():
         if batch_id not in history.batches and (rows := _by_ledger(sums, table, tables)):
             expected[batch_id] = rows

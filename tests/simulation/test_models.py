@@ -19,7 +19,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 from pyiceberg.types import LongType, NestedField
 
 from orchestration.broker import Broker
-from sink_core.commit.append import Attempt, build_append
+from sink_core.commit.append import Attempt, Step, build_append
 from sink_core.config.load import load
 from sink_core.kafka import clients
 from tests import support
@@ -286,7 +286,7 @@ def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
 
 
 def _attempt(table: Table) -> Attempt:
-    return build_append(table, [], tag=TAG, summary={"calve.p.batches": "b"})
+    return build_append(table, [Step([], {"calve.p.batches": "b"})], tag=TAG)
 
 
 def _refs(catalog: Any) -> dict[str, int]:

@@ -31,6 +31,7 @@ DOCUMENTS = (
     "docs/events.md",
     "docs/operations.md",
     "docs/reliability.md",
+    "docs/row_changes.md",
     "docs/tables.md",
     "docs/terms.md",
     "docs/transforms.md",

@@ -81,6 +81,11 @@ def _source(**changes: object) -> dict[str, object]:
     return {"source": PIPELINE["source"] | changes}
 
 
+def _upsert(**changes: object) -> dict[str, object]:
+    table = {"name": "a.b", "mode": "upsert", "key": ["id"]} | changes
+    return {"tables": [{key: value for key, value in table.items() if value is not None}]}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -161,6 +166,24 @@ def _source(**changes: object) -> dict[str, object]:
         (
             {"tables": [{"name": "a.b", "mode": "cdc"}]},
             "tables.0.mode: not available yet: 'cdc' comes with row changes",
+        ),
+        ({"tables": [{"name": "a.b", "key": ["id"]}]}, "tables.0.key: goes with mode: upsert"),
+        (_upsert(key=["id", "id"]), "tables.0.key: names a column twice"),
+        (_upsert(key=["a.id"]), "tables.0.key.0: 'a.id' isn't a column"),
+        (_upsert(key=None, auto_create={}), "tables.0.key: missing; a table that is created for mode: upsert needs it"),
+        (_upsert(deletes="soft"), "tables.0.deletes: not available yet: 'soft' comes with row changes"),
+        (_upsert(order_by="lsn"), "tables.0.order_by: not available yet: comes with row changes"),
+        (_upsert(history="replay"), "tables.0.history: replay would put old records over newer ones"),
+        (_upsert(evolve=["make_optional"]), "tables.0.evolve: make_optional could make the key optional"),
+        (
+            _upsert() | {"table_defaults": {"evolve": ["make_optional"]}},
+            "tables.0.evolve: make_optional could make the key optional",
+        ),
+        (_upsert(where={"field": "x", "matches": "y"}), "tables.0.where: not available yet with mode: upsert"),
+        (_upsert(transform={"select": "id"}), "tables.0.transform: not available yet with mode: upsert"),
+        (
+            _upsert() | _source(value={"type": "string"}),
+            "tables.0.mode: a value of type string has no columns to tell rows by",
         ),
         ({"tables": [{"name": "a.b"}, {"name": "a.b"}]}, "tables: a.b is named 2 times; name each table once"),
         ({"tables": [{"name": "calve.flights_ledger"}]}, "calve.flights_ledger is this pipeline's ledger"),

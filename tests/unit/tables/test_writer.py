@@ -51,7 +51,7 @@ from pyiceberg.types import (
 )
 
 from sink_core.batch import ManifestRef
-from sink_core.commit.append import build_append
+from sink_core.commit.append import Step, build_append
 from sink_core.errors import TableUnusable
 from sink_core.tables.arrow import arrow_schema, conform, file_schema
 from sink_core.tables.budget import Budget
@@ -134,7 +134,7 @@ def write(table: Table, *batches: pa.RecordBatch, **options: Any) -> list[Writte
 def add(table: Table, files: list[WrittenFile]) -> ManifestRef:
     path = table.location_provider().new_metadata_location("m.avro")
     ref = write_manifest(table.io, table.metadata, table.metadata.default_spec_id, files, path)
-    attempt = build_append(table, [ref], tag="calve-test", summary={})
+    attempt = build_append(table, [Step([ref], {})], tag="calve-test")
     table.catalog.commit_table(table, attempt.requirements, attempt.updates)
     table.refresh()
     return ref

@@ -1,0 +1,69 @@
+"""Changes as Arrow rows: a table's columns, and three more that say what a change does and where it comes from."""
+
+# pyarrow makes its compute functions at import, unseen by type checkers.
+# pyright: reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import BooleanType, IcebergType
+
+from sink_core.offsets import TopicPartition
+from sink_core.tables.arrow import arrow_schema
+from sink_core.tables.partition import transformed
+
+DELETES, SOURCE, OFFSET = -3, -2, -1
+"""Places of the further columns: whether the row of the key goes, of which source partition, at which offset."""
+
+_FURTHER = (("calve:deletes", pa.bool_()), ("calve:source", pa.int64()), ("calve:offset", pa.int64()))
+_PARTITION_BITS = 32
+_HASHES: BucketTransform[IcebergType] = BucketTransform(1 << 20)
+
+
+def change_schema(schema: Schema) -> pa.Schema:
+    """Of changes of a table; what is required may be null in a row that deletes."""
+    columns = [field.with_nullable(True) for field in arrow_schema(schema)]
+    return pa.schema([*columns, *(pa.field(name, kind) for name, kind in _FURTHER)])
+
+
+def places_of(key: Sequence[int], schema: Schema) -> list[int]:
+    """Places of the key's columns (by field id) among the columns of a table."""
+    ids = [field.field_id for field in schema.fields]
+    return [ids.index(field_id) for field_id in key]
+
+
+def changes_of(
+    rows: pa.RecordBatch, deletes: pa.Array, origin: pa.Array, topics: Sequence[str], schema: pa.Schema
+) -> pa.RecordBatch:
+    """Changes by `schema`, of `change_schema`. `rows` has columns by name, of which others are null; `origin` is their
+    `_kafka` column, and its topics are among `topics`.
+    """
+    topic, partition, offset, *_ = origin.flatten()
+    number = pc.index_in(topic, value_set=pa.array(topics, topic.type)).to_numpy().astype(np.int64)
+    source = pa.array((number << _PARTITION_BITS) | partition.to_numpy().astype(np.int64))
+    known = dict(zip(rows.schema.names, rows.columns, strict=True))
+    fields = [schema.field(at) for at in range(len(schema) - len(_FURTHER))]
+    columns = [known[f.name] if f.name in known else pa.nulls(len(rows), f.type) for f in fields]
+    return pa.RecordBatch.from_arrays([*columns, deletes, source, offset], schema=schema)
+
+
+def source_of(number: int, topics: Sequence[str]) -> TopicPartition:
+    """The source partition that a number in the column of sources stands for."""
+    return TopicPartition(topics[number >> _PARTITION_BITS], number & (2**_PARTITION_BITS - 1))
+
+
+def buckets_of(changes: pa.Table, key: Sequence[int], schema: Schema, buckets: int) -> np.ndarray:
+    """For each change one of `buckets`, the same for equal keys in every process. `key` has field ids of `schema`."""
+    total = np.zeros(len(changes), np.int64)
+    for field_id in key:
+        # Iceberg's own hash, which it has for all but booleans: these have little to say.
+        if not isinstance(schema.find_type(field_id), BooleanType):
+            hashed = transformed(changes, field_id, _HASHES, schema)
+            total = total * 31 + hashed.to_numpy(zero_copy_only=False).astype(np.int64)
+    return total % buckets

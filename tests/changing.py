@@ -1,0 +1,93 @@
+"""Row changes written and committed as the jobs do it, without Kafka and Spark; and what readers make of them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import chdb
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from sink_core.batch import TableOutput
+from sink_core.changes.equality import key_of, with_global_spec
+from sink_core.changes.rows import buckets_of, change_schema
+from sink_core.changes.writer import ChangeWriter
+from sink_core.commit.append import Step, build_append
+from sink_core.commit.own import manifests_of, shares_of
+from sink_core.control.events import DataWritten
+from sink_core.control.logged import Logged
+from sink_core.tables.outputs import output_of
+
+TOPICS = ("t",)
+WRITERS = 3
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row that comes; or the key of one that goes, in a row otherwise empty."""
+
+    row: Row
+    deletes: bool = False
+    partition: int = 0
+
+
+def written(catalog: Catalog, table: Table, key: Sequence[str], changes: Sequence[Change]) -> TableOutput:
+    """The batch of `changes`, whose offsets are their places, shared among several writers."""
+    table = with_global_spec(catalog, table)
+    ids = key_of(table.metadata, key, table=".".join(table.name()))
+    schema = change_schema(table.schema())
+    further = [{"calve:deletes": c.deletes, "calve:source": c.partition} for c in changes]
+    rows = [{**c.row, **more, "calve:offset": at} for at, (c, more) in enumerate(zip(changes, further, strict=True))]
+    given = pa.Table.from_pylist(rows, schema=schema)
+    buckets = buckets_of(given, ids, table.schema(), WRITERS)
+    files = []
+    for bucket in range(WRITERS):
+        writer = ChangeWriter(table.io, table.metadata, "calve-b", key=ids, table="db.t", topics=TOPICS)
+        for batch in given.filter(pa.array(buckets == bucket)).to_batches(max_chunksize=2):
+            writer.write(batch)
+        files += writer.close()
+    return output_of(str(uuid.uuid4()), ".".join(table.name()), table, files, len(changes))
+
+
+def commit(catalog: Catalog, name: str, outputs: Sequence[TableOutput]) -> None:
+    """What a coordinator does with batches that wait: all in one call."""
+    table = catalog.load_table(name)
+    events = [
+        Logged(
+            at,
+            DataWritten(
+                pipeline_id="p",
+                batch_id=str(at),
+                table=name,
+                table_uuid=output.table_uuid,
+                schema_id=output.schema_id,
+                manifests=output.manifests,
+                changes=output.changes,
+            ),
+        )
+        for at, output in enumerate(outputs)
+        if output.manifests
+    ]
+    steps = [Step(manifests_of(share.events), {}) for share in shares_of(events, len(events), "")]
+    attempt = build_append(table, steps, tag="calve-test")
+    catalog.commit_table(table, attempt.requirements, attempt.updates)
+
+
+def by_chdb(table: Table) -> list[dict[str, Any]]:
+    """The rows, in no order, as ClickHouse's reader has them."""
+    location = table.metadata.location.removeprefix("file://")
+    found = chdb.query(f"SELECT * FROM icebergLocal('{location}')", "JSONEachRow")
+    return [json.loads(line) for line in str(found).splitlines()]
+
+
+def by_spark(spark: SparkSession, name: str) -> list[dict[str, Any]]:
+    """The rows, in no order, as Iceberg's own reader has them."""
+    return [row.asDict(recursive=True) for row in spark.sql(f"SELECT * FROM {name}").collect()]

@@ -1,0 +1,210 @@
+"""`mode: upsert` from Kafka to what Spark and ClickHouse read."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+from pyspark.sql import SparkSession
+
+from orchestration.broker import Broker
+from sink_core.config.connections import SparkSettings
+from sink_core.errors import BadRecord, TableUnusable
+from sink_core.maintenance.orphans import named_by_events
+from sink_core.range_jobs.selected import Wanted
+from sink_core.verify.verify import verify
+from spark_jobs.batches import Ingest
+from spark_jobs.letter_job import LetterJobs
+from spark_jobs.range_job import RangeJobs
+from spark_jobs.runner import SparkRunner
+from tests.changing import by_chdb, by_spark
+from tests.pipelines import Flow
+from tests.resolving import refused
+from tests.support import Produce, TopicFactory
+
+PARTITIONS = 3
+State = dict[int, str]
+
+
+@pytest.fixture
+def runner(spark: SparkSession) -> Iterator[SparkRunner]:
+    """On the session that tests share."""
+    with SparkRunner(SparkSettings(master="local[2]")) as found:
+        yield found
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, monkeypatch: pytest.MonkeyPatch) -> Flow:
+    # chDB reads files below the working directory only.
+    monkeypatch.chdir(Path("/"))
+    table = {"name": "db.events", "mode": "upsert", "key": ["id"]}
+    created = {"columns": {"id": "long", "text": "string"}}
+    extra = {"tables": [{**table, "auto_create": created}], "batch": {"min_task_bytes": "1KiB", "max_records": 400}}
+    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(PARTITIONS), extra=extra)
+
+
+def put(key: int, text: str) -> tuple[bytes, bytes]:
+    return str(key).encode(), json.dumps({"id": key, "text": text}).encode()
+
+
+def drop(key: int) -> tuple[bytes, None]:
+    return str(key).encode(), None
+
+
+def send(flow: Flow, produce: Produce, *records: tuple[bytes, bytes | None], partition: int = 0) -> None:
+    produce(flow.topic, [value for _, value in records], partition=partition, keys=[key for key, _ in records])
+
+
+def check(flow: Flow, spark: SparkSession, state: State) -> None:
+    """Both readers have the dictionary's rows, and nothing speaks against the ledger."""
+    wanted = sorted(state.items())
+    name = f"{flow.attached(spark)}.{flow.table}"
+    assert sorted((row["id"], row["text"]) for row in by_spark(spark, name)) == wanted
+    assert sorted((row["id"], row["text"]) for row in by_chdb(flow.load_table())) == wanted
+    with flow.session() as session:
+        session.bind()
+        assert verify(session, deep=True).violations == ()
+
+
+def test_the_table_is_the_dictionary_whatever_batches_and_tasks_changes_fall_into(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    chance, state = random.Random(8), State()
+    for _ in range(3):
+        waiting: list[list[tuple[bytes, bytes | None]]] = [[] for _ in range(PARTITIONS)]
+        for number in range(900):
+            # Most changes come in one partition, which several tasks read.
+            key = chance.choice([chance.randrange(0, 60, PARTITIONS), chance.randrange(60)])
+            if chance.random() < 0.25:
+                waiting[key % PARTITIONS].append(drop(key))
+                state.pop(key, None)
+            else:
+                state[key] = f"t{number}" + "x" * chance.randrange(30)
+                waiting[key % PARTITIONS].append(put(key, state[key]))
+        for partition, records in enumerate(waiting):
+            send(flow, produce, *records, partition=partition)
+        assert flow.run(runner).batches
+        check(flow, spark, state)
+    ledger = [row for row in flow.rows(flow.pipeline.ledger_table) if row["records"]]
+    assert sum(row["records"] for row in ledger) == 2700
+    assert all(dict(row["written"])[flow.table] + row["tombstones"] == row["records"] for row in ledger)
+
+
+def test_batches_that_waited_are_in_order_and_each_in_a_snapshot_of_its_own(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    flow.run(runner)
+    for records in ([put(1, "a"), put(2, "a")], [drop(1), put(3, "a")], [put(2, "b"), drop(3)], [drop(9)]):
+        send(flow, produce, *records)
+        publish(flow, runner)
+    with flow.session() as session:
+        session.bind()
+        named = named_by_events(session.log.state, flow.table, flow.load_table().io)
+    # So orphan removal keeps the deletes of batches that wait.
+    assert sum("-deletes-" in path for path in named) >= 4
+    assert flow.commit().landed
+    own = flow.own_snapshots()
+    assert [sum(said.counts.values()) for _, said in own] == [2, 1, 1, 0]
+    assert [len(said.batches) for _, said in own] == [1, 1, 1, 1]
+    offsets = [said.stored_offset for _, said in own]
+    assert offsets == sorted(set(offsets))
+    check(flow, spark, {2: "b"})
+
+
+def publish(flow: Flow, runner: SparkRunner) -> None:
+    """A batch that waits for its commit."""
+    with flow.session() as session:
+        ingest = Ingest(session, runner)
+        ingest.bind()
+        ingest.prepare()
+        assert ingest.next_batch()
+
+
+def test_a_key_in_two_partitions_stops_before_anything_is_published(
+    flow: Flow, produce: Produce, runner: SparkRunner
+) -> None:
+    send(flow, produce, put(1, "a"), put(2, "a"))
+    send(flow, produce, drop(1), partition=1)
+    with pytest.raises(BadRecord, match=r"db.events: key \(1\) has changes in .*\[0\] and .*\[1\] in one batch"):
+        flow.run(runner)
+    assert flow.load_table().current_snapshot() is None
+
+
+def test_tombstones_that_name_no_row_are_dead_letters(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    produce(flow.topic, [None, None, None, put(4, "a")[1]], keys=["x", None, '{"id": 5}', "4"])
+    flow.run(runner)
+    letters = sorted((row["offset"], row["error"], row["value"]) for row in flow.rows(flow.pipeline.dead_letter_table))
+    assert [(offset, value) for offset, _, value in letters] == [(0, None), (1, None)]
+    assert letters[0][1].startswith("key of a tombstone: ")
+    assert letters[1][1] == "a tombstone without a key: nothing says which row goes"
+    check(flow, spark, {4: "a"})
+    with flow.session() as session:
+        session.bind()
+        with pytest.raises(TableUnusable, match="takes row changes, and dead letters tried again would be put over"):
+            LetterJobs(session, runner).replay()
+
+
+def test_what_would_put_old_records_over_newer_ones_is_refused(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    send(flow, produce, put(1, "a"))
+    flow.run(runner)
+    send(flow, produce, put(1, "b"), put(2, "b"))
+    flow.run(runner)
+    first = flow.own_snapshots()[0][0]
+    with flow.session() as session:
+        session.bind()
+        jobs = RangeJobs(session, runner)
+        for again in (jobs.refill, jobs.history, lambda table: jobs.replay(table, Wanted())):
+            with pytest.raises(TableUnusable, match="takes row changes, and records read again would be put over"):
+                again(flow.table)
+    catalog = flow.attached(spark)
+    spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('{flow.table}', {first})").collect()
+    tagged = flow.own_snapshots()[-1][0]
+    refused(flow, "table-rolled-back", "recommit", f"put main back to the tagged snapshot ({tagged})")
+    spark.sql(f"CALL {catalog}.system.set_current_snapshot('{flow.table}', {tagged})").collect()
+    send(flow, produce, drop(2))
+    flow.run(runner)
+    check(flow, spark, {1: "b"})
+
+
+def test_compaction_leaves_the_rows_as_they_are(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    for text in "abc":
+        send(flow, produce, put(1, text), put(2, text), drop(3))
+        flow.run(runner)
+    rewrite = f"table => '{flow.table}', options => map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')"
+    spark.sql(f"CALL {flow.attached(spark)}.system.rewrite_data_files({rewrite})").collect()
+    check(flow, spark, {1: "c", 2: "c"})
+    send(flow, produce, put(2, "d"), drop(1))
+    flow.run(runner)
+    check(flow, spark, {2: "d"})
+
+
+def test_a_delete_file_that_is_gone_is_a_violation(flow: Flow, produce: Produce, runner: SparkRunner) -> None:
+    send(flow, produce, put(1, "a"))
+    flow.run(runner)
+    (gone,) = (path for path in flow.load_table().inspect.delete_files()["file_path"].to_pylist())
+    Path(gone.removeprefix("file://")).unlink()
+    with flow.session() as session:
+        session.bind()
+        (violation,) = verify(session, deep=False).violations
+    assert (violation.kind, violation.message) == ("file-missing", f"{gone} does not exist, and the head names it")
+
+
+def test_an_optional_key_is_refused_before_anything_is_read(flow: Flow, runner: SparkRunner, produce: Produce) -> None:
+    with flow.iceberg() as catalog:
+        catalog.create_namespace("db")
+        optional = [NestedField(1, "id", LongType()), NestedField(2, "text", StringType())]
+        catalog.create_table(flow.table, Schema(*optional))
+    send(flow, produce, put(1, "a"))
+    with pytest.raises(TableUnusable, match="key id is optional"):
+        flow.run(runner)

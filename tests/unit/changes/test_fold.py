@@ -1,0 +1,135 @@
+"""The last change of each key: whatever order changes come in, and however often they are folded on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    FixedType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from sink_core.changes.fold import folded, last_by_key
+from sink_core.changes.rows import buckets_of, change_schema
+from sink_core.errors import BadRecord
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "site", StringType(), required=True),
+    NestedField(3, "v", IntegerType(), required=False),
+)
+KEY = (0, 1)
+TOPICS = ("a", "b")
+
+Keyed = tuple[int, str, bool]
+
+
+def table_of(changes: Sequence[tuple[int, Keyed]], source: int = 0) -> pa.Table:
+    """Changes with their offsets; the value of each is its offset."""
+    rows: list[dict[str, Any]] = [
+        {
+            "id": key,
+            "site": site,
+            "v": None if deletes else offset,
+            "calve:deletes": deletes,
+            "calve:source": source,
+            "calve:offset": offset,
+        }
+        for offset, (key, site, deletes) in changes
+    ]
+    return pa.Table.from_pylist(rows, schema=change_schema(SCHEMA))
+
+
+def last(changes: pa.Table) -> pa.Table:
+    return last_by_key(changes, KEY, table="db.t", topics=TOPICS)
+
+
+def outcome(changes: pa.Table) -> dict[tuple[int, str], int | None]:
+    """By key the value that stays, None where the row goes."""
+    rows = changes.to_pylist()
+    found = {(row["id"], row["site"]): row["v"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+keyed = st.tuples(st.integers(0, 3), st.sampled_from("xy"), st.booleans())
+
+
+@given(st.lists(keyed).map(lambda found: list(enumerate(found))).flatmap(st.permutations))
+def test_the_change_with_the_highest_offset_wins(changes: Sequence[tuple[int, Keyed]]) -> None:
+    wanted = {
+        (key, site): None if deletes else offset for offset, (key, site, deletes) in sorted(changes, key=lambda c: c[0])
+    }
+    assert outcome(last(table_of(changes))) == wanted
+
+
+@given(st.lists(keyed).map(lambda found: list(enumerate(found))).flatmap(st.permutations), st.integers(0, 20))
+def test_folding_on_the_way_changes_nothing(changes: Sequence[tuple[int, Keyed]], at: int) -> None:
+    whole = table_of(changes)
+    twice = last(pa.concat_tables([last(whole.slice(0, at)), whole.slice(at)]))
+    assert outcome(twice) == outcome(last(whole))
+
+
+def test_every_key_goes_and_only_rows_that_stay_come() -> None:
+    changes = table_of([(0, (1, "x", False)), (1, (2, "x", True)), (2, (1, "x", False))])
+    found = folded(last(changes), KEY)
+    assert found.keys.to_pylist() == [{"id": 2, "site": "x"}, {"id": 1, "site": "x"}]
+    assert found.rows.to_pylist() == [{"id": 1, "site": "x", "v": 2}]
+
+
+def test_a_key_from_two_partitions_is_refused_also_when_one_was_folded_before() -> None:
+    first = last(table_of([(0, (1, "x", False)), (5, (2, "x", False))]))
+    elsewhere = table_of([(1, (1, "x", True))], source=(1 << 32) + 7)
+    with pytest.raises(BadRecord, match=r"key \(1, 'x'\) has changes in a\[0\] and b\[7\] in one batch, and 0 other"):
+        last(pa.concat_tables([first, elsewhere]))
+
+
+KINDS: list[tuple[IcebergType, list[Any]]] = [
+    (BooleanType(), [True, False]),
+    (IntegerType(), [1, -1]),
+    (DecimalType(9, 2), ["1.25", "-1.25"]),
+    (DateType(), [date(2026, 1, 1), date(2026, 1, 2)]),
+    (TimeType(), [1, 2]),
+    (TimestampType(), [1, 2]),
+    (TimestamptzType(), [1, 2]),
+    (StringType(), ["", "a"]),
+    (BinaryType(), [b"", b"a"]),
+    (FixedType(2), [b"ab", b"ba"]),
+    (UUIDType(), [b"0123456789abcdef", b"fedcba9876543210"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"), KINDS, ids=lambda value: str(value) if isinstance(value, IcebergType) else ""
+)
+def test_keys_may_be_of_any_plain_type(kind: IcebergType, values: list[Any]) -> None:
+    schema = Schema(NestedField(1, "id", kind, required=True))
+    wanted = change_schema(schema)
+    column = pa.array([values[0], values[1], values[0]]).cast(wanted.field(0).type)
+    n = len(column)
+    rest = [pa.array([False] * n), pa.array([0] * n, pa.int64()), pa.array(range(n), pa.int64())]
+    changes = pa.Table.from_arrays([column, *rest], schema=wanted)
+    assert last_by_key(changes, [0], table="db.t", topics=TOPICS).column(-1).to_pylist() == [1, 2]
+    buckets = buckets_of(changes, [1], schema, 16)
+    assert buckets[0] == buckets[2]
+    if not isinstance(kind, BooleanType):
+        assert len({*buckets_of(changes, [1], schema, 1 << 19).tolist()}) == 2
