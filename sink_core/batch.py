@@ -147,3 +147,9 @@ class WrittenBatch:
     @property
     def value_bytes(self) -> int:
         return sum(c.value_bytes for c in self.counts)
+
+
+def not_stored(dead_letters: int, filtered: int, unrouted: int, tombstones: int) -> dict[str, int]:
+    """What became of the records that are in no data table, in words; what there is none of is left out."""
+    numbers = {"dead letters": dead_letters, "filtered": filtered, "unrouted": unrouted, "tombstones": tombstones}
+    return {what: number for what, number in numbers.items() if number}

@@ -11,6 +11,7 @@ from typing import Any
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
+from sink_core.batch import not_stored
 from sink_core.commit.view import TableView, view_of
 from sink_core.control import checks
 from sink_core.control.events import DataWritten
@@ -27,6 +28,7 @@ from sink_core.verify.world import load_table, table_names, unchanged
 
 # A living publisher's transaction is open for milliseconds.
 _PENDING_S = 3.0
+_LAST_BATCH_COUNTS = ("records", "value_bytes", "unrouted", "filtered", "dead_lettered", "tombstones")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,21 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class LastBatch:
-    """The last batch that was published. `unrouted` of its records no table took."""
+    """The last batch that was published. Of its records `unrouted` ones no table took, `filtered` ones SQL left out."""
 
     batch_id: str
     published_at: str
     records: int
     value_bytes: int
     unrouted: int = 0
+    filtered: int = 0
+    dead_lettered: int = 0
+    tombstones: int = 0
+
+    @property
+    def not_stored(self) -> dict[str, int]:
+        """As `not_stored` of `sink_core/batch`."""
+        return not_stored(self.dead_lettered, self.filtered, self.unrouted, self.tombstones)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +250,8 @@ def last_batch(state: CommitState) -> LastBatch | None:
     event = state.complete.event if state.complete else None
     if event is None or event.kind == "bootstrap":
         return None
-    records, value_bytes = event.totals.get("records", 0), event.totals.get("value_bytes", 0)
-    unrouted = event.totals.get("unrouted", 0)
-    return LastBatch(event.batch_id, _iso(event.written_at_ms), records, value_bytes, unrouted)
+    counted = {name: event.totals.get(name, 0) for name in _LAST_BATCH_COUNTS}
+    return LastBatch(event.batch_id, _iso(event.written_at_ms), **counted)
 
 
 def uncommitted(pending: list[Logged[DataWritten]], now_ms: int) -> Uncommitted:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sink_core.batch import BatchPlan, WrittenBatch
+from sink_core.batch import BatchPlan, WrittenBatch, not_stored
 from sink_core.changes.equality import with_global_spec
 from sink_core.commit.schema_change import change_schema
 from sink_core.commit.view import TableView
@@ -41,6 +42,9 @@ from spark_jobs.until_fit import give
 class BatchReport:
     """One batch that was planned and written. `seconds` of wall time by step.
 
+    `unrouted` records no table takes, `filtered` ones the SQL of every table that takes them leaves out; `left_out` are
+    others, by the table whose rule or SQL leaves them out.
+
     `given_up`: it is stale because orphan removal gave it up; the next batch of the run is planned in its place.
     """
 
@@ -58,6 +62,13 @@ class BatchReport:
     seconds: dict[str, float]
     given_up: bool = False
     unrouted: int = 0
+    filtered: int = 0
+    left_out: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def not_stored(self) -> dict[str, int]:
+        """As `not_stored` of `sink_core/batch`."""
+        return not_stored(self.dead_lettered, self.filtered, self.unrouted, self.tombstones)
 
     @property
     def published(self) -> bool:
@@ -235,6 +246,8 @@ def _report(planned: Planned, written: WrittenBatch, decision: Decision, seconds
         seconds=seconds,
         given_up=decision.given_up,
         unrouted=sum(c.unrouted for c in written.counts),
+        filtered=sum(c.filtered for c in written.counts),
+        left_out=dict(sum((Counter(c.left_out) for c in written.counts), Counter[str]())),
     )
 
 

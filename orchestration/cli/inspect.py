@@ -15,7 +15,7 @@ from sink_core.errors import EXIT_STOPPED
 if TYPE_CHECKING:
     from sink_core.batch import BatchPlan
     from sink_core.schema_preview import SchemaPreview
-    from sink_core.status import StatusReport, TableStatus
+    from sink_core.status import LastBatch, StatusReport, TableStatus
     from sink_core.verify.report import VerifyReport
 
 Since = Annotated[
@@ -119,15 +119,18 @@ def _say_plan(planned: BatchPlan, schema: SchemaPreview) -> None:
         say(f"{table} will be changed: {', '.join(changes)} (by a sample of {schema.sampled:,} records that wait)")
 
 
+def _moved(last: LastBatch) -> str:
+    others = "".join(f", {number:,} {what}" for what, number in last.not_stored.items())
+    return f"{last.records:,} records, {last.value_bytes:,} bytes{others}"
+
+
 def _say_status(report: StatusReport) -> None:
     started = "" if report.bootstrapped else ", has not run yet"
     say(f"pipeline {report.pipeline}{started}: lag {report.lag:,}")
     if report.paused:
         say(f"paused since {report.paused.since} by {report.paused.by}: {report.paused.reason}", style="yellow")
     if last := report.last_batch:
-        unrouted = f", {last.unrouted:,} unrouted" if last.unrouted else ""
-        moved = f"{last.records:,} records, {last.value_bytes:,} bytes{unrouted}"
-        say(f"last batch {last.batch_id} at {last.published_at}: {moved}")
+        say(f"last batch {last.batch_id} at {last.published_at}: {_moved(last)}")
     for batch in report.in_flight:
         say(f"in flight: {batch.batch_id}, for {batch.age_s:,.0f} s, by Calve {batch.calve_version}")
     for topic in report.topics:

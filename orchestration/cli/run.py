@@ -101,9 +101,8 @@ def _nothing(why: str, *, as_json: bool) -> None:
 
 def _say_batch(batch: BatchReport) -> None:
     seconds = ", ".join(f"{step} {taken:.2f} s" for step, taken in batch.seconds.items())
-    dead = f", {batch.dead_lettered:,} dead letters" if batch.dead_lettered else ""
-    dead += f", {batch.unrouted:,} unrouted" if batch.unrouted else ""
-    say(f"batch {batch.batch_id}: {batch.verdict.value}: {batch.records:,} records{dead} ({seconds})")
+    others = "".join(f", {number:,} {what}" for what, number in batch.not_stored.items())
+    say(f"batch {batch.batch_id}: {batch.verdict.value}: {batch.records:,} records{others} ({seconds})")
 
 
 def _say_table(table: TableCommit) -> None:

@@ -79,7 +79,9 @@ def test_each_table_leaves_out_what_its_own_where_says(
     plain = Flow.create(tmp_path, broker.bootstrap, kafka_topic())
     flow = flow_of("text::LONG AS id")
     produce(flow.topic, [b'{"id": %d, "text": "%s"}' % (i, b"bad" if i >= 50 else b"%d" % i) for i in range(60)])
-    flow.run()
+    [batch] = flow.run().batches
+    assert batch.not_stored == {"dead letters": 5, "filtered": 20}
+    assert batch.left_out == {"db.even": 15, "db.large": 10}
     odd = range(51, 60, 2)
     assert flow.ids("db.even") == list(range(10, 50, 2))
     assert flow.ids("db.large") == [*range(30, 50), *odd]

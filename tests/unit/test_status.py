@@ -32,7 +32,7 @@ def completed(batch_id: str, predecessor: str, kind: str = "batch") -> DataCompl
         predecessor=predecessor,
         kind=kind,
         tables=("air.flights",),
-        totals={"records": 7, "value_bytes": 700},
+        totals={"records": 7, "value_bytes": 700, "tombstones": 2},
         topic_ids={},
         positions={"flights": (7,)},
         through_ms={},
@@ -111,7 +111,11 @@ def test_a_bootstrap_is_no_batch() -> None:
         "records": 7,
         "value_bytes": 700,
         "unrouted": 0,
+        "filtered": 0,
+        "dead_lettered": 0,
+        "tombstones": 2,
     }
+    assert shown.not_stored == {"tombstones": 2}
 
 
 def test_uncommitted_says_how_much_and_since_when() -> None:

@@ -54,6 +54,8 @@ def batch(ranges: int) -> BatchReport:
         rows={"air.flights": 50_004_997},
         lag_after=12,
         seconds={"plan": 0.1, "write": 2.5, "publish": 0.02},
+        filtered=2,
+        left_out={"air.flights": 4, "air.carriers": 1},
     )
 
 
@@ -99,6 +101,8 @@ def test_a_batch_shows_its_ranges_as_a_table_and_its_numbers_as_numbers() -> Non
         "records": 50_005_000,
         "bytes": 10**11,
         "dead letters": 3,
+        "filtered": 2,
+        "rows left out": 5,
         "lag after": 12,
         "seconds to plan": 0.1,
         "seconds to write": 2.5,
