@@ -1,233 +1,32 @@
-"""The tables that a task writes: each record decoded for those whose rules take it, the rows written to files."""
+"""The data tables of a task: each record decoded for those whose rules take it, and its rows written."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.types import StructType
 
-from sink_core.changes.keys import RowKeyDecoder
-from sink_core.changes.rows import change_schema, changes_of
-from sink_core.config.effective import CatalogSettings
-from sink_core.config.reading import BINARY, Readings
-from sink_core.config.tables import EvolveStep, Transform
 from sink_core.decode.decoded import FIT, BadValue, Decoded, Decoder
-from sink_core.decode.keys import KeyReader, Keys, ReadKeys, key_type
-from sink_core.decode.names import Names, names_of
+from sink_core.decode.keys import KeyReader, Keys, ReadKeys
 from sink_core.formats import Formats
-from sink_core.offsets import TopicPartition
-from sink_core.routing import ALL, Naming, Rule
-from sink_core.tables.arrow import arrow_schema
 from sink_core.tables.budget import Budget
-from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.evolution import merged
-from sink_core.tables.files import WrittenFile
-from sink_core.tables.io import open_io
-from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column, without_kafka_column
-from sink_core.tables.sort_order import Distribution
-from sink_core.tables.writer import TableWriter
-from spark_jobs.change_pieces import ChangePieces
 from spark_jobs.messages import Int64s
-from spark_jobs.pieces import Outbox, PieceWriter
+from spark_jobs.outputs import Feed
+from spark_jobs.pieces import Outbox
 from spark_jobs.router import Part, Router
+from spark_jobs.spec import IngestSpec
 
-if TYPE_CHECKING:
-    from sink_core.changes.writer import ChangeWriter
-    from sink_core.transform.transform import Transforming
-
-_Writer: TypeAlias = "TableWriter | PieceWriter | ChangeWriter | ChangePieces"
 Origins = Callable[[Int64s, pa.Array], pa.Array]
 """What SQL sees of the records at some places beside their values; given are their keys as it sees these."""
 
 _NO_PLACES: Int64s = np.array([], np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class TableSpec:
-    """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history.
-
-    Unless its `distribution` is `none` its rows go through Spark's shuffle to the tasks that write them. `evolve` says
-    what a task may want of its schema, `any_case` that fields match whatever the case of their names, `transform` the
-    SQL that makes its rows, and `keys_as` the type that this sees keys as. With a `key` (field ids) records change rows
-    that are there. An `explicit` one, which the pipeline file names, is counted for every partition, whether `rule`
-    takes its topic or not.
-    """
-
-    name: str
-    metadata: str
-    target_file_size: int
-    distribution: Distribution = "none"
-    evolve: tuple[EvolveStep, ...] = ()
-    any_case: bool = False
-    transform: Transform | None = None
-    keys_as: str = BINARY
-    rule: Rule = ALL
-    explicit: bool = True
-    key: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class IngestSpec:
-    """What all tasks of a batch have in common. Connections are unresolved: each task reads its own environment.
-
-    `skip` are offsets of records that are dead letters already: a range job leaves them there. If `evolving`, tasks ask
-    for tables that `namings` allow and that are not among `tables`; else records for these are unrouted. `topics` are
-    all that are read: by their places tasks tell each other where a change comes from.
-    """
-
-    batch_id: str
-    group: str
-    catalog: CatalogSettings
-    tables: tuple[TableSpec, ...]
-    dead_letters: TableSpec
-    stop_on_bad_record: bool
-    readings: Readings
-    kafka: Mapping[str, Any] = field(repr=False)
-    skip: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict[TopicPartition, tuple[int, ...]])
-    namings: tuple[Naming, ...] = ()
-    evolving: bool = False
-    topics: tuple[str, ...] = ()
-
-
-class Output:
-    """A table being written: to files, or into `outbox` if its rows are to be shuffled."""
-
-    def __init__(
-        self, table: TableSpec, spec: IngestSpec, file_prefix: str, budget: Budget, outbox: Outbox | None = None
-    ) -> None:
-        self.name = table.name
-        self._table, self._spec, self._file_prefix, self._budget = table, spec, file_prefix, budget
-        self._outbox = outbox if table.distribution != "none" else None
-        self._writer: _Writer | None = None
-
-    @cached_property
-    def metadata(self) -> TableMetadata:
-        """Parsed when it is needed: a task gets records for few of many tables."""
-        return TableMetadataUtil.parse_raw(self._table.metadata)
-
-    @cached_property
-    def row_schema(self) -> pa.Schema:
-        """Of what is written: the table's rows, or changes of them."""
-        schema = self.metadata.schema()
-        return change_schema(schema) if self._table.key else arrow_schema(schema)
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        with unreachable_as_ours(f"writing files of {self.name}"):
-            if self._writer is None:
-                self._writer = self._opened()
-            self._writer.write(rows)
-
-    def close(self) -> tuple[WrittenFile, ...]:
-        with unreachable_as_ours(f"writing files of {self.name}"):
-            return tuple(self._writer.close()) if self._writer else ()
-
-    def abort(self) -> None:
-        with suppress(Exception):
-            if self._writer:
-                self._writer.abort()
-
-    def _opened(self) -> _Writer:
-        table = self._table
-        if self._outbox is not None:
-            number = self._spec.tables.index(table)
-            if table.key:
-                return ChangePieces(self.metadata.schema(), table.key, self._outbox, number, self._budget)
-            return PieceWriter(self.metadata, table.distribution, self._outbox, number, self._budget)
-        io = open_io(self._spec.catalog, self.name, self.metadata.location)
-        size, budget = table.target_file_size, self._budget
-        if not table.key:
-            return TableWriter(io, self.metadata, self._file_prefix, target_file_size=size, budget=budget)
-        # Imported where it is needed: most tasks have no row changes.
-        from sink_core.changes.writer import ChangeWriter
-
-        return ChangeWriter(
-            io,
-            self.metadata,
-            self._file_prefix,
-            key=table.key,
-            table=self.name,
-            topics=self._spec.topics,
-            target_file_size=size,
-            budget=budget,
-        )
-
-
-class Feed(Output):
-    """A data table: records are decoded by its own schema."""
-
-    def __init__(
-        self, table: TableSpec, spec: IngestSpec, file_prefix: str, budget: Budget, outbox: Outbox | None
-    ) -> None:
-        super().__init__(table, spec, file_prefix, budget, outbox)
-        self.rule, self.evolve, self._any_case = table.rule, table.evolve, table.any_case
-
-    @cached_property
-    def _columns(self) -> Schema:
-        schema = self.metadata.schema()
-        return without_kafka_column(schema) if self._has_kafka_column else schema
-
-    @cached_property
-    def schema(self) -> Schema:
-        """What is read from the values."""
-        if self._table.transform is None:
-            return self._columns
-        # Imported where it is needed: a task without transforms starts without DuckDB.
-        from sink_core.transform.transform import input_schema
-
-        return input_schema(self._table.transform, self._columns)
-
-    @cached_property
-    def transforming(self) -> Transforming | None:
-        """What makes rows of that."""
-        if self._table.transform is None:
-            return None
-        from sink_core.transform.transform import Transforming
-
-        return Transforming(self._table.transform, self._columns, table=self.name, key=self.key_type)
-
-    @cached_property
-    def key_type(self) -> pa.DataType:
-        """What SQL sees keys as."""
-        return key_type(self._table.keys_as)
-
-    @cached_property
-    def names(self) -> Names:
-        """Under which records have them."""
-        return names_of(self.schema, self.metadata.name_mapping(), any_case=self._any_case)
-
-    @cached_property
-    def _has_kafka_column(self) -> bool:
-        return has_kafka_column(self.metadata.schema(), table=self.name)
-
-    @property
-    def changes_rows(self) -> bool:
-        return bool(self._table.key)
-
-    @cached_property
-    def keys(self) -> RowKeyDecoder:
-        """What reads the keys of tombstones."""
-        schema = self.metadata.schema()
-        return RowKeyDecoder(Schema(*(schema.find_field(field_id) for field_id in self._table.key)))
-
-    def write_decoded(self, rows: pa.RecordBatch, origin: pa.Array, *, deletes: bool = False) -> None:
-        """`origin` is the `_kafka` column of `rows`. `deletes`: they are keys, of rows that go."""
-        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        if self._has_kafka_column:
-            columns[KAFKA_COLUMN] = origin
-        batch = pa.RecordBatch.from_pydict(columns)
-        if self.changes_rows:
-            flags = pa.array(np.full(len(batch), deletes))
-            batch = changes_of(batch, flags, origin, self._spec.topics, self.row_schema)
-        self.write(batch)
 
 
 @dataclass(frozen=True, slots=True)

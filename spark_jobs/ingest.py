@@ -20,9 +20,9 @@ from sink_core.tables.outputs import output_of, write_ledger
 from sink_core.tables.parquet import target_file_bytes
 from sink_core.tables.sort_order import distribution_of
 from sink_core.tables.usable import check_usable
-from spark_jobs.feeds import IngestSpec, TableSpec
 from spark_jobs.runner import SparkRunner
 from spark_jobs.shuffle import run_shuffled
+from spark_jobs.spec import IngestSpec, TableSpec
 from spark_jobs.task import FirstBad, TaskResult, run_task
 from spark_jobs.until_fit import ChangeTables, Tables, until_fit
 

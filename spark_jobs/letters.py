@@ -28,9 +28,11 @@ from sink_core.tables.io import open_io
 from sink_core.tables.kafka_column import kafka_array, kafka_with_more
 from sink_core.tables.kafka_rows import Runs
 from sink_core.tables.rewrite import rows_of_file
-from spark_jobs.feeds import Feeds, IngestSpec, Output
+from spark_jobs.feeds import Feeds
 from spark_jobs.messages import Int64s
+from spark_jobs.outputs import Output
 from spark_jobs.runner import SparkRunner
+from spark_jobs.spec import IngestSpec
 
 Places = dict[TopicPartition, list[int]]
 Set = tuple[str, ...]

@@ -27,9 +27,10 @@ from sink_core.tables.arrow import arrow_schema
 from sink_core.tables.budget import Budget
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.sort_order import Order
-from spark_jobs.feeds import IngestSpec, Output
+from spark_jobs.outputs import Output
 from spark_jobs.pieces import Outbox, Piece, keys_of, pieces, rows_of
 from spark_jobs.runner import SparkRunner
+from spark_jobs.spec import IngestSpec
 from spark_jobs.task import TaskResult, run_task
 
 if TYPE_CHECKING:

@@ -23,10 +23,12 @@ from sink_core.tables.budget import Budget
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
 from sink_core.tables.kafka_column import kafka_array, kafka_with_more
-from spark_jobs.feeds import Feeds, IngestSpec, Output, Sorted, TableSpec
+from spark_jobs.feeds import Feeds, Sorted
 from spark_jobs.messages import Int64s, Messages, only
+from spark_jobs.outputs import Output
 from spark_jobs.pieces import Outbox
 from spark_jobs.reader import RangeReader
+from spark_jobs.spec import IngestSpec, TableSpec
 
 _COLLECT_AFTER = 500_000
 # The client returns a list and leaves an exception set. A call written as `record.headers()` is, once it is hot,

@@ -1,0 +1,61 @@
+"""What the driver tells the tasks of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sink_core.config.effective import CatalogSettings
+from sink_core.config.reading import BINARY, Readings
+from sink_core.config.tables import EvolveStep, Transform
+from sink_core.offsets import TopicPartition
+from sink_core.routing import ALL, Naming, Rule
+from sink_core.tables.sort_order import Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history.
+
+    Unless its `distribution` is `none` its rows go through Spark's shuffle to the tasks that write them. `evolve` says
+    what a task may want of its schema, `any_case` that fields match whatever the case of their names, `transform` the
+    SQL that makes its rows, and `keys_as` the type that this sees keys as. With a `key` (field ids) records change rows
+    that are there. An `explicit` one, which the pipeline file names, is counted for every partition, whether `rule`
+    takes its topic or not.
+    """
+
+    name: str
+    metadata: str
+    target_file_size: int
+    distribution: Distribution = "none"
+    evolve: tuple[EvolveStep, ...] = ()
+    any_case: bool = False
+    transform: Transform | None = None
+    keys_as: str = BINARY
+    rule: Rule = ALL
+    explicit: bool = True
+    key: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSpec:
+    """What all tasks of a batch have in common. Connections are unresolved: each task reads its own environment.
+
+    `skip` are offsets of records that are dead letters already: a range job leaves them there. If `evolving`, tasks ask
+    for tables that `namings` allow and that are not among `tables`; else records for these are unrouted. `topics` are
+    all that are read: by their places tasks tell each other where a change comes from.
+    """
+
+    batch_id: str
+    group: str
+    catalog: CatalogSettings
+    tables: tuple[TableSpec, ...]
+    dead_letters: TableSpec
+    stop_on_bad_record: bool
+    readings: Readings
+    kafka: Mapping[str, Any] = field(repr=False)
+    skip: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict[TopicPartition, tuple[int, ...]])
+    namings: tuple[Naming, ...] = ()
+    evolving: bool = False
+    topics: tuple[str, ...] = ()
