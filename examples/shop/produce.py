@@ -1,4 +1,4 @@
-"""Fills the twelve topics of a shop with JSON records; one in fifty is broken.
+"""Fills the twelve topics of a shop with Avro records; one in fifty is broken.
 
 `python examples/shop/produce.py --bootstrap 127.0.0.1:9092 --records 1000` appends so many records to each topic.
 """
@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
+import fastavro
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -17,6 +20,8 @@ ENTITIES = (
     *("addresses", "carts", "clicks", "customers", "deliveries", "invoices"),
     *("items", "orders", "payments", "refunds", "reviews", "stock"),
 )
+SCHEMAS = Path(__file__).parent / "schemas"
+SCHEMA_OF = {"clicks": "click", "orders": "order"}
 BROKEN_EVERY = 50
 KINDS = ("view", "buy", "share", "hover")
 REGIONS = ("eu-west", "eu-north", "us-east")
@@ -46,12 +51,16 @@ def fill(bootstrap: str, records: int) -> None:
 
 
 def values(entity: str, number: int) -> Iterator[bytes]:
+    schema = fastavro.schema.load_schema(SCHEMAS / f"{SCHEMA_OF.get(entity, 'thing')}.avsc")
     for i in range(number):
-        yield b"{broken" if i % BROKEN_EVERY == BROKEN_EVERY - 1 else json.dumps(record(entity, i)).encode()
+        value = BytesIO()
+        fastavro.schemaless_writer(value, schema, record(entity, i))
+        # A broken one ends too early.
+        yield value.getvalue()[: -1 if i % BROKEN_EVERY == BROKEN_EVERY - 1 else None]
 
 
 def record(entity: str, i: int) -> dict[str, Any]:
-    common = {"id": i, "at": f"2026-01-{i % 28 + 1:02d}T12:00:00Z"}
+    common = {"id": i, "at": datetime(2026, 1, i % 28 + 1, 12, tzinfo=UTC)}
     if entity == "clicks":
         return {**common, "kind": KINDS[i % len(KINDS)]}
     if entity == "orders":
