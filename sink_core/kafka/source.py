@@ -253,9 +253,15 @@ def _offset(future: Future[Any], doing: str, timeout_s: float) -> int:
 
 
 def _said_by_a_broker(error: RetriableError) -> bool:
-    """Whether a broker has answered that it can't at the moment, as while a leader is elected; else nobody answered."""
+    """Whether a broker has answered that it can't at the moment, as while a leader is elected; else nobody answered.
+
+    librdkafka's own word for a partition without a leader is by a broker's metadata.
+    """
     cause = error.__cause__
-    return isinstance(cause, KafkaException) and cause.args[0].code() > 0
+    if not isinstance(cause, KafkaException):
+        return False
+    code = cause.args[0].code()
+    return code > 0 or code == KafkaError._NOENT
 
 
 def largest_batch(admin: AdminClient, topic: str, *, timeout_s: float) -> int:

@@ -79,7 +79,7 @@ changes = st.one_of(st.builds(put, keys, st.sampled_from(["nl", "be"]), st.integ
 commits = st.lists(st.lists(st.lists(changes, max_size=6), min_size=1, max_size=3), min_size=1, max_size=4)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(commits)
 @pytest.mark.usefixtures("at_root")
 def test_a_table_is_the_dictionary_after_each_commit_as_clickhouse_reads_it(
@@ -96,7 +96,7 @@ def test_a_table_is_the_dictionary_after_each_commit_as_clickhouse_reads_it(
         assert as_state(by_chdb(lake.load_table(name))) == state
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(commits, st.sampled_from([PartitionSpec(), BY_COUNTRY]), st.integers(0, 3))
 def test_a_table_is_the_dictionary_whatever_its_specs_as_spark_reads_it(
     lake: SqlCatalog,

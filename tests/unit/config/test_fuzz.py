@@ -46,7 +46,7 @@ def load_these(directory: Path, files: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(content=st.binary(max_size=60) | mutated(st.sampled_from(sorted(VALID.values()))))
 @example(content=b"a: " + b"[" * 50_000)
 @example(content=b"a: " + b"{a: " * 5_000 + b"}" * 5_000)
@@ -62,7 +62,7 @@ def test_bytes(name: str, content: bytes, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(data=st.data())
 def test_values_of_any_kind_at_any_key(name: str, data: st.DataObject, directory: Path) -> None:
     key = data.draw(st.sampled_from(sorted(FILES[name])))

@@ -286,7 +286,7 @@ def test_ten_thousand_partitions_fit_into_a_message_of_the_default_size() -> Non
 EVENTS = st.sampled_from([encode(checkpoint(4)), encode(complete("b1")), encode(written("b1"))])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(value=st.binary(max_size=300) | mutated(EVENTS))
 def test_bytes_of_others_are_no_event_and_nothing_worse(value: bytes) -> None:
     with suppress(ProtocolError):

@@ -359,7 +359,7 @@ def mixed(record: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(values=st.lists(MIXED_RECORDS.map(mixed) | mutated(MIXED_RECORDS.map(mixed)), min_size=1, max_size=12))
 def test_a_record_fares_alone_as_among_others(values: list[bytes]) -> None:
     decoder = AvroDecoder(MIXED_COLUMNS, OneSchema(writer_schema("the schema", json.dumps(MIXED))))
@@ -454,7 +454,7 @@ def flat(record: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(values=st.lists(FLAT_RECORDS.map(flat), min_size=1, max_size=8), odd=mutated(FLAT_RECORDS.map(flat)))
 def test_records_read_at_once_are_those_read_one_by_one(values: list[bytes], odd: bytes) -> None:
     written = OneSchema(writer_schema("the schema", json.dumps(FLAT)))

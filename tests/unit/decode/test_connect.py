@@ -278,7 +278,7 @@ def written(payload: dict[str, Any]) -> dict[str, Any]:
     return {name: ways[name](value) if name in ways else value for name, value in payload.items()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(PAYLOADS, min_size=1, max_size=6))
 def test_any_payload_arrives(payloads: list[dict[str, Any]]) -> None:
     found = outcomes(decoder().decode([envelope(written(payload)) for payload in payloads]), len(payloads))
@@ -290,7 +290,7 @@ def test_any_payload_arrives(payloads: list[dict[str, Any]]) -> None:
         assert {name: row[name] for name in payload} == expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(mutated(PAYLOADS.map(lambda payload: envelope(written(payload)))), min_size=1, max_size=4))
 def test_whatever_the_bytes_each_has_one_verdict(values: list[bytes]) -> None:
     outcomes(decoder().decode(values), len(values))

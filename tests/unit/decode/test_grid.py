@@ -255,7 +255,7 @@ TRIED = {
 
 @pytest.mark.parametrize("name", TRIED)
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_so_is_whatever_is_tried(
     tmp_path_factory: pytest.TempPathFactory, form: str, name: str, data: st.DataObject

@@ -305,7 +305,7 @@ FRAGMENTS = st.lists(st.sampled_from([b"{", b"}", b'"n":1', b",", b'"', b"\n", b
 
 
 @pytest.mark.parametrize("schema", [MIXED, MIXED_WITH_MAP], ids=["plain", "map"])
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(values=st.lists(AS_JSON | BROKEN | FRAGMENTS | mutated(AS_JSON), max_size=12))
 @example(values=[b'{"n":1}{"n":2}\x00}', b'{"n":3}'])
 def test_a_batch_decodes_to_what_each_record_decodes_to_alone(schema: Schema, values: list[bytes]) -> None:
@@ -315,7 +315,6 @@ def test_a_batch_decodes_to_what_each_record_decodes_to_alone(schema: Schema, va
     assert repr(together) == repr(alone)
 
 
-@settings(deadline=None)
 @given(value=FITTING)
 def test_what_fits_is_never_refused(value: dict[str, Any]) -> None:
     decoded = JsonDecoder(MIXED_WITH_MAP).decode([json.dumps(value).encode()])

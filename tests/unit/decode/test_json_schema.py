@@ -41,7 +41,7 @@ class OnlySeven:
         return json_schema("schema id 7", "{}")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.none() | RECORDS, min_size=1, max_size=8))
 def test_each_object_arrives_and_what_has_no_schema_is_bad(records: list[dict[str, object] | None]) -> None:
     values = [b"\0\0\0\0\x08{}" if r is None else HEADER + json.dumps(r).encode() for r in records]
@@ -62,7 +62,7 @@ def test_verdicts_carry_the_place_among_all_values() -> None:
     assert decoded.columns.to_pylist() == [{"id": 1, "text": None, "x": None}]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(mutated(RECORDS.map(lambda r: HEADER + json.dumps(r).encode())), min_size=1, max_size=5))
 def test_whatever_the_bytes_each_has_one_verdict(values: list[bytes]) -> None:
     decoded = JsonSchemaDecoder(SCHEMA, OnlySeven()).decode(values)

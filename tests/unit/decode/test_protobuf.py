@@ -397,7 +397,7 @@ def made(values: dict[str, Any]) -> Any:
     return message
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(ORDERS, min_size=1, max_size=6))
 def test_any_message_arrives(records: list[dict[str, Any]]) -> None:
     found = outcomes(decoder().decode([framed(made(values)) for values in records]), len(records))
@@ -409,13 +409,13 @@ def test_any_message_arrives(records: list[dict[str, Any]]) -> None:
         assert got == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(mutated(ORDERS.map(lambda values: framed(made(values)))), min_size=1, max_size=4))
 def test_whatever_the_bytes_each_has_one_verdict(values: list[bytes]) -> None:
     outcomes(decoder().decode(values), len(values))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=4))
 def test_any_bytes_behind_the_header_have_one_verdict(values: list[bytes]) -> None:
     outcomes(decoder().decode([HEADER + b"\x02\x02" + value for value in values]), len(values))

@@ -197,7 +197,7 @@ Runs = st.lists(st.tuples(st.integers(0, 40), Outcome), min_size=1, max_size=30)
 TICKS = 1_500
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(Runs, st.sets(st.integers(0, TICKS), max_size=5))
 def test_never_two_runs_at_once_and_never_one_before_its_time(plan: list[tuple[int, str]], answers: set[int]) -> None:
     """`plan`: for each run, how many ticks it takes and how it ends; `answers`: the ticks at which somebody resumes."""

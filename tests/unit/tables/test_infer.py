@@ -104,7 +104,7 @@ objects = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(objects, min_size=1, max_size=4))
 def test_every_sampled_record_decodes_under_the_inferred_schema(records: list[dict[str, object]]) -> None:
     values = [json.dumps(record).encode() for record in records]
