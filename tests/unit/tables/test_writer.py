@@ -376,20 +376,19 @@ def _all_nullable(kind: pa.DataType) -> pa.DataType:
 
 
 def _open_files() -> int:
-
     return psutil.Process().num_fds()
 
 
 def test_memory_is_bounded_however_many_tables(tables: Any) -> None:
-    """300 tables of 24 partitions, all written to at once: 64 KB gathered and 16 files open at most."""
+    """100 tables of 24 partitions, all written to at once: 32 KB gathered and 16 files open at most."""
     table = tables(spec=spec_of((1, IdentityTransform())))
-    budget, open_before = Budget(64 * 1024, max_open_files=16), _open_files()
-    writers = [TableWriter(table.io, table.metadata, f"calve-{n}", budget=budget) for n in range(300)]
+    budget, open_before = Budget(32 * 1024, max_open_files=16), _open_files()
+    writers = [TableWriter(table.io, table.metadata, f"calve-{n}", budget=budget) for n in range(100)]
     rows = batch([row(i) for i in range(24)])
     for writer in [*writers, *writers[:50]]:
         writer.write(rows)
-        assert budget.gathered_bytes <= 64 * 1024
+        assert budget.gathered_bytes <= 32 * 1024
         assert budget.open_files == _open_files() - open_before <= 16
     files = [file for writer in writers for file in writer.close()]
-    assert sum(file.rows for file in files) == 350 * 24
+    assert sum(file.rows for file in files) == 150 * 24
     assert (budget.gathered_bytes, budget.open_files, _open_files()) == (0, 0, open_before)
