@@ -12,9 +12,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import fastavro
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from fastavro import schemaless_writer
+from fastavro.schema import load_schema
 
 ENTITIES = (
     *("addresses", "carts", "clicks", "customers", "deliveries", "invoices"),
@@ -51,10 +52,10 @@ def fill(bootstrap: str, records: int) -> None:
 
 
 def values(entity: str, number: int) -> Iterator[bytes]:
-    schema = fastavro.schema.load_schema(SCHEMAS / f"{SCHEMA_OF.get(entity, 'thing')}.avsc")
+    schema = load_schema(str(SCHEMAS / f"{SCHEMA_OF.get(entity, 'thing')}.avsc"))
     for i in range(number):
         value = BytesIO()
-        fastavro.schemaless_writer(value, schema, record(entity, i))
+        schemaless_writer(value, schema, record(entity, i))
         # A broken one ends too early.
         yield value.getvalue()[: -1 if i % BROKEN_EVERY == BROKEN_EVERY - 1 else None]
 

@@ -1,0 +1,112 @@
+"""Row changes whose run is killed, or sleeps while another goes by: the table has the last change of each key."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from orchestration.broker import Broker
+from tests import support
+from tests.changing import by_chdb
+from tests.e2e.faults.conftest import Spark
+from tests.e2e.faults.kills import RUN_S, done
+from tests.e2e.faults.processes import Launcher
+from tests.pipelines import Flow
+
+PARTITIONS, KEYS, CHANGES = 3, 40, 90
+KILLED = ("write.after-files", "publish.after-events", "publish.after-commit", "commit.after-list", "commit.after-swap")
+ASLEEP = ("publish.after-fence", "commit.after-check", "commit.after-list")
+
+
+@dataclass
+class Rows:
+    """A pipeline with `mode: upsert`, and what its table must hold."""
+
+    flow: Flow
+    wanted: dict[int, str] = field(default_factory=dict[int, str])
+    chance: random.Random = field(default_factory=lambda: random.Random(4))
+
+    @property
+    def run(self) -> list[str]:
+        return ["run", str(self.flow.pipeline.path)]
+
+    def change(self) -> None:
+        """Changes of random keys, each key's in one partition; one in four removes its row."""
+        records: list[list[tuple[bytes, bytes | None]]] = [[] for _ in range(PARTITIONS)]
+        for _ in range(CHANGES):
+            key, text = self.chance.randrange(KEYS), f"{self.chance.getrandbits(40):x}"
+            if self.chance.random() < 0.25:
+                self.wanted.pop(key, None)
+                value = None
+            else:
+                self.wanted[key] = text
+                value = json.dumps({"id": key, "text": text}).encode()
+            records[key % PARTITIONS].append((str(key).encode(), value))
+        for partition, given in enumerate(records):
+            keys, values = [key for key, _ in given], [value for _, value in given]
+            support.produce(self.flow.bootstrap, self.flow.topic, values, partition=partition, keys=keys)
+
+    def check(self, launcher: Launcher) -> None:
+        """By ClickHouse's reader and by the proof."""
+        found = by_chdb(self.flow.load_table())
+        assert sorted((row["id"], row["text"]) for row in found) == sorted(self.wanted.items())
+        done(launcher.warm, ["verify", str(self.flow.pipeline.path), "--deep"])
+
+
+@pytest.fixture(scope="module")
+def rows(broker: Broker, spark_server: Spark, launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """A pipeline that has run."""
+    topic = support.create_topic(broker.bootstrap, support.unique("changes"), PARTITIONS)
+    table = {"name": "db.events", "mode": "upsert", "key": ["id"]}
+    created = {"auto_create": {"columns": {"id": "long", "text": "string"}}}
+    flow = Flow.create(
+        tmp_path_factory.mktemp("changes"),
+        broker.bootstrap,
+        topic,
+        spark={"remote": spark_server.server().address, "tasks": 2},
+        extra={"tables": [{**table, **created}], "batch": {"max_records": 50, "min_task_bytes": "1KiB"}},
+    )
+    rows = Rows(flow)
+    rows.change()
+    done(launcher.warm, rows.run)
+    return rows
+
+
+@pytest.fixture(autouse=True)
+def anywhere() -> Generator[None]:
+    """chDB reads files below the working directory only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(Path("/"))
+        yield
+
+
+@pytest.mark.parametrize("failpoint", KILLED)
+def test_a_run_that_is_killed_there_leaves_every_key_its_last_change(
+    failpoint: str, launcher: Launcher, rows: Rows
+) -> None:
+    rows.change()
+    process = launcher.warm(rows.run, f"{failpoint}=kill")
+    assert process.finish(RUN_S) == -signal.SIGKILL, f"{failpoint} was not reached: {process.output_text}"
+    rows.change()
+    done(launcher.warm, rows.run)
+    rows.check(launcher)
+
+
+@pytest.mark.parametrize("failpoint", ASLEEP)
+def test_a_run_that_wakes_up_there_late_puts_no_older_change_over_a_newer(
+    failpoint: str, launcher: Launcher, rows: Rows
+) -> None:
+    rows.change()
+    with launcher.warm(rows.run, f"{failpoint}=stop@1").asleep(RUN_S) as sleeper:
+        rows.change()
+        done(launcher.warm, rows.run)
+        sleeper.wake()
+        sleeper.finish(RUN_S)
+    done(launcher.warm, rows.run)
+    rows.check(launcher)
