@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from dagster import DagsterInstance
 
 from orchestration import broker as embedded
 from tests.schema_registry import SchemaRegistry
@@ -35,3 +36,11 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Generator[SchemaRegist
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Generator[DagsterInstance]:
+    """A Dagster instance of this test's own."""
+    (home := tmp_path / "dagster").mkdir()
+    with DagsterInstance.local_temp(str(home), {"telemetry": {"enabled": False}}) as opened:
+        yield opened

@@ -2,11 +2,10 @@
 
 import json
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -21,12 +20,6 @@ from sink_core.errors import BadRecord, CalveError, FindingError, Unreachable
 
 BAD = BadRecord("flights[3]@17: no number in 'delay'", hint="calve inspect flights 3 17")
 GONE = Unreachable("no answer from broker:9092", hint="start it")
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Generator[DagsterInstance]:
-    with DagsterInstance.local_temp(str(tmp_path), {"telemetry": {"enabled": False}}) as opened:
-        yield opened
 
 
 def run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,6 @@ from tests.support import TopicFactory
 
 APART = {"commit": {"every": "1m"}}
 BROKEN = b'{"id": "not a number"}'
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Generator[DagsterInstance]:
-    (home := tmp_path / "dagster").mkdir()
-    with DagsterInstance.local_temp(str(home), {"telemetry": {"enabled": False}}) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Old runs on a real Dagster instance. They are made old as Dagster's own tests do it: run while its clock stands."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,6 @@ from orchestration.pipelines.names import PIPELINE_TAG
 ASSET = dg.AssetKey(["air", "flights"])
 CHECK = dg.AssetCheckKey(ASSET, "lag")
 OF_A_PIPELINE = {PIPELINE_TAG: "flights"}
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Generator[DagsterInstance]:
-    with DagsterInstance.local_temp(str(tmp_path), {"telemetry": {"enabled": False}}) as opened:
-        yield opened
 
 
 def run(

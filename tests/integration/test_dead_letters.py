@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -460,13 +459,6 @@ def test_a_thousand_replayed_by_two_processes_at_once(
     assert flow.ids() == list(range(2_000))
     assert left(flow) == []
     assert_proven(flow)
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Generator[DagsterInstance]:
-    (home := tmp_path / "dagster").mkdir()
-    with DagsterInstance.local_temp(str(home), {"telemetry": {"enabled": False}}) as opened:
-        yield opened
 
 
 def test_the_job_moves_what_fits_and_says_what_became_of_the_rest(flow: Flow, instance: DagsterInstance) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +30,6 @@ SETTINGS = {
     "orphans": {"cron": "* * * * *"},
     "trim": {"older_than": 0},
 }
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Generator[DagsterInstance]:
-    (home := tmp_path / "dagster").mkdir()
-    with DagsterInstance.local_temp(str(home), {"telemetry": {"enabled": False}}) as opened:
-        yield opened
 
 
 @pytest.fixture

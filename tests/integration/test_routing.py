@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewTopic
+from dagster import DagsterInstance
 from pyiceberg.types import LongType
+from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
 from sink_core.errors import ConfigError
@@ -19,6 +21,7 @@ from sink_core.status import status
 from sink_core.verify.verify import verify
 from spark_jobs.letter_job import LetterJobs
 from tests import support
+from tests.dagster_runs import run
 from tests.pipelines import TIMEOUT_S, Flow, InProcess
 
 ENTITIES = {"name": "shop.{entity}", "auto_create": {}}
@@ -243,3 +246,16 @@ def test_a_ledger_of_an_earlier_version_gets_the_columns(shop: Make, prefix: str
     ledger = routed.rows(flow.pipeline.ledger_table)
     assert sorted((row["unrouted"] or 0) for row in ledger) == [0, 1]
     proven(routed)
+
+
+def test_a_table_that_records_name_is_materialized_in_dagster(
+    shop: Make, prefix: str, instance: DagsterInstance, spark: SparkSession
+) -> None:
+    assert spark is not None
+    flow = shop({**ENTITIES, "auto_create": {"columns": {"id": "long"}}}, BY_KIND)
+    create(flow, f"{prefix}.orders")
+    produce(flow, f"{prefix}.orders", sized(range(10), "big", "small"))
+    done = run(flow, instance)
+    assert done.result.success
+    for table, rows in (("shop.orders", 10), ("kinds.big", 5), ("kinds.small", 5)):
+        assert [told["rows added"] for told in done.table(table)] == [rows], table

@@ -37,13 +37,6 @@ ROLLED_BACK = FindingError("table-rolled-back", "db.events", stored="1", found="
 FIRST = "first run: the start positions are not in place yet"
 
 
-@pytest.fixture
-def instance(tmp_path: Path) -> Generator[DagsterInstance]:
-    (home := tmp_path / "dagster").mkdir()
-    with DagsterInstance.local_temp(str(home), {"telemetry": {"enabled": False}}) as opened:
-        yield opened
-
-
 @pytest.fixture(autouse=True)
 def clients() -> Generator[None]:
     """Clients of brokers that are gone would go on looking for them."""
