@@ -61,9 +61,9 @@ def produce_shuffled(flow: Flow, produce: Produce) -> None:
         produce(flow.topic, [*values[:500], b"bad", None, *values[500:]], partition=partition)
 
 
-def files_of(flow: Flow) -> list[dict[str, Any]]:
-    """Of the table, as its manifests have them, with the ids in them as another reader reads them."""
-    found = flow.load_table().inspect.data_files().to_pylist()
+def files_of(flow: Flow, table: str = "") -> list[dict[str, Any]]:
+    """Of a table, as its manifests have them, with the ids in them as another reader reads them."""
+    found = flow.load_table(table or flow.table).inspect.data_files().to_pylist()
     for file in found:
         path = file["file_path"].removeprefix("file://")
         file["ids"] = [row[0] for row in duckdb.sql(f"select id from read_parquet('{path}')").fetchall()]
@@ -111,6 +111,41 @@ def test_range_gives_each_file_a_range_of_its_own(
     written = Path(letters.location().removeprefix("file://")).rglob("*.parquet")
     assert sorted(f"file://{path}" for path in written) == sorted(named)
     check_all_there(flow, spark)
+
+
+def test_tables_of_one_batch_are_distributed_each_by_its_own_mode(
+    tmp_path: Path, broker: Broker, topic: str, produce: Produce, runner: SparkRunner
+) -> None:
+    def created(mode: str, **more: Any) -> dict[str, Any]:
+        properties = {"write.distribution-mode": mode}
+        columns = {"id": "long", "text": "string"}
+        return {"name": f"db.{mode}", "auto_create": {"columns": columns, "properties": properties, **more}}
+
+    flow = Flow.create(
+        tmp_path,
+        broker.bootstrap,
+        topic,
+        tables=("db.none", "db.hash", "db.range"),
+        extra={
+            "tables": [created("none"), created("hash", partition_by=["bucket(7, id)"]), created("range")],
+            "batch": {"min_task_bytes": "1KiB"},
+        },
+    )
+    flow.run()
+    with flow.load_table("db.range").update_sort_order() as order:
+        order.desc("id", transform=IdentityTransform())
+    produce_shuffled(flow, produce)
+    [batch] = flow.run(runner).batches
+    assert batch.rows.items() >= dict.fromkeys(flow.tables, 3_000).items()
+    for table in flow.tables:
+        assert flow.ids(table) == IDS
+    buckets = [file["partition"]["id_bucket"] for file in files_of(flow, "db.hash")]
+    assert sorted(buckets) == list(range(7))
+    upper, lower = sorted(files_of(flow, "db.range"), key=lambda file: -max(file["ids"]))
+    assert min(upper["ids"]) > max(lower["ids"])
+    with flow.session() as session:
+        session.bind()
+        assert verify(session, deep=True).violations == ()
 
 
 CHILD = """
