@@ -128,19 +128,21 @@ class Feeds:
             places = np.flatnonzero(formats == number)
             yield number, (None if len(places) == len(slices) else places if part is None else part[places])
 
-    def sort_tombstones(self, keys: Sequence[bytes | None], slices: Int64s) -> Sorted:
+    def sort_tombstones(self, keys: Keys, slices: Int64s) -> Sorted:
         """Decode the keys of records without a value for each table whose rows they remove."""
         bad, groups = dict[int, BadValue](), list[_Group]()
-        for number, feed in enumerate(self.feeds):
-            places = np.flatnonzero(self.router.takes_topics(number, slices)) if feed.changes_rows else _NO_PLACES
+        changing = [(number, feed) for number, feed in enumerate(self.feeds) if feed.changes_rows]
+        raw = keys() if changing else ()
+        for number, feed in changing:
+            places = np.flatnonzero(self.router.takes_topics(number, slices))
             if not len(places):
                 continue
-            decoded = feed.keys.decode([keys[place] for place in places.tolist()])
+            decoded = feed.keys.decode([raw[place] for place in places.tolist()])
             for verdict in decoded.bad:
                 place = int(places[verdict.index])
                 bad.setdefault(place, self._verdict(replace(verdict, index=place), [(feed, places)]))
             groups.append(_Group([(feed, places)], decoded.columns, _good(places, decoded)))
-        return Sorted(len(keys), bad, _NO_PLACES, _NO_PLACES, tuple(groups), deletes=True)
+        return Sorted(len(slices), bad, _NO_PLACES, _NO_PLACES, tuple(groups), deletes=True)
 
     def _decoder_for(self, number: int, of_format: int) -> int:
         """Which decoder a table has for values of a format: tables of one schema share it, and a record is decoded once

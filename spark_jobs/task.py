@@ -140,12 +140,13 @@ class _Work:
 
     def _store_tombstones(self, messages: Messages) -> None:
         """To the tables whose rows they remove; to all others they say nothing."""
-        found = self._feeds.sort_tombstones([record.key() for record in messages.records], messages.slices)
+        found = self._feeds.sort_tombstones(partial(_keys, messages), messages.slices)
         if self._given_up:
             return
         self._bury(messages, found)
-        for _ in self._feeds.write(found, self._kafka_column(messages)):
-            pass
+        if found.decoded:
+            for _ in self._feeds.write(found, self._kafka_column(messages)):
+                pass
         counted = np.ones(len(messages), np.bool_)
         counted[list(found.bad)] = False
         for i, number in _by_slice(messages.slices[counted]):

@@ -166,9 +166,13 @@ class Pipeline:
 
     def target_file_size(self, name: str) -> TargetFileSize:
         """Of a data table, the ledger or the dead letters."""
-        defaults, entry = self.config.table_defaults, next((t for t in self.tables if t.name == name), None)
+        defaults = self.config.table_defaults
         given = TargetFileSize(defaults.target_file_size, "target_file_size" in defaults.model_fields_set)
-        return given if entry is None or not entry.target_file_stated else TargetFileSize(entry.target_file_bytes, True)
+        return self._stated_file_sizes.get(name, given)
+
+    @cached_property
+    def _stated_file_sizes(self) -> dict[str, TargetFileSize]:
+        return {t.name: TargetFileSize(t.target_file_bytes, True) for t in self.tables if t.target_file_stated}
 
     def require_tables(self, names: Iterable[str]) -> None:
         """Raise ConfigError for a table that this pipeline does not feed, whatever topics and records there will be."""
@@ -225,7 +229,7 @@ class Pipeline:
         }
         if len(found) <= 1:
             return next(iter(found), self.readings.default.key.as_type)
-        if len(found) > 1 and table.transform is not None and table.transform.may_name("key"):
+        if table.transform is not None and table.transform.may_name("key"):
             raise ConfigError(
                 f"{table.name}: transform: keys are {' and '.join(found)}, by {' and '.join(found.values())}",
                 hint="name the topics of one of them under the table's topics",

@@ -25,7 +25,7 @@ from sink_core.config.units import (
     Duration,
     Percent,
 )
-from sink_core.routing import TOPIC, VALUE, is_internal, matching, placeholders
+from sink_core.routing import TOPIC, VALUE, is_internal, placeholders
 
 CatalogChoice = Annotated[Annotated[Name, NAMED] | Annotated[CatalogConnection, INLINE], Discriminator(name_or_inline)]
 SparkChoice = Annotated[Annotated[Name, NAMED] | Annotated[SparkSettings, INLINE], Discriminator(name_or_inline)]
@@ -251,10 +251,10 @@ class PipelineConfig(Model):
             yield ("dead_letters", "table"), text, None
         if self.ledger_table in names | {self.dead_letter_table}:
             yield ("tables",), f"{self.ledger_table} is this pipeline's ledger; choose another name", None
-        topic, pattern = self.dead_letters.topic, self.source.topics_regex
+        topic = self.dead_letters.topic
         if topic is not None and is_internal(topic):
             yield ("dead_letters", "topic"), f"{topic} is a topic of Kafka's or Calve's own; choose another", None
-        elif topic is not None and (topic in self.source.topics or (pattern and matching([topic], pattern))):
+        elif topic is not None and self.source.has(topic):
             yield ("dead_letters", "topic"), f"{topic} is read by source: every letter would come back", None
 
     def _transforms(self) -> Iterator[tuple[Location, str, object]]:

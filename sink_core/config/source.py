@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Annotated, Literal, Self, cast
 
 from pydantic import AwareDatetime, BaseModel, Discriminator, Field, Tag, model_validator
@@ -120,6 +120,10 @@ def _check_schemas(kind: str, registry: str | None, schema_file: str | None) -> 
         raise refusal(f"{given[0]} goes with type: avro{_or_registered(given[0])}; leave it out for {kind}")
 
 
+def _is_of(topic: str, names: Collection[str], pattern: str | None) -> bool:
+    return topic in names or bool(pattern and re.fullmatch(pattern, topic))
+
+
 class TopicFormats(Model):
     """Topics whose keys or values are read in another way than those of the others."""
 
@@ -145,7 +149,7 @@ class TopicFormats(Model):
 
     def covers(self, topic: str) -> bool:
         """Whether a topic's records are read so."""
-        return topic in self.topics or bool(self.topics_regex and re.fullmatch(self.topics_regex, topic))
+        return _is_of(topic, self.topics, self.topics_regex)
 
 
 class Source(Model):
@@ -184,7 +188,7 @@ class Source(Model):
 
     def has(self, topic: str) -> bool:
         """Whether a topic is read, if it is there."""
-        return topic in self.topics or bool(self.topics_regex and re.fullmatch(self.topics_regex, topic))
+        return _is_of(topic, self.topics, self.topics_regex)
 
     def value_types(self, topics: Iterable[str] | None = None) -> set[str]:
         """The types of values that there may be, of all topics or of these."""

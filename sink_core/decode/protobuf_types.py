@@ -35,6 +35,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from sink_core.decode.convert import column_name
 from sink_core.decode.names import EXACT, Names, TwoOfOne
 from sink_core.decode.protobuf_known import DECIMAL
+from sink_core.tables.type_text import DECIMAL_DIGITS
 
 TIMESTAMP, DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
 WRAPPERS = frozenset(
@@ -43,8 +44,8 @@ WRAPPERS = frozenset(
 )
 _EXACT = Context(prec=50)
 _NANOS = 10**9
-# What a column of 38 digits holds at most.
-_DECIMAL_BYTES, _DECIMAL_DIGITS = 16, 38
+# What a column of `DECIMAL_DIGITS` holds at most.
+_DECIMAL_BYTES = 16
 # From the year 1 to the year 9999, as the message's definition says.
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError)
@@ -230,7 +231,7 @@ def _seconds(value: Any) -> Decimal:
 
 
 def _decimal(value: Any) -> Decimal:
-    if len(value.value) > _DECIMAL_BYTES or abs(value.scale) > _DECIMAL_DIGITS:
+    if len(value.value) > _DECIMAL_BYTES or abs(value.scale) > DECIMAL_DIGITS:
         raise ValueError(f"a decimal of {len(value.value)} bytes and scale {value.scale} fits no column")
     return Decimal(int.from_bytes(value.value, "big", signed=True)).scaleb(-value.scale, _EXACT)
 

@@ -167,7 +167,7 @@ def _is_of_before(position: Position, accounts: Accounts) -> bool:
 def _stamp(session: Session, name: str, end: int, compared: TableView | None) -> None:
     """The table has taken in everything below `end`, by an empty snapshot of ours on its head.
 
-    Raises ConfigError if it has lost something since it was `compared`: with its tag gone, only that tells.
+    Raises RetriableError if it has lost something since it was `compared`: with its tag gone, only that tells.
     """
     committer = session.committer()
     lost_to: Exception | None = None

@@ -96,11 +96,10 @@ def check_files(
     `reload` loads the table again: a file that maintenance took out of the head meanwhile is not missing. Only files
     that are `wanted` are looked for.
     """
-    found = head_tasks(table, view.table, evidence)
-    if found is None:
+    tasks = head_tasks(table, view.table, evidence)
+    if tasks is None:
         _check_unread(table, view, written, reload, evidence)
         return ReadableFiles(table, view.table, [], evidence)
-    tasks = found
     _check_named_once(tasks, view.table, evidence)
     named = len(tasks)
     tasks = [task for task in tasks if wanted is None or wanted(task.file)]
