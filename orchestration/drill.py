@@ -51,6 +51,7 @@ CRASH_POINTS = (
     "write.after-manifests",
     "publish.after-fence",
     "publish.after-begin",
+    "publish.after-letters",
     "publish.after-events",
     "publish.after-offsets",
     "publish.after-commit",
