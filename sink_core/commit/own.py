@@ -85,7 +85,11 @@ def own_of(
 
 
 def _valid_through_ms(view: TableView, state: CommitState, stored_offset: int, *, from_now: bool) -> int | None:
-    """VTTS; what the table said before, as long as batches that were published without it have not been read again."""
-    if from_now or state.unfed_batches(view.table, stored_offset) == 0:
-        return state.valid_through_ms(stored_offset)
-    return view.latest.valid_through_ms if view.latest else None
+    """VTTS: what the table said before, or more where no batch that was published without it is still to be read again.
+
+    After a rebuild the log may know less than the table said.
+    """
+    said = view.latest.valid_through_ms if view.latest else None
+    if not from_now and state.unfed_batches(view.table, stored_offset):
+        return said
+    return max((ms for ms in (said, state.valid_through_ms(stored_offset)) if ms is not None), default=None)

@@ -81,7 +81,7 @@ def resolution(view: TableView, state: CommitState, finding: str) -> Resolution 
     """The newest range job that names the table exactly as it is, with every pending event up to its own.
 
     None if there is none, or if another incarnation of the table has taken in events above what it covers, or is named
-    by one between that and itself.
+    by one between that and itself. Nor if the table had taken it in once: what was pending then may be trimmed by now.
     """
     if finding not in REFILLED:
         return None
@@ -98,9 +98,17 @@ def resolution(view: TableView, state: CommitState, finding: str) -> Resolution 
     # Their events may have been trimmed.
     if any(told > covers for uuid, told in state.told.get(view.table, {}).items() if uuid != view.uuid):
         return None
+    if covers < state.log_start and _had(view, state) > covers:
+        return None
     # One that replaces rows was written for the table as it was before the finding.
     pending = [logged for logged in between if logged.event.resolves is None and logged.event.replaces is None]
     return Resolution([*pending, job], after(job.offset))
+
+
+def _had(view: TableView, state: CommitState) -> int:
+    """The control offset (exclusive) up to which the table ever had taken in what there was."""
+    own = (own.stored_offset for own in view.counted(view.snapshots.values()))
+    return max(state.told_offset(view.table, view.uuid), *own, 0)
 
 
 def _published(view: TableView, state: CommitState) -> list[Logged[DataWritten]]:

@@ -108,7 +108,8 @@ def skipped(stored: Offsets, log_starts: Offsets, *, topic: str) -> Iterable[Off
 def restart(session: Session, found: FindingError) -> Answer:
     """Read the topics that were created again from their beginnings; the other topics go on where they are.
 
-    All such topics at once: a publish names the position of every partition.
+    All such topics at once: a publish names the position of every partition. What retention has deleted of them by now
+    counts as lost: a batch whose events are gone may have read it.
     """
     state = session.log.state
     last = state.last_publish.topic_ids if state.last_publish else {}
@@ -124,7 +125,7 @@ def restart(session: Session, found: FindingError) -> Answer:
         at = differ[0]
         why = f"{at} is at {_now(now, at)}, the last publish put it at {stay[at]:,}"
         raise no_answer(found, "restart", f"other positions are wrong as well: {why}; put them back first")
-    moves = tuple(OffsetRange(*at, offset, offset) for at, offset in sorted((stay | begins).items()))
+    moves = tuple(OffsetRange(*at, stay.get(at, 0), offset) for at, offset in sorted((stay | begins).items()))
     wanted = Jump(state.last_batch_id or "", moves, {n: t.topic_id for n, t in topics.items()}, now, frozenset(begins))
 
     def carry_out() -> Lines:
@@ -134,7 +135,7 @@ def restart(session: Session, found: FindingError) -> Answer:
     before = state.positions() or {}
     lines = (
         f"{at}: {before.get(at, 'none')} of topic id {last[at.topic]} → {begin:,} of topic id "
-        f"{topics[at.topic].topic_id}"
+        f"{topics[at.topic].topic_id}{f', {begin:,} offsets count as lost' if begin else ''}"
         for at, begin in sorted(begins.items())
     )
     return Answer(tuple(lines), carry_out)

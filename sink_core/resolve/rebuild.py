@@ -219,7 +219,7 @@ def _checkpoint(
     """What stands for every event below `end`; answers and a pause that could still be read go on."""
     state, mine = session.log.state, session.new_binding()
     topics = set(session.pipeline.topics)
-    promised = [view.latest.valid_through_ms or 0 for view in views.values() if view.latest]
+    promised = [(view.latest.valid_through_ms if view.latest else None) or 0 for view in views.values()]
     return Checkpoint(
         pipeline_id=state.bound.pipeline_id if state.bound else mine.pipeline_id,
         up_to_offset=end,
@@ -241,7 +241,8 @@ def _checkpoint(
         resumed_by=state.resumed.by if state.resumed else None,
         resumed_at_ms=state.resumed.written_at_ms if state.resumed else 0,
         resolved_at_ms=state.resolved_ms,
-        valid_through_ms=max(promised, default=0),
+        # What is read again may be missing in all tables but the one that promises most, which goes on with its own.
+        valid_through_ms=min(promised, default=0),
         begins=offsets_to_dense(accounts.begins),
         former_positions=offsets_to_dense({at: offset for at, offset in positions.items() if at.topic not in topics}),
         batches=len(accounts.batches),

@@ -12,7 +12,7 @@ from sink_core.errors import CalveError, FindingError
 from tests import damage
 from tests.pipelines import Died, Flow, reached
 from tests.resolving import refused, resolve, resolved, run_and_prove
-from tests.support import TopicFactory
+from tests.support import Produce, TopicFactory
 
 
 @pytest.fixture
@@ -239,3 +239,25 @@ def test_what_was_given_up_before_a_rebuild_gives_up_nothing_after_it(flow: Flow
     resolved(flow, "table-rolled-back", "recommit")
     run_and_prove(flow)
     assert flow.ids() == [*range(10), *range(20, 30)]
+
+
+def test_no_table_promises_what_another_had_taken_in_before_the_rebuild(flow: Flow, produce: Produce) -> None:
+    flow.run()
+    promised = flow.own_snapshots()[-1][1].valid_through_ms
+    flow.produce(range(30, 40))
+    flow.produce(range(40, 50), partition=1)
+    produce(flow.topic, [b"no JSON"])
+    flow.publish()
+    with flow.iceberg() as catalog:
+        catalog.drop_table(flow.pipeline.dead_letter_table)
+    resolved(flow, "table-dropped", "accept")
+    damage.recreate_the_control_topic(flow)
+    resolved(flow, "control-topic-recreated", "rebuild")
+    damage.remove_tag(flow)
+    # A commit before the lost batch is read again.
+    resolved(flow, "tag-removed", "accept")
+    assert flow.ids() == list(range(30))
+    assert promised
+    assert flow.own_snapshots()[-1][1].valid_through_ms == promised
+    run_and_prove(flow)
+    assert flow.ids() == list(range(50))

@@ -202,6 +202,15 @@ def test_restart_begins_topics_that_were_created_again_and_leaves_the_others(
     assert flow.ids() == [*expected, *range(320, 330)]
 
 
+def test_what_retention_deleted_of_a_new_topic_before_its_restart_is_counted_as_lost(flow: Flow) -> None:
+    damage.recreate_the_source_topic(flow)
+    flow.delete_records(flow.topic, 4)
+    said = resolved(flow, "topic-recreated", "restart")
+    assert "4 offsets count as lost" in said["does"][0]
+    assert run_and_prove(flow)["lost"] == 4
+    assert flow.ids() == [*range(20), *range(104, 130)]
+
+
 def test_a_row_lost_after_a_restart_is_a_violation(flow: Flow) -> None:
     damage.recreate_the_source_topic(flow)
     resolved(flow, "topic-recreated", "restart")

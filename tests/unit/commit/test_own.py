@@ -66,3 +66,7 @@ def test_what_was_promised_stays_while_a_host_with_an_older_file_leaves_the_tabl
 
 def test_a_table_that_takes_in_what_comes_from_now_on_lacks_nothing() -> None:
     assert promised(elsewhere("b1", 500), through("b2", 700), stored=3, from_now=True) == 700
+
+
+def test_what_was_promised_stays_where_the_log_of_a_rebuild_knows_less() -> None:
+    assert promised(through("b1", 200), stored=2, table=PROMISED) == 300

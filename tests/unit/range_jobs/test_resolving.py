@@ -47,6 +47,14 @@ def test_a_job_is_dropped_if_another_incarnation_took_in_more_than_it_covers_tho
     assert taken([told(5, uuid="another"), *job()]) is None
 
 
+@pytest.mark.parametrize(("stored", "is_taken"), [(4, True), (9, False)])
+def test_a_job_that_was_taken_in_once_is_dropped_if_what_came_with_it_may_be_trimmed(
+    stored: int, is_taken: bool
+) -> None:
+    state = log(*job(), told(stored), start=7)
+    assert (resolution(ROLLED_BACK, state, FINDING) is not None) == is_taken
+
+
 def test_a_base_of_a_control_topic_that_was_rebuilt_since_has_nothing_of_this_one() -> None:
     before = own(90, control_topic_id="topic-0")
     rolled_back = view(snapshot(1, None, before), snapshot(2, 1, own(4)), head=1, tag=2)
