@@ -14,7 +14,7 @@ from orchestration.pipelines.schedules import default_status, own_minute
 from orchestration.pipelines.spark import session_of
 from orchestration.pipelines.watch import Watch
 from sink_core.config.effective import Pipeline
-from sink_core.config.maintenance import TASKS
+from sink_core.config.maintenance import TASKS, Compact
 from sink_core.errors import CalveError
 
 if TYPE_CHECKING:
@@ -56,10 +56,13 @@ def maintenance_schedules(
 
 
 def _times(pipeline: Pipeline) -> dict[str, str]:
-    settings = pipeline.config.maintenance
+    settings, minute = pipeline.config.maintenance, own_minute(pipeline)
     given = {task: getattr(settings, task) for task in TASKS}
-    daily = f"{own_minute(pipeline)} 4 * * *"
-    return {task: section.cron or daily for task, section in given.items() if section is not None}
+    if pipeline.changing and settings.compact is None:
+        # Every batch makes reading such a table slower until its deletes are taken out.
+        given["compact"] = Compact()
+    own = {"compact": f"{minute} * * * *"}
+    return {t: section.cron or own.get(t, f"{minute} 4 * * *") for t, section in given.items() if section is not None}
 
 
 def _job(pipeline: Pipeline, task: str) -> dg.JobDefinition:

@@ -15,10 +15,10 @@ TASKS = ("compact", "manifests", "expire", "orphans", "trim", "keep_alive")
 
 
 class Compact(Model):
-    """Join small files."""
+    """Join small files, and take out of files what many deletes are for."""
 
-    cron: Cron
-    """When, five cron fields."""
+    cron: Cron | None = None
+    """When, five cron fields. Default: once an hour, at a minute of the pipeline's own."""
 
     strategy: Literal["binpack", "sort"] = "binpack"
     """`binpack` joins files as they are; `sort` also sorts the rows of tables that have a sort order."""
@@ -29,6 +29,10 @@ class Compact(Model):
     lag: Duration = 1 * HOUR
     """Files younger than this don't count towards `min_files`, so that a partition that is being written is rewritten
     once in a while rather than each time."""
+
+    max_deletes: int = Field(default=10, ge=1)
+    """A data file that readers have to match with this many files of equality deletes is rewritten, whatever its size
+    and age."""
 
     max_bytes: Bytes = Field(default=20 * GIB, gt=0)
     """Bytes rewritten in one run, over all tables; the partitions with the most small files come first."""
@@ -92,10 +96,10 @@ class KeepAlive(Model):
 
 class Maintenance(Model):
     """Maintenance of tables and control topic. `compact`, `manifests`, `expire` and `orphans` are scheduled only if
-    they are given."""
+    they are given; `compact` also where a table takes row changes."""
 
     compact: Compact | None = None
-    """Join small files."""
+    """Join small files, and take out of files what many deletes are for."""
 
     manifests: Manifests | None = None
     """Rewrite manifests, of which each batch adds one per table."""

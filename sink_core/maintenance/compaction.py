@@ -13,32 +13,40 @@ SMALL = 0.75
 
 @dataclass(slots=True)
 class PartitionFiles:
-    """A partition's small files. `settled` are those older than the lag."""
+    """A partition's files to rewrite, and their bytes: small ones, of which `settled` are older than the lag,
+    and `deleted_from`, those with many deletes.
+    """
 
     spec_id: int
     partition: tuple[object, ...]
     small: int = 0
-    small_bytes: int = 0
+    bytes: int = 0
     settled: int = 0
+    deleted_from: int = 0
 
 
-def small_files(files: Iterable[LiveFile], *, target_bytes: int, settled_before_ms: int) -> list[PartitionFiles]:
-    """The small files by partition, for each partition that has any."""
+def worth_it(
+    files: Iterable[LiveFile], *, target_bytes: int, settled_before_ms: int, max_deletes: int
+) -> list[PartitionFiles]:
+    """The small files and those with `max_deletes` or more by partition, for each partition that has any."""
     found: dict[tuple[int, tuple[object, ...]], PartitionFiles] = {}
     for file in files:
-        if file.size >= SMALL * target_bytes:
+        small, deleted_from = file.size < SMALL * target_bytes, file.deletes >= max_deletes
+        if not small and not deleted_from:
             continue
         key = (file.spec_id, file.partition)
         here = found.setdefault(key, PartitionFiles(*key))
-        here.small += 1
-        here.small_bytes += file.size
-        here.settled += file.added_ms is None or file.added_ms < settled_before_ms
+        here.bytes += file.size
+        here.small += small
+        here.settled += small and (file.added_ms is None or file.added_ms < settled_before_ms)
+        here.deleted_from += deleted_from
     return list(found.values())
 
 
 def due(partitions: Iterable[PartitionFiles], *, min_files: int) -> list[PartitionFiles]:
-    """Those with at least `min_files` settled small files, the worst first."""
-    return sorted((p for p in partitions if p.settled >= min_files), key=lambda p: p.small, reverse=True)
+    """Those with a file that many deletes are for, or at least `min_files` settled small files, the worst first."""
+    wanted = (p for p in partitions if p.deleted_from or p.settled >= min_files)
+    return sorted(wanted, key=lambda p: (p.deleted_from, p.small), reverse=True)
 
 
 def within(partitions: Sequence[PartitionFiles], max_bytes: int) -> list[PartitionFiles]:
@@ -46,7 +54,7 @@ def within(partitions: Sequence[PartitionFiles], max_bytes: int) -> list[Partiti
     taken: list[PartitionFiles] = []
     total = 0
     for partition in partitions:
-        total += partition.small_bytes
+        total += partition.bytes
         if taken and total > max_bytes:
             break
         taken.append(partition)

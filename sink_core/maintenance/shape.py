@@ -9,6 +9,8 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from sink_core.maintenance.deletes import bounds_of, count_over, equality_deletes
+
 DATA_FILES, DATA_BYTES, DELETE_FILES = "data_files", "data_bytes", "delete_files"
 MANIFESTS, SNAPSHOTS, METADATA_BYTES = "manifests", "snapshots", "metadata_bytes"
 
@@ -18,12 +20,13 @@ _SUMMARY = {DATA_FILES: "total-data-files", DATA_BYTES: "total-files-size", DELE
 @dataclass(frozen=True, slots=True)
 class LiveFile:
     """A data file of the head. `partition` are its values as in the manifest, `added_ms` when it was committed; None
-    if the snapshot that did so is expired."""
+    if the snapshot that did so is expired. `deletes` are the files of equality deletes that readers match with it."""
 
     spec_id: int
     partition: tuple[object, ...]
     size: int
     added_ms: int | None
+    deletes: int = 0
 
 
 def shape(table: Table) -> dict[str, int]:
@@ -44,14 +47,25 @@ def _values(partition: Record) -> tuple[object, ...]:
     return tuple(partition[i] for i in range(len(partition)))
 
 
-def live_files(table: Table) -> Iterator[LiveFile]:
-    """The data files of the head. Memory: one manifest."""
-    head = table.current_snapshot()
+def live_files(table: Table, *, count_deletes: int = 0) -> Iterator[LiveFile]:
+    """The data files of the head, with their deletes counted up to `count_deletes`. Memory: one manifest, and bounds of
+    the keys of each file of deletes.
+    """
+    head, schema = table.current_snapshot(), table.schema()
     committed = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
+    deletes = equality_deletes(table) if count_deletes else []
+    keys = sorted({field_id for delete in deletes for field_id in delete.bounds})
     for manifest in head.manifests(table.io) if head else []:
         if manifest.content != ManifestContent.DATA:
             continue
         for entry in manifest.fetch_manifest_entry(table.io):
-            file = entry.data_file
+            file, values = entry.data_file, _values(entry.data_file.partition)
             added = committed.get(entry.snapshot_id) if entry.snapshot_id is not None else None
-            yield LiveFile(manifest.partition_spec_id, _values(file.partition), file.file_size_in_bytes, added)
+            over = count_over(
+                deletes,
+                sequence_number=entry.sequence_number or 0,
+                partition=(manifest.partition_spec_id, values),
+                bounds=bounds_of(file, schema, keys),
+                at_most=count_deletes,
+            )
+            yield LiveFile(manifest.partition_spec_id, values, file.file_size_in_bytes, added, over)

@@ -1,20 +1,21 @@
-"""Compaction: partitions with many small files are rewritten into few.
+"""Compaction: partitions with many small files are rewritten into few, and files with many deletes without what these
+delete, so that readers need not match them any more.
 
 Appends and compaction both commit by compare-and-swap; whoever comes second builds its commit again on the other's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyiceberg.table import Table
 
 from sink_core.config.maintenance import Compact
 from sink_core.errors import RetriableError
-from sink_core.maintenance.compaction import PartitionFiles, due, small_files, within
+from sink_core.maintenance.compaction import PartitionFiles, due, within, worth_it
 from sink_core.maintenance.predicate import predicate
 from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
-from sink_core.maintenance.shape import DATA_FILES, live_files, shape
+from sink_core.maintenance.shape import DATA_FILES, DELETE_FILES, live_files, shape
 from sink_core.tables.parquet import target_file_bytes
 from spark_jobs.maintenance.work import Work, now_ms
 
@@ -36,20 +37,25 @@ def compact(work: Work, settings: Compact) -> MaintenanceReport:
         work.on_progress(f"{name}: looking for small files")
         before, target_bytes = shape(table), _target_bytes(work, table, name)
         settled_before_ms = now_ms() - int(settings.lag * 1000)
-        small = small_files(live_files(table), target_bytes=target_bytes, settled_before_ms=settled_before_ms)
-        wanted = due(small, min_files=settings.min_files)
+        found = worth_it(
+            live_files(table, count_deletes=settings.max_deletes),
+            target_bytes=target_bytes,
+            settled_before_ms=settled_before_ms,
+            max_deletes=settings.max_deletes,
+        )
+        wanted = due(found, min_files=settings.min_files)
         chosen = within(wanted, left) if left > 0 else []
         if not chosen:
             why = (
                 f"max_bytes is used up, {len(wanted):,} partitions wait for the next run"
                 if wanted
-                else f"{sum(p.small for p in small):,} small files of {before[DATA_FILES]:,}, in no partition "
-                f"{settings.min_files} (min_files) older than lag"
+                else f"{sum(p.small for p in found):,} small files of {before[DATA_FILES]:,}, in no partition "
+                f"{settings.min_files} (min_files) older than lag{_few_deletes(before, settings)}"
             )
             return TaskOutcome(TASK, name, f"nothing to do: {why}", False, before, before)
-        left -= sum(partition.small_bytes for partition in chosen)
+        left -= sum(partition.bytes for partition in chosen)
         if work.dry_run:
-            would = f"{sum(p.small for p in chosen):,} small files in {len(chosen):,} partitions would be rewritten"
+            would = f"{_named(chosen)} in {len(chosen):,} partitions would be rewritten"
             return TaskOutcome(TASK, name, would, False, before, before)
         did = _rewrite(work, table, name, chosen, target_bytes, settings)
         if len(wanted) > len(chosen):
@@ -68,10 +74,13 @@ def _rewrite(
         "max-file-group-size-bytes": str(GROUP_BYTES),
         "partial-progress.enabled": "true",
     }
+    if any(partition.deleted_from for partition in chosen):
+        # Iceberg counts as `live_files` does; what no file needs any more, it removes in a commit of its own.
+        options |= {"delete-file-threshold": str(settings.max_deletes), "remove-dangling-deletes": "true"}
     strategy = settings.strategy if table.sort_order().fields else "binpack"
     files = into = failed = 0
     for where in _conditions(table, chosen, work.session.pipeline.catalog.name):
-        work.on_progress(f"{name}: {files:,} of {sum(p.small for p in chosen):,} small files rewritten")
+        work.on_progress(f"{name}: {files:,} files rewritten of {_named(chosen)}")
         done = work.procedures.rewrite_data_files(name, strategy=strategy, where=where, options=options)
         files, into, failed = files + done.files, into + done.into, failed + done.failed
     if failed:
@@ -80,6 +89,15 @@ def _rewrite(
             hint="they stay as they are, and the next run tries again; Spark's log says why",
         )
     return f"{files:,} files into {into:,}, in {len(chosen):,} partitions"
+
+
+def _named(chosen: Sequence[PartitionFiles]) -> str:
+    small, deleted_from = sum(p.small for p in chosen), sum(p.deleted_from for p in chosen)
+    return f"{small:,} small files" + (f" and {deleted_from:,} with many deletes" if deleted_from else "")
+
+
+def _few_deletes(before: Mapping[str, int], settings: Compact) -> str:
+    return f", no file with {settings.max_deletes} deletes (max_deletes)" if before[DELETE_FILES] else ""
 
 
 def _target_bytes(work: Work, table: Table, name: str) -> int:

@@ -49,7 +49,7 @@ def run_task(
     work = Work(session, Procedures(start_spark, pipeline.catalog), on_progress, tables, dry_run)
     match task:
         case "compact":
-            return compact(work, settings.compact or Compact(cron=_BY_HAND))
+            return compact(work, settings.compact or Compact())
         case "manifests":
             return rewrite_manifests(work, settings.manifests or Manifests(cron=_BY_HAND))
         case "expire":

@@ -183,3 +183,11 @@ def test_what_is_not_in_the_file_is_not_scheduled_but_can_be_launched(flow: Flow
     assert {job_name(plain.pipeline, task) for task in TASKS} <= {
         job.name for job in defs.get_repository_def().get_all_jobs()
     }
+
+
+def test_compaction_of_tables_with_row_changes_is_scheduled_unasked(flow: Flow) -> None:
+    table = {"name": "db.events", "mode": "upsert", "key": ["id"], "auto_create": {"columns": {"id": "long"}}}
+    pipeline = flow.but(extra={"tables": [table]}).pipeline
+    schedule = build_pipeline_defs(pipeline).resolve_schedule_def(f"{job_name(pipeline, 'compact')}_schedule")
+    assert str(schedule.cron_schedule).endswith(" * * * *")
+    assert schedule.cron_schedule != "* * * * *"

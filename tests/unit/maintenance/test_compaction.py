@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sink_core.maintenance.compaction import PartitionFiles, due, small_files, within
+from sink_core.maintenance.compaction import PartitionFiles, due, within, worth_it
 from sink_core.maintenance.shape import LiveFile
 
 TARGET = 1000
 
 
 def found(*files: LiveFile, settled_before_ms: int = 100) -> list[PartitionFiles]:
-    return small_files(files, target_bytes=TARGET, settled_before_ms=settled_before_ms)
+    return worth_it(files, target_bytes=TARGET, settled_before_ms=settled_before_ms, max_deletes=3)
 
 
 def test_files_from_three_quarters_of_the_target_on_are_left_alone() -> None:
@@ -32,8 +32,21 @@ def test_due_is_what_has_enough_settled_files_the_worst_first() -> None:
     assert due([few, some, hot, many], min_files=5) == [many, some]
 
 
+def test_a_file_with_many_deletes_is_due_whatever_its_size_and_age() -> None:
+    partitions = found(
+        LiveFile(0, ("few",), 900, 100, deletes=2),
+        LiveFile(0, ("many",), 900, 100, deletes=3),
+        LiveFile(0, ("both",), 1, 100, deletes=3),
+    )
+    assert partitions == [
+        PartitionFiles(0, ("many",), bytes=900, deleted_from=1),
+        PartitionFiles(0, ("both",), small=1, bytes=1, deleted_from=1),
+    ]
+    assert [partition.partition for partition in due(partitions, min_files=5)] == [("both",), ("many",)]
+
+
 def test_a_run_is_bounded_but_gets_somewhere() -> None:
-    parts = [PartitionFiles(0, (n,), small_bytes=100) for n in range(5)]
+    parts = [PartitionFiles(0, (n,), bytes=100) for n in range(5)]
     assert within(parts, 250) == parts[:2]
     assert within(parts, 1) == parts[:1]
     assert within([], 1) == []
