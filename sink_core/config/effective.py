@@ -76,6 +76,7 @@ class TableSettings:
     transform: Transform | None = None
     target_file_stated: bool = False
     key: tuple[str, ...] = ()
+    order_by: str | None = None
 
     @property
     def changes_rows(self) -> bool:
@@ -206,6 +207,7 @@ class Pipeline:
                 transform=fed.entry.transform,
                 target_file_stated=fed.entry.target_file_size is not None,
                 key=fed.entry.key or (),
+                order_by=fed.entry.order_by,
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )

@@ -132,14 +132,18 @@ class Table(Model):
     removes that row, by equality deletes, which not every engine reads (docs/row_changes.md)."""
 
     key: tuple[ColumnName, ...] | None = Field(default=None, min_length=1)
-    """For `upsert`: the columns that tell rows apart, required and of plain types. All changes of a key must come in
-    one partition. Default: the table's identifier fields; those of a table that is created are the key."""
+    """For `upsert`: the columns that tell rows apart, required and of plain types. Without `order_by` all changes of a
+    key must come in one partition. Default: the table's identifier fields; those of a table that is created are the
+    key."""
 
     deletes: Annotated[Literal["hard"], comes_with("row changes", "soft")] = "hard"
     """For `upsert`: `hard` removes a row."""
 
-    order_by: Annotated[FieldPath | None, comes_with("row changes")] = None
-    """Not available yet: changes are in the order of their partition."""
+    order_by: FieldPath | None = None
+    """For `upsert`: the column, `outer.inner` for a nested one, whose larger value is the newer one, in whichever
+    partition and batch a change comes; of equal values the one read later. A whole number, a decimal, a date or a
+    timestamp. A record without it is a dead letter, and so is a tombstone. Each batch then reads key and order of all
+    rows of the table. Default: changes are in the order of their partition."""
 
     auto_create: AutoCreate | None = None
     """Create the table if it is missing; `{}` takes every default. Left out, the table must exist."""

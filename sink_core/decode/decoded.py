@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
@@ -64,6 +65,19 @@ def placed(decoded: Decoded, places: Sequence[int], bad: Mapping[int, BadValue])
     all_bad = {**bad, **{places[value.index]: replace(value, index=places[value.index]) for value in decoded.bad}}
     good = list(places) if decoded.good is None else [places[i] for i in decoded.good]
     return Decoded(decoded.columns, good, tuple(all_bad[place] for place in sorted(all_bad)))
+
+
+def without(decoded: Decoded, rows: npt.NDArray[np.int64], message: str) -> Decoded:
+    """The same with some of the rows, by their number among the good ones, bad for one reason: they don't fit."""
+    if not len(rows):
+        return decoded
+    places = np.arange(len(decoded.columns)) if decoded.good is None else np.array(decoded.good, np.int64)
+    bad = [BadValue(place, FIT, cut(message)) for place in places[rows].tolist()]
+    left = np.delete(np.arange(len(decoded.columns)), rows)
+    in_order = sorted([*decoded.bad, *bad], key=lambda verdict: verdict.index)
+    return replace(
+        decoded, columns=decoded.columns.take(pa.array(left)), good=places[left].tolist(), bad=tuple(in_order)
+    )
 
 
 def in_order(pieces: Iterable[tuple[Sequence[int], pa.RecordBatch]]) -> tuple[list[int], pa.RecordBatch]:

@@ -172,7 +172,8 @@ def _upsert(**changes: object) -> dict[str, object]:
         (_upsert(key=["a.id"]), "tables.0.key.0: 'a.id' isn't a column"),
         (_upsert(key=None, auto_create={}), "tables.0.key: missing; a table that is created for mode: upsert needs it"),
         (_upsert(deletes="soft"), "tables.0.deletes: not available yet: 'soft' comes with row changes"),
-        (_upsert(order_by="lsn"), "tables.0.order_by: not available yet: comes with row changes"),
+        (_upsert(order_by="lsn") | {"commit": {"every": "1m"}}, "tables.0.order_by: needs commit.every: batch: each"),
+        ({"tables": [{"name": "a.b", "order_by": "lsn"}]}, "tables.0.order_by: goes with mode: upsert"),
         (_upsert(history="replay"), "tables.0.history: replay would put old records over newer ones"),
         (_upsert(evolve=["make_optional"]), "tables.0.evolve: make_optional could make the key optional"),
         (

@@ -1,0 +1,32 @@
+"""How records change the rows of a table, by what its pipeline file and its metadata say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyiceberg.table.metadata import TableMetadata
+
+from sink_core.changes.equality import key_of
+from sink_core.changes.standing import order_of
+from sink_core.config.effective import TableSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """By which columns (field ids) rows are told apart, and which one says what is newer: without `order` the offset
+    does. `order_by` is its name.
+    """
+
+    key: tuple[int, ...]
+    order: int | None = None
+    order_by: str = ""
+
+
+def row_changes_of(metadata: TableMetadata, settings: TableSettings) -> RowChanges | None:
+    """None for a table that takes no row changes. Raises TableUnusable for one that can't take those of its mode."""
+    if not settings.changes_rows:
+        return None
+    key = key_of(metadata, settings.key, table=settings.name)
+    if settings.order_by is None:
+        return RowChanges(key)
+    return RowChanges(key, order_of(metadata, settings.order_by, key, table=settings.name), settings.order_by)
