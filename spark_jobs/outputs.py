@@ -11,10 +11,11 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from sink_core.changes.keys import NO_ORDER, RowKeyDecoder
-from sink_core.changes.rows import change_schema, changes_of
+from sink_core.changes.deleted import DELETED_COLUMN, without_deleted
+from sink_core.changes.keys import RowKeyDecoder
+from sink_core.changes.rows import NO_ORDER, change_schema, changes_of
 from sink_core.changes.settings import RowChanges
-from sink_core.decode.decoded import Decoded, without
+from sink_core.decode.decoded import Decoded, sifted
 from sink_core.decode.keys import key_type
 from sink_core.decode.names import Names, names_of
 from sink_core.tables.arrow import arrow_schema
@@ -116,7 +117,8 @@ class Feed(Output):
     @cached_property
     def _columns(self) -> Schema:
         schema = self.metadata.schema()
-        return without_kafka_column(schema) if self._has_kafka_column else schema
+        schema = without_kafka_column(schema) if self._has_kafka_column else schema
+        return without_deleted(schema) if self.changes and self.changes.soft else schema
 
     @cached_property
     def schema(self) -> Schema:
@@ -169,15 +171,18 @@ class Feed(Output):
         if changes is None or changes.order is None:
             return decoded
         order = column_of(pa.Table.from_batches([decoded.columns]), changes.order, self.schema)
-        return without(decoded, np.flatnonzero(order.is_null().to_numpy()), f"{changes.order_by}: {NO_ORDER}")
+        lacking = np.flatnonzero(order.is_null().to_numpy()).tolist()
+        return sifted(decoded, dict.fromkeys(lacking, f"{changes.order_by}: {NO_ORDER}"))
 
     def write_decoded(self, rows: pa.RecordBatch, origin: pa.Array, *, deletes: bool = False) -> None:
         """`origin` is the `_kafka` column of `rows`. `deletes`: they are keys, of rows that go."""
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         if self._has_kafka_column:
             columns[KAFKA_COLUMN] = origin
+        flags = pa.array(np.full(len(rows), deletes))
+        if self.changes and self.changes.soft:
+            columns[DELETED_COLUMN] = flags
         batch = pa.RecordBatch.from_pydict(columns)
         if self.changes:
-            flags = pa.array(np.full(len(batch), deletes))
             batch = changes_of(batch, flags, origin, self._spec.topics, self.row_schema)
         self.write(batch)

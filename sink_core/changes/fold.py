@@ -77,9 +77,9 @@ def not_outdated(last: pa.Table, key: Sequence[int], order: pa.ChunkedArray, sta
     return last.take(pa.array(np.sort(winners[winners != _STANDS])))
 
 
-def folded(last: pa.Table, key: Sequence[int]) -> Folded:
-    """What the last changes, one for each key, do to a table."""
-    stays = last.filter(pc.invert(last.column(DELETES)))
+def folded(last: pa.Table, key: Sequence[int], *, soft: bool = False) -> Folded:
+    """What the last changes, one for each key, do to a table. If `soft`, a row that is gone comes too."""
+    stays = last if soft else last.filter(pc.invert(last.column(DELETES)))
     return Folded(last.select(list(key)), stays.select(list(range(stays.num_columns + DELETES))))
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, DecimalType, IntegerType, LongType
 
+from sink_core.changes.rows import NO_ORDER
 from sink_core.decode.decoded import FIT, BadValue, Decoded, cut, placed
 from sink_core.decode.json import JsonDecoder
 
-NO_ORDER = "missing or null, and by it changes are in order"
 _NO_KEY = "a tombstone without a key: nothing says which row goes"
 _BARE = (BooleanType, IntegerType, LongType, DecimalType)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table.metadata import TableMetadata
 
+from sink_core.changes.deleted import check_deleted
 from sink_core.changes.equality import key_of
 from sink_core.changes.standing import order_of
 from sink_core.config.effective import TableSettings
@@ -14,12 +15,13 @@ from sink_core.config.effective import TableSettings
 @dataclass(frozen=True, slots=True)
 class RowChanges:
     """By which columns (field ids) rows are told apart, and which one says what is newer: without `order` the offset
-    does. `order_by` is its name.
+    does. `order_by` is its name. If `soft`, rows that go are kept, with a mark.
     """
 
     key: tuple[int, ...]
     order: int | None = None
     order_by: str = ""
+    soft: bool = False
 
 
 def row_changes_of(metadata: TableMetadata, settings: TableSettings) -> RowChanges | None:
@@ -27,6 +29,8 @@ def row_changes_of(metadata: TableMetadata, settings: TableSettings) -> RowChang
     if not settings.changes_rows:
         return None
     key = key_of(metadata, settings.key, table=settings.name)
-    if settings.order_by is None:
-        return RowChanges(key)
-    return RowChanges(key, order_of(metadata, settings.order_by, key, table=settings.name), settings.order_by)
+    if settings.soft_deletes:
+        check_deleted(metadata, key, table=settings.name)
+    by = settings.order_by
+    order = None if by is None else order_of(metadata, by, key, table=settings.name)
+    return RowChanges(key, order, by or "", settings.soft_deletes)

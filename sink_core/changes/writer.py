@@ -87,7 +87,7 @@ class ChangeWriter:
         """Write what the last changes say, close all files, and describe them. The writer is done with then."""
         if self._gathered:
             self._leave_out_late()
-            found = folded(self._last(), self._places)
+            found = folded(self._last(), self._places, soft=self._changes.soft)
             self._gathered = []
             for batch in found.rows.to_batches():
                 self._rows.write(batch)

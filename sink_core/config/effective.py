@@ -77,6 +77,7 @@ class TableSettings:
     target_file_stated: bool = False
     key: tuple[str, ...] = ()
     order_by: str | None = None
+    soft_deletes: bool = False
 
     @property
     def changes_rows(self) -> bool:
@@ -208,6 +209,7 @@ class Pipeline:
                 target_file_stated=fed.entry.target_file_size is not None,
                 key=fed.entry.key or (),
                 order_by=fed.entry.order_by,
+                soft_deletes=fed.entry.deletes == "soft",
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )

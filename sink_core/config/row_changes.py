@@ -32,7 +32,8 @@ def row_changes(
 
 
 def _append(table: Table, at: Location) -> Iterator[Problem]:
-    for name, given in (("key", table.key), ("order_by", table.order_by)):
+    soft = None if table.deletes == "hard" else table.deletes
+    for name, given in (("key", table.key), ("order_by", table.order_by), ("deletes", soft)):
         if given is not None:
             yield (*at, name), "goes with mode: upsert; an append keeps every record as a row", None
 

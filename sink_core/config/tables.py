@@ -136,8 +136,9 @@ class Table(Model):
     key must come in one partition. Default: the table's identifier fields; those of a table that is created are the
     key."""
 
-    deletes: Annotated[Literal["hard"], comes_with("row changes", "soft")] = "hard"
-    """For `upsert`: `hard` removes a row."""
+    deletes: Literal["hard", "soft"] = "hard"
+    """For `upsert`: `hard` removes a row. `soft` keeps it, with `true` in a boolean column `_is_deleted`, in which
+    other rows have `false`. A table that is created gets the column; its other columns but the key may then be null."""
 
     order_by: FieldPath | None = None
     """For `upsert`: the column, `outer.inner` for a nested one, whose larger value is the newer one, in whichever

@@ -19,6 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
+from sink_core.changes.deleted import DELETED_COLUMN, with_deleted
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.config.tables import AutoCreate
 from sink_core.errors import CalveError, ConfigError, TableUnusable
@@ -114,6 +115,13 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
     Raises ConfigError naming the table and the setting.
     """
     columns = _columns(settings.name, wanted, shown)
+    if settings.soft_deletes:
+        if any(field.name == DELETED_COLUMN for field in columns.fields):
+            raise ConfigError(
+                f"table {settings.name}: the records have a field {DELETED_COLUMN} of their own",
+                hint="set deletes: hard for the table, or leave the field out of auto_create.columns",
+            )
+        columns = with_deleted(columns)
     if settings.kafka_column:
         if any(field.name == KAFKA_COLUMN for field in columns.fields):
             raise ConfigError(

@@ -97,6 +97,11 @@ def test_every_key_goes_and_only_rows_that_stay_come() -> None:
     assert found.rows.to_pylist() == [{"id": 1, "site": "x", "v": 2}]
 
 
+def test_a_row_that_goes_comes_too_where_deletes_are_soft() -> None:
+    found = folded(last(table_of([(0, (1, "x", False)), (1, (1, "x", True))])), KEY, soft=True)
+    assert found.rows.to_pylist() == [{"id": 1, "site": "x", "v": None}]
+
+
 def test_a_key_from_two_partitions_is_refused_also_when_one_was_folded_before() -> None:
     first = last(table_of([(0, (1, "x", False)), (5, (2, "x", False))]))
     elsewhere = table_of([(1, (1, "x", True))], source=(1 << 32) + 7)

@@ -171,7 +171,7 @@ def _upsert(**changes: object) -> dict[str, object]:
         (_upsert(key=["id", "id"]), "tables.0.key: names a column twice"),
         (_upsert(key=["a.id"]), "tables.0.key.0: 'a.id' isn't a column"),
         (_upsert(key=None, auto_create={}), "tables.0.key: missing; a table that is created for mode: upsert needs it"),
-        (_upsert(deletes="soft"), "tables.0.deletes: not available yet: 'soft' comes with row changes"),
+        ({"tables": [{"name": "a.b", "deletes": "soft"}]}, "tables.0.deletes: goes with mode: upsert"),
         (_upsert(order_by="lsn") | {"commit": {"every": "1m"}}, "tables.0.order_by: needs commit.every: batch: each"),
         ({"tables": [{"name": "a.b", "order_by": "lsn"}]}, "tables.0.order_by: goes with mode: upsert"),
         (_upsert(history="replay"), "tables.0.history: replay would put old records over newer ones"),
