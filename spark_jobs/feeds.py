@@ -111,7 +111,9 @@ class Feeds:
             if feed.transforming is not None:
                 decoded = feed.transforming.apply(decoded, partial(_at, origins, read, feed.key_type, places))
                 left.update(np.setdiff1d(places, places[_known(decoded)]).tolist())
-            decoded = feed.in_order(decoded)
+            decoded = feed.judge(decoded)
+            if feed.events:
+                left.update(np.setdiff1d(places, places[_known(decoded)]).tolist())
             for verdict in decoded.bad:
                 place = int(places[verdict.index])
                 bad.setdefault(place, self._verdict(replace(verdict, index=place), parts))
@@ -132,7 +134,7 @@ class Feeds:
     def sort_tombstones(self, keys: Keys, slices: Int64s) -> Sorted:
         """Decode the keys of records without a value for each table whose rows they remove."""
         bad, groups = dict[int, BadValue](), list[_Group]()
-        changing = [(number, feed) for number, feed in enumerate(self.feeds) if feed.changes]
+        changing = [(number, feed) for number, feed in enumerate(self.feeds) if feed.changes and not feed.events]
         raw = keys() if changing else ()
         for number, feed in changing:
             places = np.flatnonzero(self.router.takes_topics(number, slices))

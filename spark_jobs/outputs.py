@@ -11,7 +11,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from sink_core.changes.deleted import DELETED_COLUMN, without_deleted
+from sink_core.changes.debezium import ORDER_COLUMN, Debezium
+from sink_core.changes.deleted import DELETED_COLUMN
 from sink_core.changes.keys import RowKeyDecoder
 from sink_core.changes.rows import NO_ORDER, change_schema, changes_of
 from sink_core.changes.settings import RowChanges
@@ -118,11 +119,30 @@ class Feed(Output):
     def _columns(self) -> Schema:
         schema = self.metadata.schema()
         schema = without_kafka_column(schema) if self._has_kafka_column else schema
-        return without_deleted(schema) if self.changes and self.changes.soft else schema
+        kept = {DELETED_COLUMN} if self.changes and self.changes.soft else set[str]()
+        kept |= {ORDER_COLUMN} if self.changes and self.changes.events and self.changes.order_by else set()
+        return Schema(*(field for field in schema.fields if field.name not in kept))
+
+    @cached_property
+    def events(self) -> Debezium | None:
+        """What reads the records, if these are change events."""
+        changes = self._table.changes
+        if changes is None or not changes.events:
+            return None
+        return Debezium(
+            self._columns,
+            [field.name for field in self._key_columns.fields],
+            table=self.name,
+            order_by=changes.order_by,
+            soft=changes.soft,
+            ignores_truncate=changes.ignores_truncate,
+        )
 
     @cached_property
     def schema(self) -> Schema:
         """What is read from the values."""
+        if self.events:
+            return self.events.schema
         if self._table.transform is None:
             return self._columns
         # Imported where it is needed: a task without transforms starts without DuckDB.
@@ -161,12 +181,19 @@ class Feed(Output):
     @cached_property
     def keys(self) -> RowKeyDecoder:
         """What reads the keys of tombstones."""
-        schema, changes = self.metadata.schema(), self._table.changes or RowChanges(())
-        columns = Schema(*(schema.find_field(field_id) for field_id in changes.key))
-        return RowKeyDecoder(columns, ordered_by=changes.order_by)
+        return RowKeyDecoder(self._key_columns, ordered_by=self.changes.order_by if self.changes else "")
 
-    def in_order(self, decoded: Decoded) -> Decoded:
-        """What was decoded. Where changes are ordered by a column, a record without a value there is bad."""
+    @cached_property
+    def _key_columns(self) -> Schema:
+        schema, changes = self.metadata.schema(), self._table.changes or RowChanges(())
+        return Schema(*(schema.find_field(field_id) for field_id in changes.key))
+
+    def judge(self, decoded: Decoded) -> Decoded:
+        """What was decoded. Events may be bad, or left out; and where changes are ordered by a column, a record without
+        a value there is bad.
+        """
+        if self.events:
+            return self.events.judge(decoded)
         changes = self._table.changes
         if changes is None or changes.order is None:
             return decoded
@@ -176,10 +203,13 @@ class Feed(Output):
 
     def write_decoded(self, rows: pa.RecordBatch, origin: pa.Array, *, deletes: bool = False) -> None:
         """`origin` is the `_kafka` column of `rows`. `deletes`: they are keys, of rows that go."""
+        flags = pa.array(np.full(len(rows), deletes))
+        if self.events:
+            meant = self.events.meant(rows)
+            rows, flags, origin = meant.rows, pa.array(meant.deletes), origin.take(pa.array(meant.places))
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         if self._has_kafka_column:
             columns[KAFKA_COLUMN] = origin
-        flags = pa.array(np.full(len(rows), deletes))
         if self.changes and self.changes.soft:
             columns[DELETED_COLUMN] = flags
         batch = pa.RecordBatch.from_pydict(columns)

@@ -40,6 +40,12 @@ class TableSpec:
     changes: RowChanges | None = None
     standing: Standing | None = None
 
+    @property
+    def may_leave_out(self) -> bool:
+        """Whether a record that can be stored may be none of the table's."""
+        by_sql = self.transform is not None and self.transform.where is not None
+        return not self.rule.takes_all or by_sql or (self.changes is not None and self.changes.events)
+
 
 @dataclass(frozen=True, slots=True)
 class IngestSpec:

@@ -39,8 +39,3 @@ def check_deleted(metadata: TableMetadata, key: Sequence[int], *, table: str) ->
             f"{table}: deletes is soft, and column {required[0]} is required, which a deleted row may not have",
             hint=f"make it optional, in Spark: ALTER TABLE {table} ALTER COLUMN {required[0]} DROP NOT NULL",
         )
-
-
-def without_deleted(schema: Schema) -> Schema:
-    """The schema of what is decoded from the value."""
-    return Schema(*(field for field in schema.fields if field.name != DELETED_COLUMN))

@@ -21,6 +21,8 @@ def row_changes(
             continue
         yield from _key(table, at)
         yield from _kept_from(table, at)
+        if table.mode == "cdc":
+            yield from _cdc(table, at, defaults)
         if value_type in ("string", "bytes"):
             yield (*at, "mode"), f"a value of type {value_type} has no columns to tell rows by", None
         if table.order_by is not None and commit_every != "batch":
@@ -35,7 +37,7 @@ def _append(table: Table, at: Location) -> Iterator[Problem]:
     soft = None if table.deletes == "hard" else table.deletes
     for name, given in (("key", table.key), ("order_by", table.order_by), ("deletes", soft)):
         if given is not None:
-            yield (*at, name), "goes with mode: upsert; an append keeps every record as a row", None
+            yield (*at, name), "goes with mode: upsert or cdc; an append keeps every record as a row", None
 
 
 def _key(table: Table, at: Location) -> Iterator[Problem]:
@@ -43,6 +45,19 @@ def _key(table: Table, at: Location) -> Iterator[Problem]:
         yield (*at, "key"), "names a column twice", None
     if table.auto_create and not (table.key or table.auto_create.identifier_fields):
         yield (*at, "key"), f"missing; a table that is created for mode: {table.mode} needs it", None
+
+
+def _cdc(table: Table, at: Location, defaults: TableDefaults) -> Iterator[Problem]:
+    if defaults.evolve if table.evolve is None else table.evolve:
+        yield (*at, "evolve"), "not available yet with mode: cdc; leave it out", None
+    if table.order_by is None:
+        return
+    if table.deletes == "hard":
+        text = "needs deletes: soft with mode: cdc: a row that is gone has no order to hold a late change against"
+        yield (*at, "order_by"), text, None
+    if table.order_by.split(".")[0] in ("before", "after"):
+        text = "names a field of the row; name one of the event that each of its kinds has, such as source.lsn"
+        yield (*at, "order_by"), text, None
 
 
 def _kept_from(table: Table, at: Location) -> Iterator[Problem]:
