@@ -181,12 +181,29 @@ class Ingest:
         gone = sorted(name for name, found in loaded.items() if found is None)
         if gone:
             raise TableUnusable(f"{', '.join(gone)}: dropped while this run was at work", hint="run again")
+        loaded |= self._load(self._behind(loaded))
         changing = session.pipeline.changing
         return {
             name: with_global_spec(session.catalog, found[0]) if name in changing else found[0]
             for name, found in loaded.items()
             if found is not None
         }
+
+    def _behind(self, loaded: Mapping[str, tuple[Table, TableView] | None]) -> list[str]:
+        """Commits what is published to tables whose rows a batch's changes are held against, and gives their names.
+
+        So these have every batch before this one; whoever publishes one in between makes this one stale.
+        """
+        committer, state = self._session.committer(), self._session.log.state
+        ordered = {table.name for table in self._session.pipeline.tables if table.order_by is not None}
+        behind = [
+            name
+            for name, found in loaded.items()
+            if name in ordered and found and state.pending(name, found[1].uuid, found[1].stored_offset)
+        ]
+        for name in behind:
+            committer.commit(name)
+        return behind
 
     def _load(self, names: Iterable[str]) -> dict[str, tuple[Table, TableView] | None]:
         committer = self._session.committer()

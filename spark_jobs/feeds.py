@@ -111,6 +111,9 @@ class Feeds:
             if feed.transforming is not None:
                 decoded = feed.transforming.apply(decoded, partial(_at, origins, read, feed.key_type, places))
                 left.update(np.setdiff1d(places, places[_known(decoded)]).tolist())
+            decoded = feed.judge(decoded)
+            if feed.events:
+                left.update(np.setdiff1d(places, places[_known(decoded)]).tolist())
             for verdict in decoded.bad:
                 place = int(places[verdict.index])
                 bad.setdefault(place, self._verdict(replace(verdict, index=place), parts))
@@ -131,7 +134,7 @@ class Feeds:
     def sort_tombstones(self, keys: Keys, slices: Int64s) -> Sorted:
         """Decode the keys of records without a value for each table whose rows they remove."""
         bad, groups = dict[int, BadValue](), list[_Group]()
-        changing = [(number, feed) for number, feed in enumerate(self.feeds) if feed.changes_rows]
+        changing = [(number, feed) for number, feed in enumerate(self.feeds) if feed.changes and not feed.events]
         raw = keys() if changing else ()
         for number, feed in changing:
             places = np.flatnonzero(self.router.takes_topics(number, slices))
@@ -147,11 +150,11 @@ class Feeds:
     def _decoder_for(self, number: int, of_format: int) -> int:
         """Which decoder a table has for values of a format: tables of one schema share it, and a record is decoded once
         for all of them. One that may be given more has a decoder of its own, which says what its records want, and so
-        has one with SQL, or that knows its fields by other names.
+        has one with SQL, one whose rows change, and one that knows its fields by other names.
         """
         if (number, of_format) not in self._decoder_of:
             feed = self.feeds[number]
-            apart = feed.evolve or feed.transforming or not feed.names.exact
+            apart = feed.evolve or feed.transforming or feed.changes or not feed.names.exact
             alike = (feed.schema.as_struct(), of_format, number if apart else None)
             decoder = self._decoder_of[number, of_format] = self._alike.setdefault(alike, len(self._decoders))
             if decoder == len(self._decoders):

@@ -10,8 +10,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from sink_core.batch import BatchPlan, PartitionCounts, WrittenBatch
-from sink_core.changes.equality import key_of
-from sink_core.config.effective import Pipeline
+from sink_core.changes.settings import row_changes_of
+from sink_core.changes.standing import standing_of
+from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.control.complete import COUNTED
 from sink_core.errors import BadRecord
 from sink_core.failpoints import reach
@@ -95,29 +96,31 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
     def target(name: str) -> int:
         return target_file_bytes(tables[name].metadata, pipeline.target_file_size(name))
 
+    def spec(t: TableSettings) -> TableSpec:
+        metadata = tables[t.name].metadata
+        changes = row_changes_of(metadata, t)
+        return TableSpec(
+            t.name,
+            _without_history(metadata),
+            target(t.name),
+            # All changes of a key must come to one task.
+            distribution="hash" if changes else distribution_of(metadata),
+            evolve=t.evolve if evolving else (),
+            any_case=t.case_insensitive,
+            rule=t.rule,
+            explicit=t.explicit,
+            transform=t.transform,
+            keys_as=pipeline.keys_as(t),
+            changes=changes,
+            standing=standing_of(metadata, changes.key, changes.order) if changes and changes.order else None,
+        )
+
     letters = pipeline.dead_letter_table
     return IngestSpec(
         batch_id=batch_id,
         group=pipeline.group,
         catalog=pipeline.catalog,
-        tables=tuple(
-            TableSpec(
-                t.name,
-                _without_history(tables[t.name].metadata),
-                target(t.name),
-                # All changes of a key must come to one task.
-                distribution="hash" if t.changes_rows else distribution_of(tables[t.name].metadata),
-                evolve=t.evolve if evolving else (),
-                any_case=t.case_insensitive,
-                rule=t.rule,
-                explicit=t.explicit,
-                transform=t.transform,
-                keys_as=pipeline.keys_as(t),
-                key=key_of(tables[t.name].metadata, t.key, table=t.name) if t.changes_rows else (),
-            )
-            for t in pipeline.tables
-            if t.name in tables
-        ),
+        tables=tuple(spec(t) for t in pipeline.tables if t.name in tables),
         dead_letters=TableSpec(letters, _without_history(tables[letters].metadata), target(letters)),
         stop_on_bad_record=pipeline.config.on_bad_record == "stop",
         readings=pipeline.readings,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
+from sink_core.changes.debezium import ORDER_COLUMN, Debezium
+from sink_core.changes.deleted import DELETED_COLUMN
 from sink_core.changes.keys import RowKeyDecoder
-from sink_core.changes.rows import change_schema, changes_of
+from sink_core.changes.rows import NO_ORDER, change_schema, changes_of
+from sink_core.changes.settings import RowChanges
+from sink_core.decode.decoded import Decoded, sifted
 from sink_core.decode.keys import key_type
 from sink_core.decode.names import Names, names_of
 from sink_core.tables.arrow import arrow_schema
@@ -21,6 +25,7 @@ from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.io import open_io
 from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column, without_kafka_column
+from sink_core.tables.partition import column_of
 from sink_core.tables.writer import TableWriter
 from spark_jobs.change_pieces import ChangePieces
 from spark_jobs.pieces import Outbox, PieceWriter
@@ -53,7 +58,12 @@ class Output:
     def row_schema(self) -> pa.Schema:
         """Of what is written: the table's rows, or changes of them."""
         schema = self.metadata.schema()
-        return change_schema(schema) if self._table.key else arrow_schema(schema)
+        return change_schema(schema) if self._table.changes else arrow_schema(schema)
+
+    def hold_against(self, standing: pa.RecordBatch) -> None:
+        """Of the table's rows, once all changes were written: late changes are left out."""
+        if self._writer is not None:
+            cast("ChangeWriter", self._writer).hold_against(standing)
 
     def write(self, rows: pa.RecordBatch) -> None:
         with unreachable_as_ours(f"writing files of {self.name}"):
@@ -74,12 +84,12 @@ class Output:
         table = self._table
         if self._outbox is not None:
             number = self._spec.tables.index(table)
-            if table.key:
-                return ChangePieces(self.metadata.schema(), table.key, self._outbox, number, self._budget)
+            if table.changes:
+                return ChangePieces(self.metadata.schema(), table.changes.key, self._outbox, number, self._budget)
             return PieceWriter(self.metadata, table.distribution, self._outbox, number, self._budget)
         io = open_io(self._spec.catalog, self.name, self.metadata.location)
         size, budget = table.target_file_size, self._budget
-        if not table.key:
+        if table.changes is None:
             return TableWriter(io, self.metadata, self._file_prefix, target_file_size=size, budget=budget)
         # Imported where it is needed: most tasks have no row changes.
         from sink_core.changes.writer import ChangeWriter
@@ -88,7 +98,7 @@ class Output:
             io,
             self.metadata,
             self._file_prefix,
-            key=table.key,
+            changes=table.changes,
             table=self.name,
             topics=self._spec.topics,
             target_file_size=size,
@@ -108,11 +118,31 @@ class Feed(Output):
     @cached_property
     def _columns(self) -> Schema:
         schema = self.metadata.schema()
-        return without_kafka_column(schema) if self._has_kafka_column else schema
+        schema = without_kafka_column(schema) if self._has_kafka_column else schema
+        kept = {DELETED_COLUMN} if self.changes and self.changes.soft else set[str]()
+        kept |= {ORDER_COLUMN} if self.changes and self.changes.events and self.changes.order_by else set()
+        return Schema(*(field for field in schema.fields if field.name not in kept))
+
+    @cached_property
+    def events(self) -> Debezium | None:
+        """What reads the records, if these are change events."""
+        changes = self._table.changes
+        if changes is None or not changes.events:
+            return None
+        return Debezium(
+            self._columns,
+            [field.name for field in self._key_columns.fields],
+            table=self.name,
+            order_by=changes.order_by,
+            soft=changes.soft,
+            ignores_truncate=changes.ignores_truncate,
+        )
 
     @cached_property
     def schema(self) -> Schema:
         """What is read from the values."""
+        if self.events:
+            return self.events.schema
         if self._table.transform is None:
             return self._columns
         # Imported where it is needed: a task without transforms starts without DuckDB.
@@ -144,22 +174,45 @@ class Feed(Output):
         return has_kafka_column(self.metadata.schema(), table=self.name)
 
     @property
-    def changes_rows(self) -> bool:
-        return bool(self._table.key)
+    def changes(self) -> RowChanges | None:
+        """How records change rows that are there, if they do."""
+        return self._table.changes
 
     @cached_property
     def keys(self) -> RowKeyDecoder:
         """What reads the keys of tombstones."""
-        schema = self.metadata.schema()
-        return RowKeyDecoder(Schema(*(schema.find_field(field_id) for field_id in self._table.key)))
+        return RowKeyDecoder(self._key_columns, ordered_by=self.changes.order_by if self.changes else "")
+
+    @cached_property
+    def _key_columns(self) -> Schema:
+        schema, changes = self.metadata.schema(), self._table.changes or RowChanges(())
+        return Schema(*(schema.find_field(field_id) for field_id in changes.key))
+
+    def judge(self, decoded: Decoded) -> Decoded:
+        """What was decoded. Events may be bad, or left out; and where changes are ordered by a column, a record without
+        a value there is bad.
+        """
+        if self.events:
+            return self.events.judge(decoded)
+        changes = self._table.changes
+        if changes is None or changes.order is None:
+            return decoded
+        order = column_of(pa.Table.from_batches([decoded.columns]), changes.order, self.schema)
+        lacking = np.flatnonzero(order.is_null().to_numpy()).tolist()
+        return sifted(decoded, dict.fromkeys(lacking, f"{changes.order_by}: {NO_ORDER}"))
 
     def write_decoded(self, rows: pa.RecordBatch, origin: pa.Array, *, deletes: bool = False) -> None:
         """`origin` is the `_kafka` column of `rows`. `deletes`: they are keys, of rows that go."""
+        flags = pa.array(np.full(len(rows), deletes))
+        if self.events:
+            meant = self.events.meant(rows)
+            rows, flags, origin = meant.rows, pa.array(meant.deletes), origin.take(pa.array(meant.places))
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         if self._has_kafka_column:
             columns[KAFKA_COLUMN] = origin
+        if self.changes and self.changes.soft:
+            columns[DELETED_COLUMN] = flags
         batch = pa.RecordBatch.from_pydict(columns)
-        if self.changes_rows:
-            flags = pa.array(np.full(len(batch), deletes))
+        if self.changes:
             batch = changes_of(batch, flags, origin, self._spec.topics, self.row_schema)
         self.write(batch)

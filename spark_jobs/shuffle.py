@@ -4,6 +4,8 @@
     divide   for range: the keys of a sample make boundaries, by which pieces are cut
     write    the pieces of a bucket become files of its partitions, or of its range
 
+Ordered changes of rows meet in a bucket what the table has of their keys, which `spark_jobs/standing.py` sends there.
+
 Everything a task hands on, its counts included, travels in rows of Spark's own, of which one attempt of each task
 counts, whatever is tried again. In the end the rows that were taken in must be those that were sent, task by task.
 """
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
+from sink_core.changes.standing import Standing, standing_schema
 from sink_core.errors import CalveError, RetriableError
 from sink_core.offsets import OffsetRange
 from sink_core.tables.arrow import arrow_schema
@@ -31,12 +34,13 @@ from spark_jobs.outputs import Output
 from spark_jobs.pieces import Outbox, Piece, keys_of, pieces, rows_of
 from spark_jobs.runner import SparkRunner
 from spark_jobs.spec import IngestSpec
+from spark_jobs.standing import standing_pieces, standing_rows
 from spark_jobs.task import TaskResult, run_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_RESULT, _SAMPLE, _PIECE, _FAILED, _WRITTEN = range(5)
+_RESULT, _SAMPLE, _PIECE, _FAILED, _WRITTEN, _STANDING = range(6)
 _COLUMNS = "kind int, task long, bucket int, table int, rows long, data binary"
 _ARROW = pa.schema(
     [
@@ -84,11 +88,11 @@ def run_shuffled(spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], runne
             # What was read is kept: the second look at it does not read the topics again.
             read = read.persist()
             try:
-                rows = _write(_divided(spec, read, buckets), spec, buckets)
+                rows = _write(_divided(spec, read, buckets), spec, buckets, runner)
             finally:
                 read.unpersist()
         else:
-            rows = _write(read, spec, buckets)
+            rows = _write(read, spec, buckets, runner)
     return _results(spec, len(tasks), rows)
 
 
@@ -116,8 +120,21 @@ def _divided(spec: IngestSpec, read: DataFrame, buckets: int) -> DataFrame:
     return read.where(f"kind != {_SAMPLE}").mapInArrow(partial(_divide, spec, boundaries), _COLUMNS)
 
 
-def _write(pieces: DataFrame, spec: IngestSpec, buckets: int) -> list[Any]:
-    return pieces.repartitionById(buckets, "bucket").mapInArrow(partial(_write_bucket, spec), _COLUMNS).collect()
+def _write(pieces: DataFrame, spec: IngestSpec, buckets: int, runner: SparkRunner) -> list[Any]:
+    standing = _standing(spec)
+    for number, each in standing.items():
+        rows = standing_rows(runner.session, spec.catalog, spec.tables[number].name, each)
+        pieces = pieces.union(rows.mapInArrow(partial(_stand, spec, number, each, buckets), _COLUMNS))
+    placed = pieces.repartitionById(buckets, "bucket")
+    if standing:
+        # By their kind: a table's rows come when all changes of the bucket are there to be held against them.
+        placed = placed.sortWithinPartitions("kind")
+    return placed.mapInArrow(partial(_write_bucket, spec), _COLUMNS).collect()
+
+
+def _standing(spec: IngestSpec) -> dict[int, Standing]:
+    """By number of the table the rows that its changes are held against."""
+    return {number: table.standing for number, table in enumerate(spec.tables) if table.standing}
 
 
 def _results(spec: IngestSpec, tasks: int, rows: Sequence[Any]) -> list[TaskResult]:
@@ -175,17 +192,29 @@ def _divide(spec: IngestSpec, boundaries: Boundaries, batches: Batches) -> Itera
                 yield _piece(row["task"], piece)
 
 
+def _stand(
+    spec: IngestSpec, number: int, standing: Standing, buckets: int, batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    for piece in standing_pieces(batches, standing, _metadata(spec, number).schema(), number, buckets):
+        yield _row(_STANDING, -1, piece.bucket, number, piece.rows, piece.data)
+
+
 def _write_bucket(spec: IngestSpec, batches: Batches) -> Iterator[pa.RecordBatch]:
     outputs: dict[int, Output] = {}
     taken: Counter[tuple[int, int]] = Counter()
     schemas: dict[int, pa.Schema] = {}
+    held = {n: standing_schema(each, _metadata(spec, n).schema()) for n, each in _standing(spec).items()}
     budget = Budget()
     try:
         for row in _rows(batches):
+            number = row["table"]
+            if row["kind"] == _STANDING:
+                if number in outputs:
+                    outputs[number].hold_against(rows_of(row["data"], held[number]))
+                continue
             if row["kind"] != _PIECE:
                 yield pa.RecordBatch.from_pylist([row], schema=_ARROW)
                 continue
-            number = row["table"]
             if number not in outputs:
                 outputs[number] = Output(spec.tables[number], spec, f"calve-{spec.batch_id}-shuffled", budget)
                 schemas[number] = outputs[number].row_schema

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sink_core.changes.settings import RowChanges
+from sink_core.changes.standing import Standing
 from sink_core.config.effective import CatalogSettings
 from sink_core.config.reading import BINARY, Readings
 from sink_core.config.tables import EvolveStep, Transform
@@ -20,9 +22,9 @@ class TableSpec:
 
     Unless its `distribution` is `none` its rows go through Spark's shuffle to the tasks that write them. `evolve` says
     what a task may want of its schema, `any_case` that fields match whatever the case of their names, `transform` the
-    SQL that makes its rows, and `keys_as` the type that this sees keys as. With a `key` (field ids) records change rows
-    that are there. An `explicit` one, which the pipeline file names, is counted for every partition, whether `rule`
-    takes its topic or not.
+    SQL that makes its rows, and `keys_as` the type that this sees keys as. With `changes` records change rows that
+    are there. An `explicit` one, which the pipeline file names, is counted for every partition, whether `rule`
+    takes its topic or not. Ordered changes are held against the rows of `standing`.
     """
 
     name: str
@@ -35,7 +37,14 @@ class TableSpec:
     keys_as: str = BINARY
     rule: Rule = ALL
     explicit: bool = True
-    key: tuple[int, ...] = ()
+    changes: RowChanges | None = None
+    standing: Standing | None = None
+
+    @property
+    def may_leave_out(self) -> bool:
+        """Whether a record that can be stored may be none of the table's."""
+        by_sql = self.transform is not None and self.transform.where is not None
+        return not self.rule.takes_all or by_sql or (self.changes is not None and self.changes.events)
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,10 +192,10 @@ class _Work:
         return self._given_up
 
     def left_out(self) -> None:
-        """Count for each table with a rule, or with SQL that filters, what it did not take of the records that could be
-        stored and that some table, or none by its rule, took.
+        """Count for each table with a rule, with SQL that filters, or of change events, what it did not take of the
+        records that could be stored and that some table, or none by its rule, took.
         """
-        ruled = {t.name for t in self._spec.tables if not t.rule.takes_all or (t.transform and t.transform.where)}
+        ruled = {t.name for t in self._spec.tables if t.may_leave_out}
         for part in self._counts if ruled else ():
             storable = part.records - part.tombstones - part.filtered - part.dead_lettered
             left = {name: storable - rows for name, rows in part.written.items() if name in ruled}

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from sink_core.batch import TableOutput
 from sink_core.changes.equality import key_of, with_global_spec
 from sink_core.changes.rows import buckets_of, change_schema
+from sink_core.changes.settings import RowChanges
 from sink_core.changes.writer import ChangeWriter
 from sink_core.commit.append import Step, build_append
 from sink_core.commit.own import manifests_of, shares_of
@@ -50,7 +51,7 @@ def written(catalog: Catalog, table: Table, key: Sequence[str], changes: Sequenc
     buckets = buckets_of(given, ids, table.schema(), WRITERS)
     files = []
     for bucket in range(WRITERS):
-        writer = ChangeWriter(table.io, table.metadata, "calve-b", key=ids, table="db.t", topics=TOPICS)
+        writer = ChangeWriter(table.io, table.metadata, "calve-b", changes=RowChanges(ids), table="db.t", topics=TOPICS)
         for batch in given.filter(pa.array(buckets == bucket)).to_batches(max_chunksize=2):
             writer.write(batch)
         files += writer.close()

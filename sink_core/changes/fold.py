@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sink_core.changes.rows import DELETES, OFFSET, SOURCE, source_of
 from sink_core.errors import BadRecord
+
+_STANDS = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,38 +29,75 @@ class Folded:
     rows: pa.Table
 
 
-def last_by_key(changes: pa.Table, key: Sequence[int], *, table: str, topics: Sequence[str]) -> pa.Table:
-    """The change with the highest offset of each key, in the order they were given. `key` are places of columns.
+def last_by_key(
+    changes: pa.Table,
+    key: Sequence[int],
+    *,
+    table: str,
+    topics: Sequence[str],
+    order: pa.ChunkedArray | None = None,
+) -> pa.Table:
+    """The last change of each key, in the order they were given. `key` are places of columns. Last is the one of the
+    largest `order`, given for each change; among equals, and without, the one with the highest offset.
 
-    Folding what was folded, with more, is folding all of it. Raises BadRecord for a key from two source partitions:
-    between these there is no order.
+    Folding what was folded, with more, is folding all of it. Without `order` raises BadRecord for a key from two source
+    partitions: between these there is none.
     """
     if not len(changes):
         return changes
-    by_offset = np.argsort(changes.column(OFFSET).to_numpy(), kind="stable")
-    rank = np.empty(len(changes), np.int64)
-    rank[by_offset] = np.arange(len(changes))
-    names = [f"key{i}" for i in range(len(key))]
-    keyed = pa.table(
-        {
-            **{name: changes.column(at) for name, at in zip(names, key, strict=True)},
-            "rank": pa.array(rank),
-            "source": changes.column(SOURCE),
-        }
+    sources = changes.column(SOURCE)
+    names, keys = _keys(changes, key)
+    by_rank = (
+        _ascending(changes.column(OFFSET)) if order is None else _ascending(order, changes.column(OFFSET), sources)
     )
+    keyed = pa.table({**keys, "rank": _ranks(by_rank), "source": sources})
     wanted = [("rank", "max"), ("source", "min"), ("source", "max")]
     groups = keyed.group_by(names, use_threads=False).aggregate(wanted)
-    apart = groups.filter(pc.not_equal(groups["source_min"], groups["source_max"]))
-    if len(apart):
-        raise _two_sources(apart, names, table, topics)
-    last = by_offset[groups["rank_max"].to_numpy()]
+    if order is None:
+        apart = groups.filter(pc.not_equal(groups["source_min"], groups["source_max"]))
+        if len(apart):
+            raise _two_sources(apart, names, table, topics)
+    last = by_rank[groups["rank_max"].to_numpy()]
     return changes.take(pa.array(np.sort(last)))
 
 
-def folded(last: pa.Table, key: Sequence[int]) -> Folded:
-    """What the last changes, one for each key, do to a table."""
-    stays = last.filter(pc.invert(last.column(DELETES)))
+def not_outdated(last: pa.Table, key: Sequence[int], order: pa.ChunkedArray, standing: pa.Table) -> pa.Table:
+    """Of the last changes, one for each key, those that are no older than the row of their key, if that is among
+    `standing` (`standing_schema`), whose rows need not be of these keys.
+    """
+    names, keys = _keys(last, key)
+    stand = standing.rename_columns([*names, "order"])
+    places = pa.array(np.concatenate([np.arange(len(last)), np.full(len(stand), _STANDS)]))
+    both = pa.concat_tables([pa.table({**keys, "order": order}), stand]).append_column("place", places)
+    # A change of the same order comes from the same record, or from one that was read later.
+    by_rank = _ascending(both["order"], both["place"])
+    ranked = both.select(names).append_column("rank", _ranks(by_rank))
+    groups = ranked.group_by(names, use_threads=False).aggregate([("rank", "max")])
+    winners = places.to_numpy()[by_rank[groups["rank_max"].to_numpy()]]
+    return last.take(pa.array(np.sort(winners[winners != _STANDS])))
+
+
+def folded(last: pa.Table, key: Sequence[int], *, soft: bool = False) -> Folded:
+    """What the last changes, one for each key, do to a table. If `soft`, a row that is gone comes too."""
+    stays = last if soft else last.filter(pc.invert(last.column(DELETES)))
     return Folded(last.select(list(key)), stays.select(list(range(stays.num_columns + DELETES))))
+
+
+def _keys(rows: pa.Table, key: Sequence[int]) -> tuple[list[str], dict[str, pa.ChunkedArray]]:
+    names = [f"key{i}" for i in range(len(key))]
+    return names, {name: rows.column(at) for name, at in zip(names, key, strict=True)}
+
+
+def _ascending(*columns: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Places in ascending order of the first column, among equals of the next."""
+    table = pa.table({str(number): column for number, column in enumerate(columns)})
+    return pc.sort_indices(table, [(name, "ascending") for name in table.column_names]).to_numpy().astype(np.int64)
+
+
+def _ranks(by_rank: npt.NDArray[np.int64]) -> pa.Array:
+    ranks = np.empty(len(by_rank), np.int64)
+    ranks[by_rank] = np.arange(len(by_rank))
+    return pa.array(ranks)
 
 
 def _two_sources(apart: pa.Table, names: Sequence[str], table: str, topics: Sequence[str]) -> BadRecord:
@@ -67,5 +107,6 @@ def _two_sources(apart: pa.Table, names: Sequence[str], table: str, topics: Sequ
     return BadRecord(
         f"{table}: key ({shown}) has changes in {one} and {other} in one batch, and {len(apart) - 1:,} other keys in "
         "two partitions too: which change is the last can't be told; nothing was published",
-        hint="have producers send all changes of a key to one partition, and name as key what tells rows apart",
+        hint="have producers send all changes of a key to one partition, or set order_by; name as key what tells "
+        "rows apart",
     )

@@ -21,6 +21,8 @@ from sink_core.tables.partition import transformed
 DELETES, SOURCE, OFFSET = -3, -2, -1
 """Places of the further columns: whether the row of the key goes, of which source partition, at which offset."""
 
+NO_ORDER = "missing or null, and by it changes are in order"
+
 _FURTHER = (("calve:deletes", pa.bool_()), ("calve:source", pa.int64()), ("calve:offset", pa.int64()))
 _PARTITION_BITS = 32
 _HASHES: BucketTransform[IcebergType] = BucketTransform(1 << 20)

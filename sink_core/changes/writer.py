@@ -13,10 +13,13 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
 from sink_core.changes.equality import keys_only
-from sink_core.changes.fold import Folded, folded, last_by_key
+from sink_core.changes.fold import folded, last_by_key, not_outdated
 from sink_core.changes.rows import places_of
+from sink_core.changes.settings import RowChanges
+from sink_core.errors import ProtocolError
 from sink_core.tables.budget import Budget
 from sink_core.tables.files import WrittenFile
+from sink_core.tables.partition import column_of
 from sink_core.tables.writer import TableWriter
 
 FOLD_BYTES = 32 * 1024 * 1024
@@ -24,7 +27,7 @@ FOLD_BYTES = 32 * 1024 * 1024
 
 
 class ChangeWriter:
-    """Writes the changes of `table` by its key (field ids). `topics` are those that the changes' sources are of, all
+    """Writes the `changes` of `table`. `topics` are those that the changes' sources are of, all
     else is as for `TableWriter`.
     """
 
@@ -34,41 +37,63 @@ class ChangeWriter:
         metadata: TableMetadata,
         file_prefix: str,
         *,
-        key: Sequence[int],
+        changes: RowChanges,
         table: str,
         topics: Sequence[str],
         target_file_size: int | None = None,
         budget: Budget | None = None,
     ) -> None:
         budget = budget or Budget()
-        self._key, self._table, self._topics = key, table, topics
-        self._places = places_of(key, metadata.schema())
+        self._changes, self._table, self._topics = changes, table, topics
+        self._schema = metadata.schema()
+        self._places = places_of(changes.key, self._schema)
         self._rows = TableWriter(io, metadata, file_prefix, target_file_size=target_file_size, budget=budget)
         self._keys = TableWriter(
-            io, keys_only(metadata, key), f"{file_prefix}-deletes", target_file_size=target_file_size, budget=budget
+            io,
+            keys_only(metadata, changes.key),
+            f"{file_prefix}-deletes",
+            target_file_size=target_file_size,
+            budget=budget,
         )
         self._gathered: list[pa.Table] = []
-        self._bytes, self._limit = 0, FOLD_BYTES
+        self._bytes, self._limit, self._is_folded = 0, FOLD_BYTES, False
+        self._standing: list[pa.RecordBatch] = []
+        self._standing_bytes = 0
 
     def write(self, changes: pa.RecordBatch) -> None:
-        """Take in changes with the columns of `change_schema`. Raises BadRecord as `last_by_key` does."""
+        """Take in changes with the columns of `change_schema`. Raises BadRecord as `last_by_key` does, ProtocolError
+        once the table's rows were there.
+        """
+        if self._standing:
+            raise ProtocolError(f"{self._table}: a change came after the rows that all changes are held against")
         self._gathered.append(pa.Table.from_batches([changes]))
+        self._is_folded = False
         self._bytes += changes.nbytes
         if self._bytes > self._limit:
-            self._fold()
+            self._last()
             # Where most keys differ, folding what is folded again and again would take the square of the time.
             self._limit = max(FOLD_BYTES, 2 * self._bytes)
+
+    def hold_against(self, standing: pa.RecordBatch) -> None:
+        """Leave out the changes that are older than these rows of the table, of `standing_schema`; no change may come
+        any more.
+        """
+        self._standing.append(standing)
+        self._standing_bytes += standing.nbytes
+        if self._standing_bytes > FOLD_BYTES:
+            self._leave_out_late()
 
     def close(self) -> list[WrittenFile]:
         """Write what the last changes say, close all files, and describe them. The writer is done with then."""
         if self._gathered:
-            found = self._fold()
+            self._leave_out_late()
+            found = folded(self._last(), self._places, soft=self._changes.soft)
             self._gathered = []
             for batch in found.rows.to_batches():
                 self._rows.write(batch)
             for batch in found.keys.to_batches():
                 self._keys.write(batch)
-        keys = (replace(file, equality_ids=tuple(self._key)) for file in self._keys.close())
+        keys = (replace(file, equality_ids=tuple(self._changes.key)) for file in self._keys.close())
         return [*self._rows.close(), *keys]
 
     def abort(self) -> None:
@@ -77,8 +102,26 @@ class ChangeWriter:
         self._rows.abort()
         self._keys.abort()
 
-    def _fold(self) -> Folded:
-        changes = pa.concat_tables(self._gathered)
-        last = last_by_key(changes, self._places, table=self._table, topics=self._topics)
-        self._gathered, self._bytes = [last], last.nbytes
-        return folded(last, self._places)
+    def _last(self) -> pa.Table:
+        """The last change of each key so far, which take the place of what was gathered."""
+        if not self._is_folded:
+            changes = pa.concat_tables(self._gathered)
+            order = self._order(changes)
+            last = last_by_key(changes, self._places, table=self._table, topics=self._topics, order=order)
+            self._keep(last)
+        return self._gathered[0]
+
+    def _leave_out_late(self) -> None:
+        last = self._last()
+        order = self._order(last)
+        if self._standing and order is not None:
+            self._keep(not_outdated(last, self._places, order, pa.Table.from_batches(self._standing)))
+            # Not empty: no change may come any more.
+            self._standing, self._standing_bytes = [self._standing[0].slice(0, 0)], 0
+
+    def _order(self, changes: pa.Table) -> pa.ChunkedArray | None:
+        order = self._changes.order
+        return None if order is None else column_of(changes, order, self._schema)
+
+    def _keep(self, last: pa.Table) -> None:
+        self._gathered, self._bytes, self._is_folded = [last], last.nbytes, True

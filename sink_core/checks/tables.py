@@ -12,7 +12,7 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sink_core.changes.equality import key_of
+from sink_core.changes.settings import row_changes_of
 from sink_core.checks.checklist import Check, Note
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.decode.keys import key_type
@@ -104,8 +104,7 @@ class TableChecks:
 
     def _usable(self, table: Table, settings: TableSettings) -> str | Note:
         check_usable(table.metadata, table=settings.name)
-        if settings.changes_rows:
-            key_of(table.metadata, settings.key, table=settings.name)
+        row_changes_of(table.metadata, settings)
         if has_kafka_column(table.schema(), table=settings.name) or not settings.kafka_column:
             return "can be written"
         return Note(

@@ -76,11 +76,19 @@ class TableSettings:
     transform: Transform | None = None
     target_file_stated: bool = False
     key: tuple[str, ...] = ()
+    order_by: str | None = None
+    soft_deletes: bool = False
+    ignores_truncate: bool = False
 
     @property
     def changes_rows(self) -> bool:
         """Whether records change rows that are there, by the columns of `key` or the table's identifier fields."""
         return self.mode != "append"
+
+    @property
+    def reads_events(self) -> bool:
+        """Whether records are change events, which say what became of a row, rather than rows."""
+        return self.mode == "cdc"
 
 
 @dataclass(frozen=True)
@@ -206,6 +214,9 @@ class Pipeline:
                 transform=fed.entry.transform,
                 target_file_stated=fed.entry.target_file_size is not None,
                 key=fed.entry.key or (),
+                order_by=fed.entry.order_by,
+                soft_deletes=fed.entry.deletes == "soft",
+                ignores_truncate=fed.entry.on_truncate == "ignore",
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )

@@ -7,35 +7,65 @@ from collections.abc import Iterator, Sequence
 from sink_core.config.model import Location
 from sink_core.config.tables import Table, TableDefaults
 
+Problem = tuple[Location, str, object]
+
 
 def row_changes(
-    tables: Sequence[Table], defaults: TableDefaults, value_type: str
-) -> Iterator[tuple[Location, str, object]]:
+    tables: Sequence[Table], defaults: TableDefaults, value_type: str, commit_every: object
+) -> Iterator[Problem]:
     """Where the tables' settings and their modes contradict each other, and what to say about it."""
     for number, table in enumerate(tables):
         at: Location = ("tables", number)
         if table.mode == "append":
-            if table.key is not None:
-                yield (*at, "key"), "goes with mode: upsert; an append keeps every record as a row", None
+            yield from _append(table, at)
             continue
-        if table.key is not None and len(set(table.key)) < len(table.key):
-            yield (*at, "key"), "names a column twice", None
+        yield from _key(table, at)
+        yield from _kept_from(table, at)
+        if table.mode == "cdc":
+            yield from _cdc(table, at, defaults)
         if value_type in ("string", "bytes"):
             yield (*at, "mode"), f"a value of type {value_type} has no columns to tell rows by", None
-        if table.auto_create and not (table.key or table.auto_create.identifier_fields):
-            yield (*at, "key"), f"missing; a table that is created for mode: {table.mode} needs it", None
-        if table.history == "replay":
-            text = f"replay would put old records over newer ones; mode: {table.mode} goes with none"
-            yield (*at, "history"), text, None
-        for name, given in (("where", table.where), ("name_from", table.name_from), ("transform", table.transform)):
-            if given is not None:
-                text = (
-                    f"not available yet with mode: {table.mode}: a record that is left out may be a row's last change"
-                )
-                yield (*at, name), text, None
+        if table.order_by is not None and commit_every != "batch":
+            text = "needs commit.every: batch: each batch is held against all that was published before it"
+            yield (*at, "order_by"), text, None
         if "make_optional" in (defaults.evolve if table.evolve is None else table.evolve):
-            yield (
-                (*at, "evolve"),
-                f"make_optional could make the key optional; leave it out for mode: {table.mode}",
-                None,
-            )
+            text = f"make_optional could make the key optional; leave it out for mode: {table.mode}"
+            yield (*at, "evolve"), text, None
+
+
+def _append(table: Table, at: Location) -> Iterator[Problem]:
+    soft = None if table.deletes == "hard" else table.deletes
+    for name, given in (("key", table.key), ("order_by", table.order_by), ("deletes", soft)):
+        if given is not None:
+            yield (*at, name), "goes with mode: upsert or cdc; an append keeps every record as a row", None
+
+
+def _key(table: Table, at: Location) -> Iterator[Problem]:
+    if table.key is not None and len(set(table.key)) < len(table.key):
+        yield (*at, "key"), "names a column twice", None
+    if table.auto_create and not (table.key or table.auto_create.identifier_fields):
+        yield (*at, "key"), f"missing; a table that is created for mode: {table.mode} needs it", None
+
+
+def _cdc(table: Table, at: Location, defaults: TableDefaults) -> Iterator[Problem]:
+    if defaults.evolve if table.evolve is None else table.evolve:
+        yield (*at, "evolve"), "not available yet with mode: cdc; leave it out", None
+    if table.order_by is None:
+        return
+    if table.deletes == "hard":
+        text = "needs deletes: soft with mode: cdc: a row that is gone has no order to hold a late change against"
+        yield (*at, "order_by"), text, None
+    if table.order_by.split(".")[0] in ("before", "after"):
+        text = "names a field of the row; name one of the event that each of its kinds has, such as source.lsn"
+        yield (*at, "order_by"), text, None
+
+
+def _kept_from(table: Table, at: Location) -> Iterator[Problem]:
+    """What could keep a row's last change from it."""
+    if table.history == "replay":
+        text = f"replay would put old records over newer ones; mode: {table.mode} goes with none"
+        yield (*at, "history"), text, None
+    for name, given in (("where", table.where), ("name_from", table.name_from), ("transform", table.transform)):
+        if given is not None:
+            text = f"not available yet with mode: {table.mode}: a record that is left out may be a row's last change"
+            yield (*at, name), text, None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from sink_core.config.fields import ColumnName, FieldPath, Regex, TableNames, TopicName
-from sink_core.config.model import Model, comes_with
+from sink_core.config.model import Model, comes_with, refusal
 from sink_core.config.units import MIB, Bytes
 
 
@@ -81,6 +81,15 @@ class TableDefaults(Model):
     and `verify --deep` need."""
 
 
+def _not_kept(given: object) -> object:
+    if given == "keep-old":
+        raise refusal(
+            "keep-old can't be kept: rows are changed by deletes that don't look at them; have the source send all "
+            "values (PostgreSQL: REPLICA IDENTITY FULL)"
+        )
+    return given
+
+
 HistoryChoice = Literal["none", "replay"]
 
 
@@ -127,19 +136,37 @@ class Table(Model):
     """A field whose value stands for `{value}` in `name`, as it is: letters, digits, _ and -; dots too if `{value}` is
     the whole name. A record whose value is not allowed, or is no name, goes to none of these tables."""
 
-    mode: Annotated[Literal["append", "upsert"], comes_with("row changes", "cdc", "merge")] = "append"
+    mode: Annotated[Literal["append", "upsert", "cdc"], comes_with("row changes", "merge")] = "append"
     """`append`: each record becomes a row. `upsert`: a record takes the place of the row with its key, and a tombstone
-    removes that row, by equality deletes, which not every engine reads (docs/row_changes.md)."""
+    removes that row. `cdc`: a record says what became of a row, in the words of `envelope`. Both by equality deletes,
+    which not every engine reads (docs/row_changes.md)."""
+
+    envelope: Literal["debezium"] = "debezium"
+    """For `cdc`: `debezium` are change events with `op`, `before` and `after`; their tombstones say nothing more."""
+
+    on_truncate: Literal["stop", "ignore"] = "stop"
+    """For `cdc`: whether the pipeline stops when the source table was truncated, or leaves that out."""
+
+    unavailable_value: Annotated[Literal["refuse"], BeforeValidator(_not_kept)] = "refuse"
+    """For `cdc`: what becomes of a change without a large value that did not change, for which Debezium says
+    `__debezium_unavailable_value`. `refuse`: it is a dead letter."""
 
     key: tuple[ColumnName, ...] | None = Field(default=None, min_length=1)
-    """For `upsert`: the columns that tell rows apart, required and of plain types. All changes of a key must come in
-    one partition. Default: the table's identifier fields; those of a table that is created are the key."""
+    """For `upsert` and `cdc`: the columns that tell rows apart, required and of plain types. Without `order_by` all
+    changes of a key must come in one partition. Default: the table's identifier fields; those of a table that is
+    created are the key."""
 
-    deletes: Annotated[Literal["hard"], comes_with("row changes", "soft")] = "hard"
-    """For `upsert`: `hard` removes a row."""
+    deletes: Literal["hard", "soft"] = "hard"
+    """For `upsert` and `cdc`: `hard` removes a row. `soft` keeps it, with `true` in a boolean column `_is_deleted`, in
+    which other rows have `false`. A table that is created gets the column; its other columns but the key may then be
+    null."""
 
-    order_by: Annotated[FieldPath | None, comes_with("row changes")] = None
-    """Not available yet: changes are in the order of their partition."""
+    order_by: FieldPath | None = None
+    """For `upsert`: the column, `outer.inner` for a nested one, whose larger value is the newer one, in whichever
+    partition and batch a change comes; of equal values the one read later. A whole number, a decimal, a date or a
+    timestamp. A record without it is a dead letter, and so is a tombstone. Each batch then reads key and order of all
+    rows of the table. For `cdc`: a whole number of the event, such as `source.lsn`, kept in a column `_order`; it needs
+    `deletes: soft`. Default: changes are in the order of their partition."""
 
     auto_create: AutoCreate | None = None
     """Create the table if it is missing; `{}` takes every default. Left out, the table must exist."""

@@ -17,8 +17,8 @@ COUNTED = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_
 
 
 def data_written(batch: WrittenBatch, pipeline_id: str) -> list[DataWritten]:
-    """One event per table that got rows."""
-    return [written(batch.plan.batch_id, output, pipeline_id) for output in batch.tables if output.manifests]
+    """One event per table that got rows, or changes of which none was new."""
+    return [written(batch.plan.batch_id, out, pipeline_id) for out in batch.tables if out.manifests or out.changes]
 
 
 def written(batch_id: str, output: TableOutput, pipeline_id: str) -> DataWritten:

@@ -66,6 +66,20 @@ def placed(decoded: Decoded, places: Sequence[int], bad: Mapping[int, BadValue])
     return Decoded(decoded.columns, good, tuple(all_bad[place] for place in sorted(all_bad)))
 
 
+def sifted(decoded: Decoded, unfit: Mapping[int, str], left_out: Sequence[int] = ()) -> Decoded:
+    """The same without some of the rows, by their number among the good ones: `unfit` ones are bad, for a reason each,
+    and those `left_out` neither good nor bad.
+    """
+    if not unfit and not left_out:
+        return decoded
+    places = np.arange(len(decoded.columns)) if decoded.good is None else np.array(decoded.good, np.int64)
+    bad = [*decoded.bad, *(BadValue(int(places[row]), FIT, cut(message)) for row, message in unfit.items())]
+    left = np.delete(np.arange(len(decoded.columns)), [*unfit, *left_out])
+    columns = decoded.columns.take(pa.array(left))
+    in_order = tuple(sorted(bad, key=lambda verdict: verdict.index))
+    return replace(decoded, columns=columns, good=places[left].tolist(), bad=in_order)
+
+
 def in_order(pieces: Iterable[tuple[Sequence[int], pa.RecordBatch]]) -> tuple[list[int], pa.RecordBatch]:
     """Rows decoded in pieces, each with the places of its values, in the order of their places; one piece at least."""
     parts = list(pieces)

@@ -19,6 +19,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
+from sink_core.changes.debezium import row_columns, with_order
+from sink_core.changes.deleted import DELETED_COLUMN, with_deleted
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.config.tables import AutoCreate
 from sink_core.errors import CalveError, ConfigError, TableUnusable
@@ -113,7 +115,14 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
 
     Raises ConfigError naming the table and the setting.
     """
-    columns = _columns(settings.name, wanted, shown)
+    columns = _columns(settings, wanted, shown)
+    if settings.soft_deletes:
+        if any(field.name == DELETED_COLUMN for field in columns.fields):
+            raise ConfigError(
+                f"table {settings.name}: the records have a field {DELETED_COLUMN} of their own",
+                hint="set deletes: hard for the table, or leave the field out of auto_create.columns",
+            )
+        columns = with_deleted(columns)
     if settings.kafka_column:
         if any(field.name == KAFKA_COLUMN for field in columns.fields):
             raise ConfigError(
@@ -146,11 +155,15 @@ def _data_table(catalog: Catalog, settings: TableSettings, shown: Columns) -> Ne
     return new_table(settings, settings.auto_create, shown)
 
 
-def _columns(table: str, wanted: AutoCreate, shown: Columns) -> Schema:
+def _columns(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Schema:
     try:
-        return schema_of(wanted.columns) if wanted.columns else shown()
+        columns = schema_of(wanted.columns) if wanted.columns else shown()
     except ConfigError as error:
-        raise ConfigError(f"table {table}: {error.message}", hint=error.hint) from None
+        raise ConfigError(f"table {settings.name}: {error.message}", hint=error.hint) from None
+    if not settings.reads_events:
+        return columns
+    columns = columns if wanted.columns else row_columns(columns, table=settings.name)
+    return with_order(columns) if settings.order_by else columns
 
 
 def _properties(target_file_bytes: int, wanted: Mapping[str, object]) -> dict[str, str]:

@@ -80,7 +80,7 @@ def _sizes(groups: pa.Table) -> list[int]:
 def transformed(rows: pa.Table, source_id: int, transform: Transform[Any, Any], schema: Schema) -> pa.Array:
     """A column of `rows` (columns as in `schema`) after one of Iceberg's transforms."""
     kind = schema.find_field(source_id).field_type
-    column = _source(rows, source_id, schema).combine_chunks()
+    column = column_of(rows, source_id, schema).combine_chunks()
     # The two that pyiceberg knows for values and not for arrays.
     if isinstance(transform, BucketTransform) and isinstance(kind, TimeType):
         column = column.cast(pa.int64())
@@ -89,8 +89,8 @@ def transformed(rows: pa.Table, source_id: int, transform: Transform[Any, Any], 
     return transform.pyarrow_transform(kind)(column)
 
 
-def _source(rows: pa.Table, field_id: int, schema: Schema) -> pa.ChunkedArray:
-    """The column of a field id, within structs if it is nested."""
+def column_of(rows: pa.Table, field_id: int, schema: Schema) -> pa.ChunkedArray:
+    """The column of a field id, within structs if it is nested; `rows` begin with the columns of `schema`."""
     path = schema.accessor_for_field(field_id)
     column = rows.column(path.position)
     while path.inner is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
@@ -198,6 +198,43 @@ def test_a_delete_file_that_is_gone_is_a_violation(flow: Flow, produce: Produce,
         session.bind()
         (violation,) = verify(session, deep=False).violations
     assert (violation.kind, violation.message) == ("file-missing", f"{gone} does not exist, and the head names it")
+
+
+def test_soft_deletes_keep_the_row_of_a_tombstone_with_a_mark(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    flow = flow.but(extra={"tables": [{**flow.extra["tables"][0], "deletes": "soft"}]})
+    send(flow, produce, put(1, "a"), put(2, "a"), put(3, "a"), drop(3), put(3, "b"))
+    flow.run(runner)
+    send(flow, produce, drop(1), drop(9))
+    flow.run(runner)
+    found = by_spark(spark, f"{flow.attached(spark)}.{flow.table}")
+    wanted = [(1, None, True), (2, "a", False), (3, "b", False), (9, None, True)]
+    assert sorted((row["id"], row["text"], row["_is_deleted"]) for row in found) == wanted
+    assert {row["id"]: row["_kafka"]["offset"] for row in found} == {1: 5, 2: 1, 3: 4, 9: 6}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([NestedField(2, "text", StringType())], "the table has no column _is_deleted"),
+        ([NestedField(2, "_is_deleted", StringType())], "the table has string for _is_deleted"),
+        (
+            [NestedField(2, "text", StringType(), required=True), NestedField(3, "_is_deleted", BooleanType())],
+            "column text is required, which a deleted row may not have",
+        ),
+    ],
+)
+def test_a_table_that_can_keep_no_deleted_row_is_refused(
+    columns: list[NestedField], message: str, flow: Flow, runner: SparkRunner, produce: Produce
+) -> None:
+    flow = flow.but(extra={"tables": [{**flow.extra["tables"][0], "deletes": "soft"}]})
+    with flow.iceberg() as catalog:
+        catalog.create_namespace("db")
+        catalog.create_table(flow.table, Schema(NestedField(1, "id", LongType(), required=True), *columns))
+    send(flow, produce, put(1, "a"))
+    with pytest.raises(TableUnusable, match=message):
+        flow.run(runner)
 
 
 def test_an_optional_key_is_refused_before_anything_is_read(flow: Flow, runner: SparkRunner, produce: Produce) -> None:

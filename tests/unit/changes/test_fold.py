@@ -28,7 +28,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.changes.fold import folded, last_by_key
+from sink_core.changes.fold import folded, last_by_key, not_outdated
 from sink_core.changes.rows import buckets_of, change_schema
 from sink_core.errors import BadRecord
 
@@ -71,6 +71,7 @@ def outcome(changes: pa.Table) -> dict[tuple[int, str], int | None]:
     return found
 
 
+keyed_once = st.tuples(st.integers(0, 3), st.sampled_from("xy"))
 keyed = st.tuples(st.integers(0, 3), st.sampled_from("xy"), st.booleans())
 
 
@@ -96,11 +97,47 @@ def test_every_key_goes_and_only_rows_that_stay_come() -> None:
     assert found.rows.to_pylist() == [{"id": 1, "site": "x", "v": 2}]
 
 
+def test_a_row_that_goes_comes_too_where_deletes_are_soft() -> None:
+    found = folded(last(table_of([(0, (1, "x", False)), (1, (1, "x", True))])), KEY, soft=True)
+    assert found.rows.to_pylist() == [{"id": 1, "site": "x", "v": None}]
+
+
 def test_a_key_from_two_partitions_is_refused_also_when_one_was_folded_before() -> None:
     first = last(table_of([(0, (1, "x", False)), (5, (2, "x", False))]))
     elsewhere = table_of([(1, (1, "x", True))], source=(1 << 32) + 7)
     with pytest.raises(BadRecord, match=r"key \(1, 'x'\) has changes in a\[0\] and b\[7\] in one batch, and 0 other"):
         last(pa.concat_tables([first, elsewhere]))
+
+
+def ordered_by(orders: Sequence[int]) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(orders, pa.int64())])
+
+
+@given(st.permutations(range(6)), st.lists(st.integers(0, 3), min_size=6, max_size=6), st.integers(0, 6))
+def test_the_largest_order_wins_from_whichever_partition(places: Sequence[int], orders: Sequence[int], at: int) -> None:
+    whole = pa.concat_tables([table_of([(place, (0, "x", False))], source=place % 2) for place in places])
+    given = ordered_by([orders[place] for place in places])
+    wanted = max(range(6), key=lambda place: (orders[place], place))
+    found = last_by_key(whole, KEY, table="db.t", topics=TOPICS, order=given)
+    assert outcome(found) == {(0, "x"): wanted}
+    first = last_by_key(whole.slice(0, at), KEY, table="db.t", topics=TOPICS, order=given.slice(0, at))
+    twice = pa.concat_tables([first, whole.slice(at)])
+    again = ordered_by([orders[offset] for offset in twice.column("calve:offset").to_pylist()])
+    assert outcome(last_by_key(twice, KEY, table="db.t", topics=TOPICS, order=again)) == {(0, "x"): wanted}
+
+
+@given(st.dictionaries(keyed_once, st.integers(0, 3)), st.dictionaries(keyed_once, st.integers(0, 3)))
+def test_a_change_that_is_older_than_the_row_of_its_key_is_left_out(
+    changes: dict[tuple[int, str], int], rows: dict[tuple[int, str], int]
+) -> None:
+    last = table_of([(at, (*key, False)) for at, key in enumerate(changes)])
+    schema = pa.schema([("key0", pa.int64()), ("key1", pa.large_string()), ("calve:order", pa.int64())])
+    standing = pa.Table.from_pylist(
+        [{"key0": key, "key1": site, "calve:order": order} for (key, site), order in rows.items()], schema=schema
+    )
+    found = not_outdated(last, KEY, ordered_by(list(changes.values())), standing)
+    wanted = {key for key, order in changes.items() if order >= rows.get(key, 0)}
+    assert outcome(found).keys() == wanted
 
 
 KINDS: list[tuple[IcebergType, list[Any]]] = [

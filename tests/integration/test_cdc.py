@@ -1,0 +1,118 @@
+"""`mode: cdc` with Debezium's change events, from Kafka to what Spark reads."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orchestration.broker import Broker
+from sink_core.config.connections import SparkSettings
+from sink_core.errors import BadRecord
+from sink_core.verify.verify import verify
+from spark_jobs.runner import SparkRunner
+from tests.changing import by_spark
+from tests.pipelines import Flow
+from tests.support import Produce, TopicFactory
+
+PARTITIONS = 2
+TABLE = {"name": "db.events", "mode": "cdc", "key": ["id"]}
+State = dict[int, str]
+
+
+@pytest.fixture
+def runner(spark: SparkSession) -> Iterator[SparkRunner]:
+    """On the session that tests share."""
+    with SparkRunner(SparkSettings(master="local[2]")) as found:
+        yield found
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    extra = {"tables": [{**TABLE, "auto_create": {}}], "batch": {"min_task_bytes": "1KiB"}}
+    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(PARTITIONS), extra=extra)
+
+
+def event(op: str, before: State, after: State, lsn: int) -> bytes:
+    sides = ([{"id": key, "text": text} for key, text in side.items()] for side in (before, after))
+    old, new = (rows[0] if rows else None for rows in sides)
+    return json.dumps({"before": old, "after": new, "op": op, "source": {"lsn": lsn}, "ts_ms": 5}).encode()
+
+
+def changes(chance: random.Random, state: State, number: int, first: int) -> list[bytes]:
+    """Events of random changes of the state, one in eight of a row's key."""
+    events: list[bytes] = []
+    for lsn in range(first, first + number):
+        key = chance.randrange(30)
+        if key not in state:
+            state[key] = f"t{lsn}"
+            events.append(event("c", {}, {key: state[key]}, lsn))
+        elif chance.random() < 0.25:
+            events.append(event("d", {key: state.pop(key)}, {}, lsn))
+        else:
+            free = [other for other in range(30) if other not in state]
+            new = chance.choice(free) if free and chance.random() < 0.15 else key
+            before = {key: state.pop(key)}
+            state[new] = f"t{lsn}"
+            events.append(event("u", before, {new: state[new]}, lsn))
+    return events
+
+
+def check(flow: Flow, spark: SparkSession, wanted: State) -> list[dict[str, Any]]:
+    """Spark has the dictionary's rows, and nothing speaks against the ledger."""
+    rows = by_spark(spark, f"{flow.attached(spark)}.{flow.table}")
+    there = [row for row in rows if not row.get("_is_deleted")]
+    assert sorted((row["id"], row["text"]) for row in there) == sorted(wanted.items())
+    with flow.session() as session:
+        session.bind()
+        assert verify(session, deep=True).violations == ()
+    return rows
+
+
+def test_the_table_is_the_source_table_and_all_else_is_counted(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    chance, state = random.Random(3), State()
+    produce(flow.topic, [*changes(chance, state, 120, 0), None, b'{"ts_ms": 5}'], partition=0)
+    flow.run(runner)
+    check(flow, spark, state)
+    broken = [b'{"op": "x", "ts_ms": 5}', event("u", {}, {1: "__debezium_unavailable_value"}, 1)]
+    produce(flow.topic, [*changes(chance, state, 120, 200), *broken, b'{"status": "END", "id": "1"}'], partition=0)
+    (batch,) = flow.run(runner).batches
+    assert (batch.dead_lettered, batch.filtered, batch.tombstones, batch.rows[flow.table]) == (2, 1, 0, 120)
+    errors = sorted(row["error"] for row in flow.rows(flow.pipeline.dead_letter_table))
+    assert errors[0].startswith("after.text: __debezium_unavailable_value: the source did not send")
+    assert errors[1] == "op 'x' is none of Debezium's"
+    check(flow, spark, state)
+
+
+def test_events_in_any_order_and_partition_give_the_source_table_with_their_order(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    ordered = {**flow.extra["tables"][0], "order_by": "source.lsn", "deletes": "soft"}
+    flow = flow.but(extra={**flow.extra, "tables": [ordered]})
+    chance, state = random.Random(4), State()
+    events = changes(chance, state, 160, 0)
+    shuffled = chance.sample(events, len(events))
+    for part in (shuffled[:80], shuffled[80:], chance.sample(events, 40)):
+        for partition in range(PARTITIONS):
+            produce(flow.topic, part[partition::PARTITIONS], partition=partition)
+        flow.run(runner)
+    rows = check(flow, spark, state)
+    assert {row["_is_deleted"] for row in rows} == {True, False}
+    assert all(row["_order"] is not None for row in rows)
+
+
+def test_a_truncate_stops_before_anything_is_published(flow: Flow, produce: Produce, runner: SparkRunner) -> None:
+    produce(flow.topic, [event("c", {}, {1: "a"}, 1), event("t", {}, {}, 2)])
+    with pytest.raises(BadRecord, match="the source table was truncated, and on_truncate is stop"):
+        flow.run(runner)
+    assert flow.load_table().current_snapshot() is None
+    ignoring = {**flow.extra["tables"][0], "on_truncate": "ignore"}
+    (batch,) = flow.but(extra={**flow.extra, "tables": [ignoring]}).run(runner).batches
+    assert (batch.filtered, batch.rows[flow.table]) == (1, 1)

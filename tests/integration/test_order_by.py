@@ -1,0 +1,154 @@
+"""`order_by` from Kafka to what readers see: late and replayed changes change nothing, whatever partition and batch."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orchestration.broker import Broker
+from sink_core.config.connections import SparkSettings
+from sink_core.control.decision import Verdict
+from sink_core.errors import TableUnusable
+from sink_core.verify.verify import verify
+from spark_jobs.batches import Ingest
+from spark_jobs.runner import SparkRunner
+from tests.changing import by_chdb, by_spark
+from tests.pipelines import Flow
+from tests.support import Produce, TopicFactory
+
+PARTITIONS = 3
+COLUMNS = {"id": "long", "text": "string", "source": "struct<lsn: long, name: string>"}
+
+Rows = dict[int, tuple[str, int]]
+
+
+@pytest.fixture
+def runner(spark: SparkSession) -> Iterator[SparkRunner]:
+    """On the session that tests share."""
+    with SparkRunner(SparkSettings(master="local[2]")) as found:
+        yield found
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, monkeypatch: pytest.MonkeyPatch) -> Flow:
+    # chDB reads files below the working directory only.
+    monkeypatch.chdir(Path("/"))
+    table = {"name": "db.events", "mode": "upsert", "key": ["id"], "order_by": "source.lsn"}
+    extra = {
+        "tables": [{**table, "auto_create": {"columns": COLUMNS}}],
+        "batch": {"min_task_bytes": "1KiB", "max_records": 200},
+    }
+    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(PARTITIONS), extra=extra)
+
+
+def value(key: int, text: str, lsn: int | None) -> bytes:
+    return json.dumps({"id": key, "text": text, "source": {"lsn": lsn, "name": "pg"}}).encode()
+
+
+def check(flow: Flow, spark: SparkSession, wanted: Rows) -> None:
+    def as_rows(rows: list[dict[str, Any]]) -> list[tuple[int, tuple[str, int]]]:
+        return sorted((row["id"], (row["text"], int(row["source"]["lsn"]))) for row in rows)
+
+    assert as_rows(by_spark(spark, f"{flow.attached(spark)}.{flow.table}")) == sorted(wanted.items())
+    with flow.session() as session:
+        session.bind()
+        assert verify(session, deep=True).violations == ()
+
+
+def test_late_and_replayed_changes_from_any_partition_change_nothing(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    chance, wanted = random.Random(5), Rows()
+    changes = [(chance.randrange(40), f"t{lsn}", lsn) for lsn in range(600)]
+    for key, text, lsn in changes:
+        wanted[key] = (text, lsn)
+    shuffled = chance.sample(changes, len(changes))
+    for part in (shuffled[:300], shuffled[300:], chance.sample(changes, 60)):
+        for partition in range(PARTITIONS):
+            values = [value(*change) for change in part[partition::PARTITIONS]]
+            produce(flow.topic, values, partition=partition)
+        assert flow.run(runner).batches
+    check(flow, spark, wanted)
+    assert sorted(row["id"] for row in by_chdb(flow.load_table())) == sorted(wanted)
+
+
+def test_a_batch_of_late_changes_only_is_proven_too(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    produce(flow.topic, [value(1, "new", 9), value(2, "new", 9)])
+    flow.run(runner)
+    produce(flow.topic, [value(1, "old", 8), value(2, "old", 3)], partition=1)
+    flow.run(runner)
+    assert len(flow.own_snapshots()) == 2
+    check(flow, spark, {1: ("new", 9), 2: ("new", 9)})
+    produce(flow.topic, [value(1, "same", 9), value(3, "first", 1)], partition=2)
+    flow.run(runner)
+    check(flow, spark, {1: ("same", 9), 2: ("new", 9), 3: ("first", 1)})
+
+
+def test_what_waits_for_its_commit_is_taken_in_before_a_batch_is_held_against_it(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    flow.run(runner)
+    for lsn in (5, 3, 4):
+        produce(flow.topic, [value(1, f"t{lsn}", lsn), value(lsn, "own", lsn)], partition=lsn % PARTITIONS)
+        publish(flow, runner)
+    flow.commit()
+    check(flow, spark, {1: ("t5", 5), 3: ("own", 3), 4: ("own", 4), 5: ("own", 5)})
+
+
+def publish(flow: Flow, runner: SparkRunner) -> None:
+    """A batch that waits for its commit."""
+    with flow.session() as session:
+        ingest = Ingest(session, runner)
+        ingest.bind()
+        ingest.prepare()
+        batch = ingest.next_batch()
+        assert batch
+        assert batch.verdict is Verdict.PUBLISH
+
+
+def test_rows_of_a_compaction_and_of_before_the_column_was_there_are_held_against_as_well(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    unordered = {"name": "db.events", "mode": "upsert", "key": ["id"], "auto_create": {"columns": {"id": "long"}}}
+    flow.but(extra={"tables": [unordered]}).run(runner)
+    produce(flow.topic, [b'{"id": 1}', b'{"id": 2}'])
+    flow.but(extra={"tables": [unordered]}).run(runner)
+    name = f"{flow.attached(spark)}.{flow.table}"
+    spark.sql(f"ALTER TABLE {name} ADD COLUMNS (text string, source struct<lsn: bigint, name: string>)").collect()
+    produce(flow.topic, [value(1, "a", 5)])
+    flow.run(runner)
+    rewrite = f"table => '{flow.table}', options => map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')"
+    spark.sql(f"CALL {flow.attached(spark)}.system.rewrite_data_files({rewrite})").collect()
+    produce(flow.topic, [value(1, "late", 4), value(2, "b", 1)], partition=1)
+    flow.run(runner)
+    check(flow, spark, {1: ("a", 5), 2: ("b", 1)})
+
+
+def test_records_and_tombstones_without_an_order_are_dead_letters(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    produce(flow.topic, [value(1, "a", 1), value(2, "b", None), b'{"id": 3}', None], keys=["1", "2", "3", "1"])
+    flow.run(runner)
+    letters = sorted((row["offset"], row["error"]) for row in flow.rows(flow.pipeline.dead_letter_table))
+    lacking = "source.lsn: missing or null, and by it changes are in order"
+    assert letters == [(1, lacking), (2, lacking), (3, f"{lacking}: it is a tombstone")]
+    check(flow, spark, {1: ("a", 1)})
+
+
+def test_a_column_without_an_order_is_refused(flow: Flow, produce: Produce, runner: SparkRunner) -> None:
+    produce(flow.topic, [value(1, "a", 1)])
+    for path, message in (
+        ("text", "order_by text is string, or within a list or map, by which changes have no order"),
+        ("source.scn", "order_by source.scn is no column of the table; "),
+    ):
+        table = {**flow.extra["tables"][0], "order_by": path}
+        with pytest.raises(TableUnusable, match=message):
+            flow.but(extra={"tables": [table]}).run(runner)
