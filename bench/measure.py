@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,19 +39,21 @@ class Measured:
 class Meter:
     """Of this process and its living descendants, what they reaped included, between two looks from inside.
 
-    Spark's Python workers live on between the jobs of a session, so that none is missed.
+    Spark's Python workers live on between the jobs of a session, so that none is missed. Processes of `without` don't
+    count: servers that were started here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, without: Collection[int] = ()) -> None:
+        self._without = without
         self._cpu, self._wall = self._tree(), time.monotonic()
 
     def read(self, records: int) -> Measured:
         return Measured(records, self._tree() - self._cpu, time.monotonic() - self._wall)
 
-    @staticmethod
-    def _tree() -> float:
+    def _tree(self) -> float:
         me = psutil.Process()
-        times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
+        counted = (process for process in (me, *me.children(recursive=True)) if process.pid not in self._without)
+        times = [process.cpu_times() for process in counted]
         return sum(t.user + t.system + t.children_user + t.children_system for t in times)
 
 

@@ -31,6 +31,7 @@ from sink_core.kafka.source import (
     bytes_per_record,
     describe_topics,
     end_offsets,
+    existing_topic_ids,
     high_watermarks,
     log_starts,
     offsets_at,
@@ -145,7 +146,7 @@ class Planner:
         if not any(source.lag().values()):
             return None
         session, batch_id = self._session, str(uuid.uuid4())
-        predecessor = _predecessor(source.positions, session.log.state)
+        predecessor = self._predecessor(source.positions)
         started = session.log.append(
             StartCommit(
                 pipeline_id=session.pipeline_id,
@@ -171,7 +172,7 @@ class Planner:
         The control log must have been read. Raises FindingError if a run would stop.
         """
         source = self.look()
-        predecessor = _predecessor(source.positions, self._session.log.state) if source.positions else ""
+        predecessor = self._predecessor(source.positions) if self._session.log.state.last_publish else ""
         return self._plan(source, "preview", predecessor, broker_time_ms=-1)
 
     def _plan(self, source: Source, batch_id: str, predecessor: str, broker_time_ms: int) -> BatchPlan | None:
@@ -185,6 +186,30 @@ class Planner:
             topic_ids=source.topic_ids,
             broker_time_ms=broker_time_ms,
         )
+
+    def _predecessor(self, positions: Positions) -> str:
+        """What the positions of the last publish carry: its batch id, and the mark of a giving up since.
+
+        Where none of its topics is read any more it is the log's last batch, provided that they were deleted: of topics
+        that exist the positions would have to be asked.
+        """
+        state = self._session.log.state
+        last = state.positions() or {}
+        ids = {position.metadata for at, position in positions.items() if at in last}
+        if len(ids) > 1:
+            named = ", ".join(sorted(ids)[:3])
+            raise ProtocolError(f"the positions carry {len(ids)} batch ids ({named}), expected one")
+        if ids:
+            return ids.pop()
+        topics = {at.topic for at in last}
+        if unread := existing_topic_ids(self._session.admin, topics, timeout_s=ADMIN_TIMEOUT_S):
+            raise ConfigError(
+                f"the pipeline's last publish was of topics {', '.join(sorted(topics))}, and of those that exist none "
+                "is read any more",
+                hint=f"have source.topics or source.topics_regex take {min(unread)} as well until a batch with the new "
+                "topics is published, or give the new topics a pipeline of their own",
+            )
+        return state.last_batch_id or ""
 
     def bootstrap(self, source: Source, starts: Offsets | None = None) -> Decision:
         """Put the start positions of all partitions in place, together with an empty `DATA_COMPLETE`.
@@ -333,19 +358,3 @@ def check_topics(session: Session, topic_ids: Mapping[str, str]) -> None:
 
 def _partitions(topics: Mapping[str, Topic]) -> list[TopicPartition]:
     return [at for topic in topics.values() for at in topic.all_partitions]
-
-
-def _predecessor(positions: Positions, state: CommitState) -> str:
-    """What the positions of the last publish carry: its batch id, and the mark of a giving up since."""
-    last = state.positions() or {}
-    ids = {position.metadata for at, position in positions.items() if at in last}
-    if not ids:
-        raise ConfigError(
-            f"the pipeline's last publish was of topics {', '.join(sorted({at.topic for at in last}))}, "
-            "and none of them is read any more",
-            hint="keep one of them in source.topics or source.topics_regex, or give the new topics a pipeline of their "
-            "own",
-        )
-    if len(ids) != 1:
-        raise ProtocolError(f"the positions carry {len(ids)} batch ids ({', '.join(sorted(ids)[:3])}), expected one")
-    return ids.pop()

@@ -44,6 +44,12 @@ class SchemaRegistry:
     def url(self) -> str:
         return f"http://{HOST}:{self.port}/apis/ccompat/v7"
 
+    @property
+    def pid(self) -> int:
+        """Of the running server."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         [program] = [path for path in resolve(APICURIO) if path.name.endswith("-runner.jar")]
         self.directory.mkdir(parents=True, exist_ok=True)

@@ -117,7 +117,7 @@ def dead_letter_rate(table: str, batches: list[BatchSeen], most: float) -> Verdi
 
 def schema_misfits(table: str, found: Sequence[Misfits]) -> Verdict:
     """Records that a table can't take since their schema, or its own, has changed and `evolve` can't follow."""
-    text = "\n".join(map(str, found)) or "no record of the last days was set aside because a field does not fit"
+    text = "\n".join(map(str, found)) or "no record was set aside lately because a field does not fit"
     numbers = {"dead_letters": sum(each.records for each in found), "fields": len(found)}
     details = {"misfits": [asdict(each) for each in found]}
     return Verdict(table, MISFITS, not found, text, numbers, details=details)

@@ -17,6 +17,7 @@ from sink_core.config.row_changes import row_changes
 from sink_core.config.source import INLINE, NAMED, Source, name_or_inline
 from sink_core.config.tables import Table, TableDefaults
 from sink_core.config.units import (
+    DAY,
     GIB,
     MIB,
     MINUTE,
@@ -101,6 +102,9 @@ class Objectives(Model):
 
     dead_letters: Percent = 0.01
     """Greatest share of dead letters in the last 100 batches; a check warns above it."""
+
+    schema_misfits: Duration = Field(default=7 * DAY, gt=0)
+    """How long a dead letter that doesn't fit its table keeps a check red from its commit on, if it isn't replayed."""
 
 
 class Dagster(Model):

@@ -47,6 +47,7 @@ def checkpoint_of(
         valid_through_ms=state.valid_through_ms(state.next_offset) or 0,
         begins=offsets_to_dense(state.begins),
         former_positions=_former_positions(state),
+        former_topic_ids={topic: i for topic, i in state.topic_ids.items() if topic not in last.topic_ids},
         batches=state.published,
         last_events=_last_events(state, delete_below),
         fed=dict(state.fed),

@@ -85,18 +85,19 @@ def topic_changed(stored: Mapping[str, str], found: Mapping[str, str]) -> Findin
 
 
 def positions(found: Positions, topics: Mapping[str, str], state: CommitState) -> Finding | None:
-    """The positions against those of the last publish, for the topics in `topics`.
+    """The positions against those of the last publish, for the topics in `topics`, by name with their UUIDs.
 
+    A topic that was taken out of the file and put back must still have its position, unless it was created anew since.
     Only a finding if both were unchanged while they were read (positions, log to its end, positions again).
     """
     expected = state.positions()
     if expected is None:
         return None
     expected = {at: offset for at, offset in expected.items() if at.topic in topics}
-    missing = [at for at in sorted(expected) if at not in found]
+    missing = sorted((expected.keys() | state.kept(topics)) - found.keys())
     if missing:
         first = missing[0]
-        stored = f"{first} at {expected[first]} (last DATA_COMPLETE)"
+        stored = f"{first} at {state.partitions[first]} (last DATA_COMPLETE)"
         return Finding(
             "positions-missing", first.topic, stored, f"no position for {len(missing)} partitions", ("restore",)
         )

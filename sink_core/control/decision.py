@@ -38,7 +38,8 @@ def decide(plan: BatchPlan, positions: Positions, state: CommitState) -> Decisio
     that. Our own id in either means that an earlier try of ours landed. Otherwise every position must equal the plan's
     start and carry its predecessor, with the mark of the last giving up; a partition that the last publish did not have
     is new: it may have no position and begin where the plan begins, or one with old metadata (its topic was taken out
-    of the file and put back).
+    of the file and put back). If the plan has none of the last publish's partitions, all topics of which are gone, the
+    log alone is asked: see `_by_log`.
     """
     ranges = {r.at: r for r in plan.ranges}
     mine = {at: position for at, position in positions.items() if at in ranges}
@@ -57,15 +58,33 @@ def decide(plan: BatchPlan, positions: Positions, state: CommitState) -> Decisio
     if gone:
         return Decision(Verdict.STALE, f"{gone[0]}: the plan starts at {ranges[gone[0]].start}, the position is gone")
     if not any(at in last for at in mine):
-        return Decision(Verdict.STALE, f"the group has no position that batch {plan.batch_id} continues")
+        return _by_log(plan, state)
     return Decision(Verdict.PUBLISH, "positions and predecessor are as planned")
+
+
+def _by_log(plan: BatchPlan, state: CommitState) -> Decision:
+    """For a plan without a position that could tell who published last, and whether it was given up since.
+
+    Whoever publishes writes to the log in the same transaction. So does whoever gives up: each batch is named whose
+    `START_COMMIT` is there by then. What a later one writes, orphan removal has not listed. No trim takes the second of
+    the two events and leaves the first.
+    """
+    if plan.predecessor != state.last_batch_id:
+        return _stale(plan, [state.last_batch_id or ""])
+    if plan.batch_id in state.abandoned or plan.batch_id not in state.started:
+        return _given_up(plan)
+    return Decision(Verdict.PUBLISH, "the log's last batch is the predecessor; its topics are gone")
+
+
+def _given_up(plan: BatchPlan) -> Decision:
+    why = f"batch {plan.batch_id} was given up by orphan removal while it was under way"
+    return Decision(Verdict.STALE, f"{why}; its records are planned again", given_up=True)
 
 
 def _stale(plan: BatchPlan, foreign: list[str]) -> Decision:
     """`foreign` is the metadata that the positions carry in place of the plan's predecessor."""
     if {batch_id_of(metadata) for metadata in foreign} == {batch_id_of(plan.predecessor)}:
-        why = f"batch {plan.batch_id} was given up by orphan removal while it was under way"
-        return Decision(Verdict.STALE, f"{why}; its records are planned again", given_up=True)
+        return _given_up(plan)
     ids = ", ".join(batch_id_of(metadata) or "none" for metadata in foreign)
     continues = batch_id_of(plan.predecessor)
     return Decision(Verdict.STALE, f"batch {plan.batch_id} continues {continues}, but {ids} has been published since")

@@ -185,11 +185,11 @@ class CommitComplete(Event):
 class Checkpoint(Event):
     """Everything below `up_to_offset` folded into one event, so that it can be trimmed.
 
-    `through_ms` is of every partition ever read, `former_positions` of those that the last publish left out; `begins`
-    are the start positions. `batches` counts those published, the bootstrap and range jobs left out. `last_events`
-    holds by table the ids of the last `DATA_WRITTEN` for each of its UUIDs below what the trim deletes, which ends at
-    `delete_below`: what lies above is still needed. `fed` counts by table the batches that named it; `range_jobs` are
-    all that were ever published.
+    `through_ms` is of every partition ever read, `former_positions` of those that the last publish left out and
+    `former_topic_ids` of their topics; `begins` are the start positions. `batches` counts those published, the
+    bootstrap and range jobs left out. `last_events` holds by table the ids of the last `DATA_WRITTEN` for each of its
+    UUIDs below what the trim deletes, which ends at `delete_below`: what lies above is still needed. `fed` counts by
+    table the batches that named it; `range_jobs` are all that were ever published.
     """
 
     event_type: ClassVar[str] = "CHECKPOINT"
@@ -214,6 +214,7 @@ class Checkpoint(Event):
     valid_through_ms: int = 0
     begins: ByPartition = field(default_factory=dict[str, tuple[int, ...]])
     former_positions: ByPartition = field(default_factory=dict[str, tuple[int, ...]])
+    former_topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])
     batches: int = 0
     last_events: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     fed: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -184,6 +184,7 @@ SCHEMAS: dict[str, Schema] = {
             {"name": "valid_through_ms", "type": "long", "default": 0},
             {"name": "begins", "type": _BY_PARTITION, "default": {}},
             {"name": "former_positions", "type": _BY_PARTITION, "default": {}},
+            {"name": "former_topic_ids", "type": {"type": "map", "values": "string"}, "default": {}},
             {"name": "batches", "type": "long", "default": 0},
             {"name": "last_events", "type": {"type": "map", "values": _STRING_LIST}, "default": {}},
             {"name": "fed", "type": {"type": "map", "values": "long"}, "default": {}},

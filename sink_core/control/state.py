@@ -51,10 +51,10 @@ class CommitState:
     `told` holds per table and UUID the highest stored control offset (exclusive) anybody reported. `complete` is the
     last `DATA_COMPLETE` that moved positions. `written` holds every `DATA_WRITTEN` still in the log, in log order;
     which of them are new for a table is decided against that table's own stored offset (`pending`). `partitions` are
-    all that ever had a position, with the last one; `through_ms` says up to which timestamp each has been read;
-    `begins` are the start positions. `published` counts batches, the bootstrap and range jobs left out. `resumed` is
-    the last `RESUMED`, whatever followed it. `fed` counts by table the batches that named it, rows or not; `range_jobs`
-    are all that were published, by id and table, oldest first.
+    all that ever had a position, with the last one, and `topic_ids` the UUIDs that their topics had then; `through_ms`
+    says up to which timestamp each has been read; `begins` are the start positions. `published` counts batches, the
+    bootstrap and range jobs left out. `resumed` is the last `RESUMED`, whatever followed it. `fed` counts by table the
+    batches that named it, rows or not; `range_jobs` are all that were published, by id and table, oldest first.
 
     A log that begins above 0 was trimmed. Its first checkpoint that reaches down to `log_start` then stands for what is
     missing, although it comes after events that were left: `batches`, `started`, `abandoned` and `written` hold what
@@ -78,6 +78,7 @@ class CommitState:
     committed_through: int = 0
     published: int = 0
     partitions: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    topic_ids: dict[str, str] = field(default_factory=dict[str, str])
     begins: Offsets = field(default_factory=dict[TopicPartition, int])
     through_ms: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     last_events: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
@@ -281,6 +282,11 @@ class CommitState:
         """The positions after the last publish, or None before bootstrap."""
         return dense_to_offsets(self.last_publish.positions) if self.last_publish else None
 
+    def kept(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+        """The last position of every partition that ever had one, of topics that still are those of `topic_ids`."""
+        same = {topic for topic, found in topic_ids.items() if self.topic_ids.get(topic, found) == found}
+        return {at: offset for at, offset in self.partitions.items() if at.topic in same}
+
     def _complete_batch(self, offset: int, event: DataComplete) -> None:
         self._incomplete.pop(event.batch_id, None)
         self.batches[event.batch_id] = BatchSeen(offset, event.predecessor, event.kind, event.tables, event.totals)
@@ -294,6 +300,7 @@ class CommitState:
         if event.kind == "bootstrap":
             self.begins = dense_to_offsets(event.positions)
         self.partitions.update(dense_to_offsets(event.positions))
+        self.topic_ids.update(event.topic_ids)
         self._read_through(event.through_ms)
         promised = self._through[-1][1] if self._through else UNREAD
         self._through.append((offset, max(promised, self._lowest_through())))
@@ -365,6 +372,7 @@ class CommitState:
         self.range_jobs = known | {key: job for key, job in self.range_jobs.items() if key not in known}
         self.begins = dense_to_offsets(event.begins)
         self.partitions |= dense_to_offsets(event.former_positions) | dense_to_offsets(event.positions)
+        self.topic_ids |= {**event.former_topic_ids, **event.topic_ids}
         self._read_through(event.through_ms)
         self._through = [(event.up_to_offset - 1, max(event.valid_through_ms, self._lowest_through()))]
 

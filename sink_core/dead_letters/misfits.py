@@ -19,9 +19,6 @@ from sink_core.decode.decoded import FIT
 from sink_core.session import Session
 from sink_core.tables.catalog import unreachable_as_ours
 
-RECENT = timedelta(days=7)
-"""How long a dead letter counts, from the commit that brought it: one that nobody mends is not news for ever."""
-
 _COLUMNS = ("stage", "error", "timestamp")
 _PARSER = re.compile(r"Column\(/([^)]*)\)")
 _NAMED = re.compile(r"([^\s:'\"]+): ")
@@ -45,14 +42,16 @@ class Misfits:
 
 
 def misfits(session: Session, now: datetime) -> tuple[Misfits, ...]:
-    """By field, of the dead letters that came in the last `RECENT` and are still there; the most first.
+    """By field, of the dead letters that are still there; the most first.
 
+    One counts for `objectives.schema_misfits` from the commit that brought it: what nobody mends is not news for ever.
     Reads three columns of these files, one file at a time. None if there is no such table yet. Raises Unreachable.
     """
     name = session.pipeline.dead_letter_table
+    since = now - timedelta(seconds=session.pipeline.config.objectives.schema_misfits)
     try:
         with unreachable_as_ours(f"reading {name}"):
-            rows = _rows(session.catalog.load_table(name), now)
+            rows = _rows(session.catalog.load_table(name), since)
             return counted(rows, [table.name for table in session.pipeline.tables])
     except NoSuchTableError:
         return ()
@@ -84,8 +83,8 @@ def place_of(error: str, tables: Sequence[str]) -> tuple[str, str]:
     return table or "", named[1] if named else folded(said)
 
 
-def _rows(table: Table, now: datetime) -> Iterator[tuple[str, str, datetime | None]]:
-    oldest_ms = (now - RECENT).timestamp() * 1000
+def _rows(table: Table, since: datetime) -> Iterator[tuple[str, str, datetime | None]]:
+    oldest_ms = since.timestamp() * 1000
     recent = {s.snapshot_id for s in table.metadata.snapshots if s.timestamp_ms >= oldest_ms}
     scan = ArrowScan(table.metadata, table.io, table.schema().select(*_COLUMNS), AlwaysTrue())
     for task in _tasks(table, recent):

@@ -101,6 +101,21 @@ def describe_topics(admin: AdminClient, names: Iterable[str], *, timeout_s: floa
     return {name: Topic(name, str(d.topic_id), len(d.partitions), types[name]) for name, d in described.items()}
 
 
+def existing_topic_ids(admin: AdminClient, names: Iterable[str], *, timeout_s: float) -> dict[str, str]:
+    """UUIDs of those topics that exist. Raises ConfigError for one that may not be described: it may exist."""
+    found: dict[str, str] = {}
+    if wanted := sorted(set(names)):
+        with reported("describing topics"):
+            futures = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_s)
+        for name, future in futures.items():
+            try:
+                found[name] = str(_answer(future, f"describing topic {name}", timeout_s).topic_id)
+            except ConfigError as error:
+                if not _said(error, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                    raise
+    return found
+
+
 def topics_like(admin: AdminClient, pattern: str, *, timeout_s: float) -> list[str]:
     """Names of the topics that match as a whole, internal ones left out."""
     with reported("listing topics"):
@@ -286,12 +301,16 @@ def _timestamp_type(topic: str, future: Future[Any], timeout_s: float) -> int:
     try:
         entries = _answer(future, doing, timeout_s)
     except ConfigError as error:
-        cause = error.__cause__
-        if isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        if _said(error, KafkaError.TOPIC_AUTHORIZATION_FAILED):
             return TIMESTAMP_CREATE_TIME
         raise
     appended = entries["message.timestamp.type"].value == "LogAppendTime"
     return TIMESTAMP_LOG_APPEND_TIME if appended else TIMESTAMP_CREATE_TIME
+
+
+def _said(error: ConfigError, code: int) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, KafkaException) and cause.args[0].code() == code
 
 
 def _answer(future: Future[Any], doing: str, timeout_s: float) -> Any:

@@ -18,7 +18,7 @@ from sink_core.control.decision import Decision, Verdict
 from sink_core.control.state import CommitState
 from sink_core.errors import FindingError
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import describe_topics, end_offsets, log_starts
+from sink_core.kafka.source import describe_topics, end_offsets, existing_topic_ids, log_starts
 from sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Positions, TopicPartition
 from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from sink_core.resolve.jump import Jump, jump
@@ -28,7 +28,9 @@ from sink_core.session import Session
 def restore(session: Session, found: FindingError) -> Answer:
     """Put back the positions of the last publish, with a mark by which every plan under way is stale."""
     state = session.log.state
-    wanted = put_back(state, session.admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics)
+    there = existing_topic_ids(session.admin, state.topic_ids, timeout_s=ADMIN_TIMEOUT_S)
+    # Also of those taken out of the pipeline file: put in again they go on from there.
+    wanted = state.kept(there)
     now = session.group.positions(wanted)
     changed = {at: offset for at, offset in wanted.items() if at not in now or now[at].offset != offset}
     if found.finding == "positions-beyond-end" and not changed:
@@ -50,8 +52,7 @@ def restore(session: Session, found: FindingError) -> Answer:
             return Decision(Verdict.ALREADY_PUBLISHED, "an earlier try landed")
         if after_fence.last_batch_id != batch_id:
             return Decision(Verdict.STALE, f"batch {after_fence.last_batch_id} has been published since")
-        topics = dict.fromkeys({at.topic for at in wanted}, "")
-        if checks.positions(read, topics, after_fence) is None:
+        if checks.positions(read, there, after_fence) is None:
             return Decision(Verdict.STALE, "the positions are those of the last publish")
         return Decision(Verdict.PUBLISH, "nothing was published since")
 
@@ -63,15 +64,6 @@ def restore(session: Session, found: FindingError) -> Answer:
 
     lines = tuple(f"{at}: {_now(now, at)} → {offset:,}" for at, offset in sorted(changed.items()))
     return Answer(lines or (f"{len(wanted):,} positions get the id of batch {batch_id} again",), carry_out)
-
-
-def put_back(state: CommitState, topics: Iterable[str]) -> Offsets:
-    """The last position of every partition that ever had one, of the topics that there are. Pure.
-
-    Also of those taken out of the pipeline file: put in again they go on from there.
-    """
-    there = set(topics)
-    return {at: offset for at, offset in state.partitions.items() if at.topic in there}
 
 
 def accept(session: Session, found: FindingError) -> Answer:

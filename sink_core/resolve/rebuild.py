@@ -245,6 +245,7 @@ def _checkpoint(
         valid_through_ms=min(promised, default=0),
         begins=offsets_to_dense(accounts.begins),
         former_positions=offsets_to_dense({at: offset for at, offset in positions.items() if at.topic not in topics}),
+        former_topic_ids={topic: i for topic, i in accounts.topic_ids.items() if topic not in topics},
         batches=len(accounts.batches),
         delete_below=end,
     )

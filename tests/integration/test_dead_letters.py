@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from sink_core.control.decision import Verdict
 from sink_core.control.events import DataComplete, DataWritten
 from sink_core.dead_letters import choice
 from sink_core.dead_letters.listing import Letters, letters
+from sink_core.dead_letters.misfits import misfits
 from sink_core.errors import TableUnusable
 from sink_core.maintenance.orphans import Listed, may_still_land
 from sink_core.maintenance.trim import trim
@@ -150,6 +152,11 @@ def test_status_and_a_check_name_the_field_until_the_records_fit(flow: Flow, ins
 
     found, red = look()
     assert found == [(flow.table, "more", 5)]
+    forgiving = flow.but(extra={**flow.extra, "objectives": {"schema_misfits": "1h"}})
+    for each, hours, counted in ((forgiving, 0.5, 5), (forgiving, 2, 0), (flow, 2, 5), (flow, 24 * 8, 0)):
+        with each.session() as session:
+            left_by_then = misfits(session, datetime.now(UTC) + timedelta(hours=hours))
+        assert sum(misfit.records for misfit in left_by_then) == counted
     assert (red.passed, red.severity) == (False, dg.AssetCheckSeverity.ERROR)
     assert (red.description or "").startswith(f"5 dead letters don't fit more of {flow.table}, since 2")
     mend(flow)

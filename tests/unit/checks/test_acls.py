@@ -15,7 +15,7 @@ from sink_core.config.pipeline import PipelineConfig
 OPTIONS = ("--topic", "--group", "--transactional-id")
 
 
-def pipeline(**kafka: str) -> Pipeline:
+def pipeline(letters: str | None = None, **kafka: str) -> Pipeline:
     connections = {
         "deployment": "prod",
         "kafka": {"main": {"bootstrap.servers": "b:9092", **kafka}},
@@ -26,6 +26,7 @@ def pipeline(**kafka: str) -> Pipeline:
         "source": {"kafka": "main", "topics": ["flights", "delays"]},
         "catalog": "lake",
         "tables": [{"name": "air.flights"}],
+        "dead_letters": {"topic": letters},
     }
     return assemble(PipelineConfig.model_validate(config), Connections.model_validate(connections), Path("p.yaml"))
 
@@ -47,6 +48,13 @@ def test_only_the_control_topic_is_written_to() -> None:
     written = [line for line in kafka_acls_lines(pipeline()) if "--operation Write" in line and "--topic" in line]
     assert len(written) == 1
     assert "--topic calve.prod.flights.control" in written[0]
+
+
+def test_the_topic_of_dead_letters_is_written_to_and_never_read() -> None:
+    more = set(kafka_acls_lines(pipeline("letters"))) - set(kafka_acls_lines(pipeline()))
+    assert [line.partition("--operation ")[2] for line in more] == [
+        "Write --operation Describe --operation DescribeConfigs --topic letters"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from sink_core.control.events import (
     DataWritten,
     Event,
     PipelineBound,
+    StartCommit,
 )
 from sink_core.control.range_parts import Resolves
 from sink_core.control.state import CommitState
@@ -86,6 +87,12 @@ def complete(
         through_is_estimate=False,
         value_bytes_by_topic={TOPIC: 2700},
         records_by_topic={TOPIC: 10},
+    )
+
+
+def started(batch_id: str, predecessor: str) -> StartCommit:
+    return StartCommit(
+        pipeline_id=PIPELINE_ID, batch_id=batch_id, predecessor=predecessor, file_prefix="", config_fingerprint="f"
     )
 
 

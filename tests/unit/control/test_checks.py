@@ -107,6 +107,22 @@ def test_the_same_topic_and_a_topic_that_is_new_to_the_pipeline_are_fine() -> No
     assert checks.topic_recreated({TOPIC: "id-2"}, log()) is None
 
 
+def test_a_topic_that_was_put_back_must_have_its_position_unless_it_was_created_anew() -> None:
+    state = log(complete("b0", {"old": (7,)}, topic_ids={"old": "id-7"}), complete("b1", {TOPIC: (10, 20)}))
+    trimmed = log(
+        checkpoint(5, positions={TOPIC: (10, 20)}, former_positions={"old": (7,)}, former_topic_ids={"old": "id-7"}),
+        start=5,
+    )
+    found = positions("b1", 10, 20)
+    for known in (state, trimmed):
+        missing = checks.positions(found, {**TOPICS, "old": "id-7"}, known)
+        assert_says(missing, "positions-missing", "old", "old[0] at 7", "1 partitions", "restore")
+        assert checks.positions(found | {at(0, "old"): Position(7, "b0")}, {**TOPICS, "old": "id-7"}, known) is None
+        assert checks.positions(found, {**TOPICS, "old": "id-8"}, known) is None
+        assert known.kept({"old": "id-7", "new": "id-9"}) == {at(0, "old"): 7}
+        assert known.kept({"old": "id-8"}) == {}
+
+
 def test_a_topic_recreated_between_plan_and_publish_is_seen() -> None:
     assert checks.topic_changed({TOPIC: "id-1"}, {TOPIC: "id-1"}) is None
     finding = checks.topic_changed({TOPIC: "id-1"}, {TOPIC: "id-2"})

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sink_core.batch import BatchPlan
-from sink_core.control.decision import Verdict, decide
+from sink_core.control.decision import Decision, Verdict, decide
+from sink_core.control.events import BatchAbandoned, DataComplete
 from sink_core.control.state import CommitState
 from sink_core.offsets import OffsetRange, Position, TopicPartition
-from tests.unit.control.build import TOPIC, at, checkpoint, complete, log, positions
+from tests.unit.control.build import PIPELINE_ID, TOPIC, at, checkpoint, complete, log, positions, started
 
 LAST = complete("b1", {TOPIC: (10, 20)})
 AFTER_B1 = log(LAST)
@@ -105,7 +108,7 @@ def test_a_group_that_lost_all_its_positions_makes_the_plan_stale() -> None:
 
 def test_a_plan_of_which_nothing_has_ever_been_published_is_stale() -> None:
     assert verdict(positions("b1", 10, 20), log()) is Verdict.STALE
-    assert verdict({}, planned=plan(0, topic="other")) is Verdict.STALE
+    assert verdict({}, log(), plan(0, topic="other")) is Verdict.STALE
 
 
 def test_a_topic_put_back_into_the_pipeline_keeps_its_old_position_and_metadata() -> None:
@@ -113,6 +116,33 @@ def test_a_topic_put_back_into_the_pipeline_keeps_its_old_position_and_metadata(
     planned = BatchPlan("b2", "b1", (*plan(10, 20).ranges, again), ((again,),), {}, 1_000, 5_000)
     assert verdict(positions("b1", 10, 20) | {again.at: Position(7, "a-year-ago")}, planned=planned) is Verdict.PUBLISH
     assert verdict(positions("b1", 10, 20) | {again.at: Position(8, "a-year-ago")}, planned=planned) is Verdict.STALE
+
+
+NEW = plan(0, 3, topic="new")
+
+
+def test_a_plan_of_new_topics_only_continues_the_last_batch_of_the_log() -> None:
+    decision = decide(NEW, {at(1, "new"): Position(3, "a-year-ago")}, log(LAST, started("b2", "b1")))
+    assert decision == Decision(Verdict.PUBLISH, "the log's last batch is the predecessor; its topics are gone")
+
+
+@pytest.mark.parametrize("since", [complete("b9", {"newer": (5,)}), complete("b9", {"new": (2, 5)})])
+def test_such_a_plan_is_stale_when_others_have_published(since: DataComplete) -> None:
+    decision = decide(NEW, {}, log(LAST, started("b2", "b1"), since))
+    assert (decision.verdict, decision.given_up) == (Verdict.STALE, False)
+
+
+def test_such_a_plan_is_stale_when_it_was_given_up_also_after_a_trim_of_both_events() -> None:
+    abandoned = BatchAbandoned(pipeline_id=PIPELINE_ID, batch_id="b2")
+    for state in (log(LAST, started("b2", "b1"), abandoned), log(checkpoint(5), start=5)):
+        decision = decide(NEW, {}, state)
+        assert (decision.verdict, decision.given_up) == (Verdict.STALE, True)
+    assert decide(NEW, {}, log(LAST, started("b2", "b1"), replace(abandoned, batch_id="b3"))).verdict is Verdict.PUBLISH
+
+
+def test_such_a_plan_does_not_pass_over_the_topics_of_the_last_publish() -> None:
+    planned = BatchPlan("b2", "b1", (*NEW.ranges, *plan(10, 20).ranges), (), {}, 1_000, 5_000)
+    assert verdict({}, log(LAST, started("b2", "b1")), planned) is Verdict.STALE
 
 
 def test_positions_of_topics_outside_the_plan_do_not_matter() -> None:

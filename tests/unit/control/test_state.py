@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resumed, StartCommit
+from sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resumed
 from sink_core.control.logged import Logged
 from sink_core.control.range_parts import Resolves
 from sink_core.control.state import NOWHERE, UNREAD, CommitState
@@ -21,6 +21,7 @@ from tests.unit.control.build import (
     checkpoint,
     complete,
     log,
+    started,
     through,
     told,
     written,
@@ -177,37 +178,31 @@ def test_a_pause_lasts_until_it_is_resumed_by_anybody() -> None:
     assert log(first, Resumed(pipeline_id=PIPELINE_ID, by="bo"), second).paused == second
 
 
-def start(batch_id: str, predecessor: str) -> StartCommit:
-    return StartCommit(
-        pipeline_id=PIPELINE_ID, batch_id=batch_id, predecessor=predecessor, file_prefix="", config_fingerprint="f"
-    )
-
-
 def outstanding(state: CommitState) -> list[str]:
     return [logged.event.batch_id for logged in state.outstanding()]
 
 
 def test_a_started_and_an_abandoned_batch_are_for_people_only() -> None:
-    state = log(complete("b1"), start("b9", "b1"), BatchAbandoned(pipeline_id=PIPELINE_ID, batch_id="b9"))
+    state = log(complete("b1"), started("b9", "b1"), BatchAbandoned(pipeline_id=PIPELINE_ID, batch_id="b9"))
     assert state.started["b9"].event.batch_id == "b9"
     assert "b9" not in state.batches
     assert state.limit == 3
 
 
 def test_outstanding_are_batches_that_continue_the_last_publish_until_they_are_published_or_given_up() -> None:
-    state = log(complete("b1"), start("b2", "b1"), start("b3", "b1"))
+    state = log(complete("b1"), started("b2", "b1"), started("b3", "b1"))
     assert outstanding(state) == ["b2", "b3"]
     state.apply(3, BatchAbandoned(pipeline_id=PIPELINE_ID, batch_id="b2"))
     assert outstanding(state) == ["b3"]
-    state.apply(4, start("b4", "b1+mark"))
+    state.apply(4, started("b4", "b1+mark"))
     assert outstanding(state) == ["b3", "b4"]
     state.apply(5, complete("b4", predecessor="b1+mark"))
     assert outstanding(state) == []
-    assert outstanding(log(start("b2", ""))) == []
+    assert outstanding(log(started("b2", ""))) == []
 
 
 def test_a_log_that_is_read_again_forgets_what_was_read() -> None:
-    state = log(bound(), written("b1"), complete("b1"), told(3), start("b2", "b1"))
+    state = log(bound(), written("b1"), complete("b1"), told(3), started("b2", "b1"))
     state.restart(4)
     assert state == log(start=4)
 

@@ -19,13 +19,12 @@ from sink_core.control.events import (
     Paused,
     Resolved,
     Resumed,
-    StartCommit,
 )
 from sink_core.control.range_parts import RangeRead, Resolves
 from sink_core.control.state import NOWHERE, CommitState, offsets_to_dense
 from sink_core.maintenance.trim import first_kept
 from sink_core.offsets import TopicPartition
-from tests.unit.control.build import PIPELINE_ID, UUID, bound, complete, log, told, written
+from tests.unit.control.build import PIPELINE_ID, UUID, bound, complete, log, started, told, written
 
 TABLES = ("db.a", "db.b")
 TOPICS = ("one", "two")
@@ -76,15 +75,7 @@ class Writer:
     def plan(self, number: int) -> None:
         """Of a batch: a range job's may be older than the last publish, and trimmed."""
         predecessor = self.last + ("+mark" if number % 2 else "")
-        self.write(
-            StartCommit(
-                pipeline_id=PIPELINE_ID,
-                batch_id=f"p{len(self.events)}",
-                predecessor=predecessor,
-                file_prefix="",
-                config_fingerprint="",
-            )
-        )
+        self.write(started(f"p{len(self.events)}", predecessor))
 
     def give_up(self, _number: int) -> None:
         for logged in log(*self.events).outstanding():

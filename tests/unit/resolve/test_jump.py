@@ -5,7 +5,7 @@ import pytest
 from sink_core.control.decision import Verdict
 from sink_core.offsets import OffsetRange, Position, Positions, TopicPartition
 from sink_core.resolve.jump import Jump
-from sink_core.resolve.positions import put_back, skipped
+from sink_core.resolve.positions import skipped
 from tests.unit.control.build import TOPIC, at, complete, log, positions
 
 STATE = log(complete("b1", {TOPIC: (10, 20)}))
@@ -57,9 +57,3 @@ def test_only_what_lies_below_the_log_start_of_that_topic_is_skipped() -> None:
         (at(1), 20, 20),
         (at(0, "other"), 5, 5),
     ]
-
-
-def test_positions_of_topics_taken_out_of_the_file_are_put_back_too() -> None:
-    state = log(complete("b1", {TOPIC: (10,), "old": (7,)}), complete("b2", {TOPIC: (20,)}, predecessor="b1"))
-    assert put_back(state, [TOPIC, "old"]) == {at(0): 20, at(0, "old"): 7}
-    assert put_back(state, [TOPIC]) == {at(0): 20}
