@@ -340,8 +340,9 @@ class Oracle:
         return {number for table in tables for _, number in batch.rows.get(table, ())} if batch else set()
 
     def check_report(self, report: RunReport) -> None:
-        """Nobody calls a batch stale that is published, unless its events have been trimmed."""
-        if self.cluster.log((self.pipeline.control_topic, 0)).start > 0:
+        """Nobody calls a batch stale that is published, unless its events have been trimmed, or are gone."""
+        topic = self.cluster.topics.get(self.pipeline.control_topic)
+        if topic is None or topic.logs[0].start > 0:
             return
         for batch in report.batches:
             if batch.verdict is Verdict.STALE and batch.batch_id in self.complete:
