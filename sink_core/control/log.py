@@ -143,6 +143,10 @@ class ControlLog:
         """The first offset the broker holds now; `state.log_start` is where this reader began."""
         return self._ask(log_starts)
 
+    def is_same_topic(self) -> bool:
+        """Whether the topic of this name is still the one that was opened."""
+        return self._id_now() == self.topic_id
+
     def first_since(self, timestamp_ms: int) -> int:
         """The first offset whose event was appended at `timestamp_ms` or later; the end if there is none."""
         at = TopicPartition(self.topic, PARTITION)

@@ -202,6 +202,22 @@ def test_two_rebuilds_at_once_are_one(flow: Flow) -> None:
     assert flow.ids() == list(range(30))
 
 
+def test_a_rebuild_marks_no_table_once_the_topic_is_another_one_with_as_many_events(flow: Flow) -> None:
+    damage.recreate_the_control_topic(flow)
+
+    def recreate_and_rebuild() -> None:
+        damage.recreate_the_control_topic(flow)
+        resolved(flow, "control-topic-recreated", "rebuild")
+        flow.run()
+
+    with reached("resolve.after-delete", recreate_and_rebuild):
+        late = resolve(flow, "control-topic-recreated", "--choose", "rebuild", "--yes")
+    assert late.exit_code == 3
+    assert "is being rebuilt by somebody else" in late.stderr
+    run_and_prove(flow)
+    assert flow.ids() == list(range(30))
+
+
 def test_a_table_rolled_back_while_the_topic_is_empty_is_not_said_to_have_what_it_had(flow: Flow) -> None:
     def untag_and_roll_back() -> None:
         damage.remove_tag(flow)
