@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,14 +19,20 @@ from tests.e2e.faults.kills import RUN_S, done
 from tests.e2e.faults.processes import Launcher
 from tests.pipelines import Flow
 
-PARTITIONS, KEYS, CHANGES = 3, 40, 90
+Sent = tuple[bytes, bytes | None]
+
+PARTITIONS, KEYS, CHANGES, AGAIN = 3, 40, 90, 20
 KILLED = ("write.after-files", "publish.after-events", "publish.after-commit", "commit.after-list", "commit.after-swap")
 ASLEEP = ("publish.after-fence", "commit.after-check", "commit.after-list")
 
 
+UPSERT = {"mode": "upsert", "auto_create": {"columns": {"id": "long", "text": "string"}}}
+ORDERED = {"mode": "cdc", "order_by": "source.lsn", "deletes": "soft", "auto_create": {}}
+
+
 @dataclass
 class Rows:
-    """A pipeline with `mode: upsert`, and what its table must hold."""
+    """A pipeline whose records change rows, and what its table must hold."""
 
     flow: Flow
     wanted: dict[int, str] = field(default_factory=dict[int, str])
@@ -38,41 +44,85 @@ class Rows:
 
     def change(self) -> None:
         """Changes of random keys, each key's in one partition; one in four removes its row."""
-        records: list[list[tuple[bytes, bytes | None]]] = [[] for _ in range(PARTITIONS)]
+        records: list[list[Sent]] = [[] for _ in range(PARTITIONS)]
         for _ in range(CHANGES):
             key, text = self.chance.randrange(KEYS), f"{self.chance.getrandbits(40):x}"
             if self.chance.random() < 0.25:
                 self.wanted.pop(key, None)
-                value = None
+                records[key % PARTITIONS].append((str(key).encode(), None))
             else:
                 self.wanted[key] = text
-                value = json.dumps({"id": key, "text": text}).encode()
-            records[key % PARTITIONS].append((str(key).encode(), value))
+                records[key % PARTITIONS].append((str(key).encode(), json.dumps({"id": key, "text": text}).encode()))
+        self.send(records)
+
+    def send(self, records: Sequence[Sequence[Sent]]) -> None:
+        """Records for each partition."""
         for partition, given in enumerate(records):
             keys, values = [key for key, _ in given], [value for _, value in given]
             support.produce(self.flow.bootstrap, self.flow.topic, values, partition=partition, keys=keys)
 
     def check(self, launcher: Launcher) -> None:
         """By ClickHouse's reader and by the proof."""
-        found = by_chdb(self.flow.load_table())
+        found = [row for row in by_chdb(self.flow.load_table()) if not row.get("_is_deleted")]
         assert sorted((row["id"], row["text"]) for row in found) == sorted(self.wanted.items())
         done(launcher.warm, ["verify", str(self.flow.pipeline.path), "--deep"])
 
 
-@pytest.fixture(scope="module")
-def rows(broker: Broker, spark_server: Spark, launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+@dataclass
+class OrderedRows(Rows):
+    """By Debezium's events, which come in any partition, and some of them again."""
+
+    sent: list[Sent] = field(default_factory=list[Sent])
+
+    def change(self) -> None:
+        """Changes of random keys; one in four removes its row."""
+        again = self.chance.sample(self.sent, min(AGAIN, len(self.sent)))
+        for _ in range(CHANGES):
+            key, text = self.chance.randrange(KEYS), f"{self.chance.getrandbits(40):x}"
+            row = {"id": key, "text": text}
+            if self.chance.random() < 0.25:
+                self.wanted.pop(key, None)
+                event = {"op": "d", "before": row, "after": None}
+            else:
+                self.wanted[key] = text
+                event = {"op": "u", "before": None, "after": row}
+            event |= {"source": {"lsn": len(self.sent)}, "ts_ms": 5}
+            self.sent.append((str(key).encode(), json.dumps(event).encode()))
+        records: list[list[Sent]] = [[] for _ in range(PARTITIONS)]
+        for record in (*again, *self.sent[-CHANGES:]):
+            self.chance.choice(records).append(record)
+        self.send(records)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((Rows, UPSERT), id="upsert"),
+        # Each batch reads the table, with all its deletes.
+        pytest.param((OrderedRows, ORDERED), id="ordered", marks=pytest.mark.faults),
+    ],
+)
+def rows(
+    request: pytest.FixtureRequest,
+    broker: Broker,
+    spark_server: Spark,
+    launcher: Launcher,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Rows:
     """A pipeline that has run."""
+    kind, settings = request.param
     topic = support.create_topic(broker.bootstrap, support.unique("changes"), PARTITIONS)
-    table = {"name": "db.events", "mode": "upsert", "key": ["id"]}
-    created = {"auto_create": {"columns": {"id": "long", "text": "string"}}}
     flow = Flow.create(
         tmp_path_factory.mktemp("changes"),
         broker.bootstrap,
         topic,
         spark={"remote": spark_server.server().address, "tasks": 2},
-        extra={"tables": [{**table, **created}], "batch": {"max_records": 50, "min_task_bytes": "1KiB"}},
+        extra={
+            "tables": [{"name": "db.events", "key": ["id"], **settings}],
+            "batch": {"max_records": 50, "min_task_bytes": "1KiB"},
+        },
     )
-    rows = Rows(flow)
+    rows = kind(flow)
     rows.change()
     done(launcher.warm, rows.run)
     return rows
