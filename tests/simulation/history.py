@@ -33,13 +33,15 @@ class Mixture:
     kinds: Sequence[str]
     mild: Sequence[str] = (*("produce",) * 6, *sorted(users.MILD))
     harsh: Sequence[str] = tuple(sorted(users.HARSH))
+    duels: float = 0.4
+    """How likely a history is one of duels, which is short, else of a crowd."""
 
     @property
     def answers(self) -> bool:
         return "resolve" in self.kinds
 
 
-MIXTURES = {
+DRAWN = {
     "ingestion": Mixture(("run",) * 4 + ("publish",) * 3 + ("commit",) * 4 + ("pause",)),
     "everything": Mixture((*("run", "commit") * 3, *("publish", "trim") * 2, "keep alive", "orphans", "expire")),
     "answers": Mixture(("run", "publish", *("commit",) * 2, *("resolve",) * 3, "orphans", "trim", "keep alive")),
@@ -59,6 +61,17 @@ MIXTURES = {
         harsh=users.TO_TABLES,
     ),
 }
+"""Of which a seed draws one."""
+
+MIXTURES = DRAWN | {
+    "rare answers": Mixture(
+        (*("resolve",) * 2, "publish", "commit"),
+        mild=(*("produce",) * 3, "append"),
+        harsh=("drop", "recreate topic", *("reset positions",) * 2, *sorted(users.LOST_LOG)),
+        duels=1.0,
+    ),
+}
+"""With what a campaign goes where the drawn ones seldom get."""
 
 _TASKS = {
     "run": ("bind", "plan", "write", "publish", "commit", "range"),
@@ -108,8 +121,8 @@ def draw(seed: int, mixture: str | None = None) -> list[Action]:
     """The actions of a seed, of a `mixture` of processes that is drawn as well if it is not given."""
     chance = random.Random(seed)
     actions = _warm_up(chance.choice(("commit", "orphans"))) if chance.random() < 0.5 else []
-    mix = MIXTURES[mixture or chance.choice(list(MIXTURES))]
-    return actions + (_duels(chance, mix) if chance.random() < 0.4 else _crowd(chance, mix))
+    mix = MIXTURES[mixture or chance.choice(list(DRAWN))]
+    return actions + (_duels(chance, mix) if chance.random() < mix.duels else _crowd(chance, mix))
 
 
 def _duels(chance: random.Random, mix: Mixture) -> list[Action]:
