@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
@@ -20,6 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED
+from tests import support
 from tests.integration.conftest import StartBroker
 from tests.integration.guarded import OTHER_SECRET, PASSWORD, USER, Guarded, start_guarded
 from tests.pipelines import TIMEOUT_S
@@ -38,8 +40,13 @@ OPERATIONS = {operation.name.replace("_", "").lower(): operation for operation i
 def guarded(tmp_path: Path, start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> Guarded:
     monkeypatch.setenv("CALVE_TEST_PASSWORD", PASSWORD)
     guarded = start_guarded(tmp_path, start_broker, authorizer=True)
-    # Nothing of the control topic is younger than what a trim may delete.
-    return Guarded(guarded.flow.but(extra={"maintenance": {"trim": {"older_than": 0}}}), tmp_path, guarded.address)
+    letters = support.create_topic(guarded.flow.bootstrap, support.unique("letters"), 1)
+    extra: dict[str, Any] = {
+        # Nothing of the control topic is younger than what a trim may delete.
+        "maintenance": {"trim": {"older_than": 0}},
+        "dead_letters": {"topic": letters},
+    }
+    return Guarded(guarded.flow.but(extra=extra), tmp_path, guarded.address)
 
 
 def printed(guarded: Guarded) -> list[str]:
@@ -97,6 +104,7 @@ def test_the_acls_that_are_printed_are_enough_and_each_is_needed(guarded: Guarde
 
     flow.produce(range(20))
     flow.produce(range(20, 30), partition=1)
+    support.produce(flow.bootstrap, flow.topic, [b"bad"])
     login = {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
@@ -116,6 +124,8 @@ def test_the_acls_that_are_printed_are_enough_and_each_is_needed(guarded: Guarde
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         assert not any(secret in done.stdout + done.stderr for secret in (PASSWORD, OTHER_SECRET))
     assert flow.ids() == list(range(30))
+    [letter] = support.messages(flow.bootstrap, flow.pipeline.letter_topic or "")
+    assert letter.value() == b"bad"
 
     for line in lines:
         with taken_away(guarded, line):
