@@ -14,7 +14,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from sink_core.offsets import Position
 from tests.simulation.oracle import BAD, GAP, GOOD, TOPIC
 from tests.simulation.storage import DataFile, ListedManifest, Manifest, ManifestList
-from tests.simulation.world import World
+from tests.simulation.world import GROUP_IN_USE, World
 
 Deed = Callable[[World, random.Random], None]
 
@@ -260,6 +260,9 @@ def mend(world: World, finding: str, subject: str) -> bool:
         world.catalog.tables[subject] = world.dropped.pop(subject)
     elif finding in ("positions-changed", "positions-missing", "positions-beyond-end"):
         return _put_positions_back(world)
+    elif finding == GROUP_IN_USE:
+        # As the message says: nothing needs them, for nothing else of the pipeline is left.
+        world.cluster.groups[subject] = {}
     else:
         return False
     world.note(f"USER mends {finding} of {subject}")

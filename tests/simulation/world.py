@@ -36,6 +36,9 @@ STALE = "stale "
 ADDED = "db.added"
 """The table that is added to the pipeline in some histories, with `history: replay`."""
 
+GROUP_IN_USE = "group in use"
+"""What a run stops on that finds positions in the group and nothing else of the pipeline: no finding."""
+
 
 @dataclass
 class Actor:
@@ -142,6 +145,8 @@ class World:
         if isinstance(error, FindingError):
             self.outcomes[f"finding: {error.finding}"] += 1
             self.stopped_on.add((error.finding, error.subject))
+        elif "positions that no publish of this pipeline put there" in str(error):
+            self.stopped_on.add((GROUP_IN_USE, self.pipeline.group))
         self.oracle.judge(process.name, error)
 
     def _fate(self, request: str) -> str:
