@@ -126,10 +126,12 @@ class ControlLog:
                 raise KafkaException(error)
             landed.append(message)
 
-        if self._producer is None:
-            self._producer = clients.producer(self._settings)
         doing = f"writing {event.event_type} to {self.topic}"
         with reported(doing):
+            if self._producer is None:
+                self._producer = clients.producer(self._settings)
+                # An idempotent producer that has no broker yet asks for its id half a second later.
+                self._producer.list_topics(self.topic, timeout=READ_TIMEOUT_S)
             self._producer.produce(
                 self.topic, encode(event), partition=PARTITION, headers=headers(event), on_delivery=delivered
             )

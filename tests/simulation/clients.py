@@ -173,6 +173,9 @@ class SimProducer:
         id_ = self._of_transactions()
         self._epoch = self._network.change("init_transactions", lambda: self._cluster.init_transactions(id_))
 
+    def list_topics(self, topic: str, timeout: float = 0) -> None:
+        """Only waits for a connection."""
+
     def begin_transaction(self) -> None:
         """A matter of the client alone."""
 
