@@ -72,6 +72,7 @@ class ControlLog:
         self.topic_id = ""
         self.state = CommitState()
         self._about_to_replace = False
+        self._took_in = False
         self._broken_off_by: CalveError | None = None
 
     def open(self, *, create: bool) -> bool:
@@ -88,7 +89,7 @@ class ControlLog:
         return True
 
     def refresh(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
-        """Read up to the LSO as it is now and fold it in."""
+        """Read up to the LSO as it is now and fold it in. Raises FindingError as `refresh_to_end` does, after news."""
         return self._read(lambda: self._ask(end_offsets), time.monotonic() + timeout_s)
 
     def refresh_to_end(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
@@ -237,15 +238,17 @@ class ControlLog:
 
     def _read(self, end: Callable[[], int], deadline: float, *, same_topic: bool = False) -> CommitState:
         """Read up to `end`, which is asked for after the log start: below it then lies the checkpoint for what is
-        missing. With `same_topic` the topic must still be the one that was opened.
+        missing. With `same_topic`, and after every read that took something in, the topic must still be the one that
+        was opened: a commit stores its id together with offsets of it.
         """
-        self._broken_off_by = None
+        self._broken_off_by, self._took_in = None, False
         try:
             began_again = self._read_whole(end, deadline)
             if not self._about_to_replace:
                 self._stop_on(checks.foreign_events(self.state, self.topic))
                 self._stop_on(checks.truncated(self.state, self.topic) if began_again else None)
-            if same_topic and (now := self._id_now()) != self.topic_id:
+            must_be_same = same_topic or (self._took_in and not self._about_to_replace)
+            if must_be_same and (now := self._id_now()) != self.topic_id:
                 self._stop_on(checks.control_topic_recreated(self.topic, self.topic_id, now))
         except CalveError as error:
             self._broken_off_by = error
@@ -296,6 +299,7 @@ class ControlLog:
         error = message.error()
         offset = message.offset() or 0
         if error is None:
+            self._took_in = True
             self._apply(offset, message.value() or b"")
         elif error.code() == KafkaError._PARTITION_EOF:
             self.state.reached(offset)

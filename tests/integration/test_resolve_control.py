@@ -9,6 +9,7 @@ import pytest
 from orchestration.broker import Broker
 from sink_core.control.events import Checkpoint, DataComplete, Resumed
 from sink_core.errors import CalveError, FindingError
+from sink_core.maintenance.trim import trim
 from tests import damage
 from tests.pipelines import Died, Flow, reached
 from tests.resolving import refused, resolve, resolved, run_and_prove
@@ -150,6 +151,21 @@ def test_a_topic_recreated_under_the_name_is_another_topic_however_long_it_is(fl
             session.log.append(Resumed(pipeline_id=bound.pipeline_id, by="u"))
         with pytest.raises(FindingError, match="control-topic-recreated"):
             session.log.refresh_to_end()
+
+
+def test_no_commit_stores_the_id_of_a_topic_that_is_gone_beside_offsets_of_its_successor(flow: Flow) -> None:
+    other = flow.but(name=f"{flow.name}_new")
+    with other.session() as session:
+        session.bind()
+        damage.recreate_the_control_topic(other)
+        other.publish()
+        with other.session() as trimming:
+            trimming.bind()
+            trim(trimming, older_than_s=0.0)
+        with pytest.raises(FindingError, match="control-topic-recreated"):
+            session.coordinator().commit()
+    other.run()
+    assert other.ids() == list(range(30))
 
 
 def test_whoever_reads_on_after_events_were_lost_stops(flow: Flow) -> None:
