@@ -14,7 +14,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -37,8 +37,9 @@ from tests.pipelines import Flow, InProcess
 DIRECTORY = ROOT / ".bench"
 SCRATCH = DIRECTORY / "coordinator"
 ONCE = Bounds(max_batches=1, max_duration_s=600.0, linger_s=0.0)
+PARTITIONS = 24
+COLUMNS = {"id": "long", "k": "string", "p": "int"}
 BY_NAME: dict[str, Any] = {
-    "auto_create": {"columns": {"id": "long", "k": "string"}},
     "name": "db.t_{value}",
     "name_from": {"field": "k", "allow": "[0-9]+", "max_tables": 100_000},
 }
@@ -61,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parts: dict[str, Callable[[str, int], dict[str, float]]] = {
         "files": _files,
         "tables": _tables,
+        "partitioned": _partitioned,
         "silent": _silent,
         "snapshots": _snapshots,
         "partitions": _partitions,
@@ -84,6 +86,7 @@ def _options() -> argparse.ArgumentParser:
     for name, sizes, what in (
         ("files", [10, 100, 1_000, 10_000], "data files in a batch"),
         ("tables", [1, 10, 100, 500], "tables that a batch feeds"),
+        ("partitioned", [100], f"tables of {PARTITIONS} partitions each that a batch feeds, files in each"),
         ("silent", [0, 99, 999], "tables beside the one that a batch feeds"),
         ("snapshots", [10, 100, 1_000, 10_000], "snapshots of a table"),
         ("partitions", [100, 1_000, 10_000], "partitions of a plan"),
@@ -102,9 +105,11 @@ def _flow(bootstrap: str, **options: Any) -> Flow:
     return Flow.create(SCRATCH, bootstrap, topic, **options)
 
 
-def _produce(flow: Flow, keys: Sequence[object]) -> None:
-    values = [json.dumps({"id": number, "k": str(key), "text": ""}).encode() for number, key in enumerate(keys)]
-    support.produce(flow.bootstrap, flow.topic, values)
+def _produce(flow: Flow, keys: Iterable[object], partitions: int = 1) -> None:
+    """A record for each key and partition of a table."""
+    places = ((key, partition) for key in keys for partition in range(partitions))
+    records = ({"id": number, "k": str(key), "p": p, "text": ""} for number, (key, p) in enumerate(places))
+    support.produce(flow.bootstrap, flow.topic, [json.dumps(record).encode() for record in records])
 
 
 def _timed_batch(flow: Flow) -> dict[str, float]:
@@ -125,7 +130,7 @@ def _timed_batch(flow: Flow) -> dict[str, float]:
 
 
 def _files(bootstrap: str, size: int) -> dict[str, float]:
-    flow = _flow(bootstrap, auto_create={"columns": {"id": "long", "k": "string"}, "partition_by": ["k"]})
+    flow = _flow(bootstrap, auto_create={"columns": COLUMNS, "partition_by": ["k"]})
     _produce(flow, [0])
     flow.run()
     _produce(flow, range(size))
@@ -133,25 +138,33 @@ def _files(bootstrap: str, size: int) -> dict[str, float]:
 
 
 def _tables(bootstrap: str, size: int) -> dict[str, float]:
-    flow = _flow(bootstrap, **_by_name())
-    for _ in range(2):
-        _produce(flow, range(size))
-        seconds = _timed_batch(flow)
-    return seconds
+    return _second_batch(_by_name(bootstrap, []), size, 1)
+
+
+def _partitioned(bootstrap: str, size: int) -> dict[str, float]:
+    return _second_batch(_by_name(bootstrap, ["p"]), size, PARTITIONS)
+
+
+def _second_batch(flow: Flow, tables: int, partitions: int) -> dict[str, float]:
+    """The first one creates the tables."""
+    _produce(flow, range(tables))
+    flow.run()
+    _produce(flow, range(tables), partitions)
+    return _timed_batch(flow)
 
 
 def _silent(bootstrap: str, size: int) -> dict[str, float]:
-    flow = _flow(bootstrap, **_by_name())
+    flow = _by_name(bootstrap, [])
     _produce(flow, range(size + 1))
     flow.run()
-    for _ in range(2):
-        _produce(flow, [0])
-        seconds = _timed_batch(flow)
-    return seconds
+    _produce(flow, [0])
+    return _timed_batch(flow)
 
 
-def _by_name() -> dict[str, Any]:
-    return {"extra": {"tables": [BY_NAME]}}
+def _by_name(bootstrap: str, partition_by: Sequence[str]) -> Flow:
+    """Records name their tables."""
+    created = {"auto_create": {"columns": COLUMNS, "partition_by": list(partition_by)}}
+    return _flow(bootstrap, extra={"tables": [BY_NAME | created]})
 
 
 def _snapshots(bootstrap: str, size: int) -> dict[str, float]:
