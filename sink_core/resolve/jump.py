@@ -21,7 +21,7 @@ from sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Position
 from sink_core.planning import check_topics
 from sink_core.resolve.answer import overtaken
 from sink_core.session import Session
-from sink_core.tables.create import ensure_tables
+from sink_core.tables.create import ensure_tables, load_if_there
 from sink_core.tables.internal import LEDGER_SCHEMA
 from sink_core.tables.outputs import output_of, write_ledger
 
@@ -123,7 +123,9 @@ def _written(session: Session, plan: BatchPlan, counts: tuple[PartitionCounts, .
     ensure_tables(session.catalog, session.pipeline, dict, names=(name,))
     # A ledger of an earlier version lacks columns.
     change_schema(session.catalog, name, LEDGER_SCHEMA, ("add_column",))
-    ledger = session.catalog.load_table(name)
+    ledger = load_if_there(session.catalog, name)
+    if ledger is None:
+        raise overtaken(session, f"{name} was dropped")
     files = write_ledger(plan, counts, ledger) if counts else []
     others = [TableOutput(other, "", 0) for other in session.pipeline.table_names if other != name]
     return WrittenBatch(plan, (*others, output_of(plan.batch_id, name, ledger, files)), counts)

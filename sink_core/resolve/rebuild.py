@@ -120,9 +120,9 @@ def _compared(session: Session, found: FindingError) -> tuple[Accounts, Mapping[
     session.pipeline = pipeline = pipeline.having(
         pipeline.matched, {t for fed in accounts.batches.values() for t in fed}
     )
-    for name in _tables(session):
-        table = session.catalog.load_table(name)
-        views[name] = view_of(table.metadata, table=name, tag=pipeline.tag, keys=session.keys)
+    for name in pipeline.table_names:
+        if (table := load_if_there(session.catalog, name)) is not None:
+            views[name] = view_of(table.metadata, table=name, tag=pipeline.tag, keys=session.keys)
     dropped = [name for name in pipeline.table_names if name not in views]
     if trouble := disagreement(accounts, views, pipeline.ledger_table, dropped=dropped):
         raise no_answer(found, "rebuild", trouble)
@@ -172,7 +172,9 @@ def _stamp(session: Session, name: str, end: int, compared: TableView | None) ->
     committer = session.committer()
     lost_to: Exception | None = None
     for attempt_number in range(ATTEMPTS):
-        table = session.catalog.load_table(name)
+        table = load_if_there(session.catalog, name)
+        if table is None:
+            raise overtaken(session, f"{name} was dropped")
         view = view_of(table.metadata, table=name, tag=session.pipeline.tag, keys=session.keys)
         # After the load: another rebuild empties the topic before it stamps. Either it is seen here, or the swap fails.
         # That of a topic created again may have ended at the same offset.

@@ -153,6 +153,20 @@ def test_a_topic_recreated_under_the_name_is_another_topic_however_long_it_is(fl
             session.log.refresh_to_end()
 
 
+def test_a_table_that_is_dropped_under_a_rebuild_is_named(flow: Flow) -> None:
+    name = flow.pipeline.table_names[-1]
+
+    def drop() -> None:
+        with flow.iceberg() as catalog:
+            catalog.drop_table(name)
+
+    damage.truncate_the_control_topic(flow)
+    with reached("resolve.after-stamp", drop):
+        late = resolve(flow, "control-topic-truncated", "--choose", "rebuild", "--yes")
+    assert late.exit_code == 3
+    assert f"{name} was dropped" in late.stderr
+
+
 def test_no_commit_stores_the_id_of_a_topic_that_is_gone_beside_offsets_of_its_successor(flow: Flow) -> None:
     other = flow.but(name=f"{flow.name}_new")
     with other.session() as session:

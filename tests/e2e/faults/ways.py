@@ -117,8 +117,12 @@ def _trim(start: Start, world: World, _failpoint: str) -> list[str]:
     return ["maintain", world.file, "trim"]
 
 
-def _answer(_start: Start, world: World, failpoint: str) -> list[str]:
+def _answer(start: Start, world: World, failpoint: str) -> list[str]:
     finding, damage = DAMAGE.get(failpoint, ("positions-changed", World.move_positions_over_nothing))
+    if damage is World.roll_back:
+        # A table that was created again has but one snapshot.
+        world.produce(EVENTS)
+        run_to_end(start, world)
     damage(world)
     return answer(world, finding, CHOICES[finding])
 

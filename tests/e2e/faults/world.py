@@ -39,15 +39,15 @@ TIMEOUT_S = 60.0
 class Difference:
     """How the tables differ from what was produced; counts of events."""
 
-    lost: int
-    twice: int
-    foreign: int
-    dead_letters_lost: int
-    dead_letters_twice: int
+    lost: int = 0
+    twice: int = 0
+    foreign: int = 0
+    dead_letters_lost: int = 0
+    dead_letters_twice: int = 0
 
     @property
     def none(self) -> bool:
-        return self == Difference(0, 0, 0, 0, 0)
+        return self == Difference()
 
 
 @dataclass
