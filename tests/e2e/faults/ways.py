@@ -57,9 +57,10 @@ def mend(start: Start, world: World, choices: Mapping[str, str]) -> list[str]:
             assert process.errors == ""
             return findings
         assert code == EXIT_STOPPED, f"exit code {code}\n{process.output_text}\n{process.errors}"
-        findings.append(process.errors.partition(":")[0])
-        assert findings[-1] in choices, process.errors
-        done(start, answer(world, findings[-1], choices[findings[-1]]))
+        finding, subject, _ = process.errors.split(": ", 2)
+        assert finding in choices, process.errors
+        findings.append(finding)
+        done(start, [*answer(world, finding, choices[finding]), "--subject", subject])
     raise AssertionError(f"{findings} were answered, and a run still stops")
 
 

@@ -69,6 +69,7 @@ class World:
     _next: int = 0
     _columns: int = 0
     _grows: bool = False
+    _spellings: int = 0
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True)
@@ -171,7 +172,8 @@ class World:
         """Somebody writes the catalog's address in another way, which may as well be another place."""
         connections = self._connections()
         lake = connections["catalog"]["lake"]
-        lake["uri"] = lake["uri"].replace("/lake/", "/lake/../lake/")
+        self._spellings += 1
+        lake["uri"] = lake["uri"].replace("/lake/", "/lake/" + "../lake/" * self._spellings)
         self._write("connections.yaml", connections)
 
     def recreate_the_control_topic(self) -> None:
