@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -13,11 +15,12 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from sink_core.changes.debezium import ORDER_COLUMN, Debezium
 from sink_core.changes.deleted import DELETED_COLUMN
-from sink_core.changes.keys import RowKeyDecoder
+from sink_core.changes.kafka_key import keyed_events, keyed_rows, keyless, optional_key, told_by
+from sink_core.changes.keys import RowKeyDecoder, orderless
 from sink_core.changes.rows import NO_ORDER, change_schema, changes_of
 from sink_core.changes.settings import RowChanges
 from sink_core.decode.decoded import Decoded, sifted
-from sink_core.decode.keys import key_type
+from sink_core.decode.keys import ReadKeys, key_type
 from sink_core.decode.names import Names, names_of
 from sink_core.tables.arrow import arrow_schema
 from sink_core.tables.budget import Budget
@@ -121,7 +124,8 @@ class Feed(Output):
         schema = without_kafka_column(schema) if self._has_kafka_column else schema
         kept = {DELETED_COLUMN} if self.changes and self.changes.soft else set[str]()
         kept |= {ORDER_COLUMN} if self.changes and self.changes.events and self.changes.order_by else set()
-        return Schema(*(field for field in schema.fields if field.name not in kept))
+        read = Schema(*(field for field in schema.fields if field.name not in kept))
+        return optional_key(read, self._key_names) if self.by_kafka_key else read
 
     @cached_property
     def events(self) -> Debezium | None:
@@ -131,11 +135,12 @@ class Feed(Output):
             return None
         return Debezium(
             self._columns,
-            [field.name for field in self._key_columns.fields],
+            self._key_names,
             table=self.name,
             order_by=changes.order_by,
             soft=changes.soft,
             ignores_truncate=changes.ignores_truncate,
+            kafka_key=changes.kafka_key,
         )
 
     @cached_property
@@ -178,10 +183,32 @@ class Feed(Output):
         """How records change rows that are there, if they do."""
         return self._table.changes
 
+    @property
+    def by_kafka_key(self) -> bool:
+        """Whether rows are told apart by the records' Kafka keys."""
+        return self._table.changes is not None and self._table.changes.kafka_key
+
     @cached_property
-    def keys(self) -> RowKeyDecoder:
-        """What reads the keys of tombstones."""
-        return RowKeyDecoder(self._key_columns, ordered_by=self.changes.order_by if self.changes else "")
+    def _row_keys(self) -> RowKeyDecoder:
+        return RowKeyDecoder(self._key_columns)
+
+    def gone(self, raw: Sequence[bytes | None], read: ReadKeys, places: Sequence[int]) -> Decoded:
+        """The keys of rows that go, by those of the tombstones at some places among those given."""
+        if self.changes and self.changes.order_by:
+            return orderless(len(places), self._key_columns, self.changes.order_by)
+        if not self.by_kafka_key:
+            return self._row_keys.decode([raw[place] for place in places])
+        bad = {at: replace(read.bad[place], index=at) for at, place in enumerate(places) if place in read.bad}
+        return told_by(read.of(self.key_type, places), self._key_names, bad)
+
+    def keyed(self, decoded: Decoded, keys: pa.Array) -> Decoded:
+        """What was decoded with the Kafka keys, one for each good value."""
+        join = keyed_events if self.events else keyed_rows
+        return replace(decoded, columns=join(decoded.columns, keys, self._key_names))
+
+    @property
+    def _key_names(self) -> list[str]:
+        return [field.name for field in self._key_columns.fields]
 
     @cached_property
     def _key_columns(self) -> Schema:
@@ -189,12 +216,14 @@ class Feed(Output):
         return Schema(*(schema.find_field(field_id) for field_id in changes.key))
 
     def judge(self, decoded: Decoded) -> Decoded:
-        """What was decoded. Events may be bad, or left out; and where changes are ordered by a column, a record without
-        a value there is bad.
+        """What was decoded. Events may be bad, or left out; a record without a Kafka key it needs is bad, and where
+        changes are ordered by a column one without a value there.
         """
         if self.events:
             return self.events.judge(decoded)
         changes = self._table.changes
+        if self.by_kafka_key:
+            decoded = sifted(decoded, keyless({name: decoded.columns.column(name) for name in self._key_names}))
         if changes is None or changes.order is None:
             return decoded
         order = column_of(pa.Table.from_batches([decoded.columns]), changes.order, self.schema)
@@ -204,7 +233,7 @@ class Feed(Output):
     def write_decoded(self, rows: pa.RecordBatch, origin: pa.Array, *, deletes: bool = False) -> None:
         """`origin` is the `_kafka` column of `rows`. `deletes`: they are keys, of rows that go."""
         flags = pa.array(np.full(len(rows), deletes))
-        if self.events:
+        if self.events and not deletes:
             meant = self.events.meant(rows)
             rows, flags, origin = meant.rows, pa.array(meant.deletes), origin.take(pa.array(meant.places))
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))

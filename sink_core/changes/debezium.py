@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
+from sink_core.changes.kafka_key import KEY, key_parts, keyless
 from sink_core.changes.rows import NO_ORDER
 from sink_core.decode.decoded import Decoded, sifted
 from sink_core.errors import BadRecord, ConfigError
@@ -55,7 +56,8 @@ class Debezium:
     """Reads the events of one table, whose rows have `columns` and are told apart by `key` (names among them).
 
     `order_by` is the path of the whole number in an event that says what is newer, if there is one. `soft`: all of
-    `before` is read, as far as it is there. `ignores_truncate`: a truncate is left out.
+    `before` is read, as far as it is there. `ignores_truncate`: a truncate is left out. `kafka_key`: the key is that of
+    `keyed_events`.
     """
 
     def __init__(
@@ -67,8 +69,10 @@ class Debezium:
         order_by: str = "",
         soft: bool = False,
         ignores_truncate: bool = False,
+        kafka_key: bool = False,
     ) -> None:
         self._key, self._table, self._ignores_truncate = key, table, ignores_truncate
+        self._kafka_key = kafka_key
         self._path = order_by.split(".") if order_by else []
         wanted = [field for field in columns.fields if soft or field.name in key]
         before = StructType(*(field.model_copy(update={"required": False}) for field in wanted))
@@ -94,22 +98,29 @@ class Debezium:
             bad[row] = _NO_OP if found is None else f"op {found!r} is none of Debezium's"
         for rows, message in self._faults(events):
             bad |= {row: message for row in np.flatnonzero(rows & changes).tolist() if row not in bad}
+        if self._kafka_key:
+            lacking = keyless(key_parts(events.column(KEY), self._key))
+            bad |= {row: message for row, message in lacking.items() if changes[row] and row not in bad}
         return sifted(decoded, bad, np.flatnonzero(left_out).tolist())
 
     def meant(self, events: pa.RecordBatch) -> Meant:
         """What good events do."""
-        goes = _is_in(events.column(_OP), (_GOES,))
-        comes = np.flatnonzero(~goes)
-        leaves = np.flatnonzero(goes | self._other_key(events))
-        parts = [_rows(events, _AFTER, comes), _available(_rows(events, _BEFORE, leaves))]
-        places = np.concatenate([comes, leaves])
+        gone = _is_in(events.column(_OP), (_GOES,))
+        comes, goes = np.flatnonzero(~gone), np.flatnonzero(gone)
+        moves = np.flatnonzero(~gone & self._other_key(events))
+        parts = [
+            self._keyed(_rows(events, _AFTER, comes), events, comes),
+            self._keyed(_available(_rows(events, _BEFORE, goes)), events, goes),
+            _available(_rows(events, _BEFORE, moves)),
+        ]
+        places = np.concatenate([comes, goes, moves])
         rows = pa.concat_tables(parts, promote_options="default")
         if self._path:
             rows = rows.append_column(ORDER_COLUMN, self._order(events).take(pa.array(places)))
         arrays = [column.combine_chunks() for column in rows.columns]
         return Meant(
             pa.RecordBatch.from_arrays(arrays, names=rows.column_names),
-            np.repeat([False, True], [len(comes), len(leaves)]),
+            np.repeat([False, True], [len(comes), len(goes) + len(moves)]),
             places,
         )
 
@@ -117,12 +128,11 @@ class Debezium:
         """Which changes are bad for which reason."""
         goes = _is_in(events.column(_OP), (_GOES,))
         before, after = events.column(_BEFORE), events.column(_AFTER)
-        faults = [
-            (goes & _nulls(before), "op d without before: nothing says which row goes"),
-            (~goes & _nulls(after), "a change without after: there is no row"),
-        ]
-        key = ((name, _nulls(pc.struct_field(before, name))) for name in self._key)
-        faults += [(goes & lacking, f"before.{name}: null, and by it rows are told apart") for name, lacking in key]
+        faults = [(~goes & _nulls(after), "a change without after: there is no row")]
+        if not self._kafka_key:
+            faults.append((goes & _nulls(before), "op d without before: nothing says which row goes"))
+            key = ((name, _nulls(pc.struct_field(before, name))) for name in self._key)
+            faults += [(goes & lacking, f"before.{name}: null, and by it rows are told apart") for name, lacking in key]
         for column in after.type:
             refused = _unavailable(pc.struct_field(after, column.name))
             if refused.any():
@@ -133,8 +143,8 @@ class Debezium:
         return faults
 
     def _other_key(self, events: pa.RecordBatch) -> Bools:
-        """Where `before` has another key than `after`; where it has none nobody knows of another."""
-        before, after = events.column(_BEFORE), events.column(_AFTER)
+        """Where `before` has another key than what comes; where it has none nobody knows of another."""
+        before, after = events.column(_BEFORE), events.column(KEY if self._kafka_key else _AFTER)
         other = np.zeros(len(events), np.bool_)
         known = np.ones(len(events), np.bool_)
         for name in self._key:
@@ -142,6 +152,14 @@ class Debezium:
             known &= ~_nulls(old)
             other |= _true(pc.not_equal(old, new))
         return other & known
+
+    def _keyed(self, rows: pa.Table, events: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.Table:
+        """Rows of the events at these places, under the keys of the records if those count."""
+        if not self._kafka_key:
+            return rows
+        for name, part in key_parts(events.column(KEY).take(pa.array(places)), self._key).items():
+            rows = rows.set_column(rows.schema.get_field_index(name), name, part)
+        return rows
 
     def _order(self, events: pa.RecordBatch) -> pa.Array:
         column = events.column(self._path[0])

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sink_core.config.model import Location
-from sink_core.config.tables import Table, TableDefaults
+from sink_core.config.source import Source
+from sink_core.config.tables import KAFKA, Table, TableDefaults
 
 Problem = tuple[Location, str, object]
 
 
 def row_changes(
-    tables: Sequence[Table], defaults: TableDefaults, value_type: str, commit_every: object
+    tables: Sequence[Table], defaults: TableDefaults, source: Source, commit_every: object
 ) -> Iterator[Problem]:
     """Where the tables' settings and their modes contradict each other, and what to say about it."""
     for number, table in enumerate(tables):
@@ -19,12 +20,10 @@ def row_changes(
         if table.mode == "append":
             yield from _append(table, at)
             continue
-        yield from _key(table, at)
+        yield from _key(table, at, source)
         yield from _kept_from(table, at)
         if table.mode == "cdc":
             yield from _cdc(table, at, defaults)
-        if value_type in ("string", "bytes"):
-            yield (*at, "mode"), f"a value of type {value_type} has no columns to tell rows by", None
         if table.order_by is not None and commit_every != "batch":
             text = "needs commit.every: batch: each batch is held against all that was published before it"
             yield (*at, "order_by"), text, None
@@ -40,8 +39,15 @@ def _append(table: Table, at: Location) -> Iterator[Problem]:
             yield (*at, name), "goes with mode: upsert or cdc; an append keeps every record as a row", None
 
 
-def _key(table: Table, at: Location) -> Iterator[Problem]:
-    if table.key is not None and len(set(table.key)) < len(table.key):
+def _key(table: Table, at: Location, source: Source) -> Iterator[Problem]:
+    if table.key == KAFKA and "none" in source.key_types(table.topics):
+        yield (*at, "key"), "kafka needs keys; source.key, or that of a topic in source.formats, has type: none", None
+    whole = sorted(source.value_types(table.topics) & {"string", "bytes"})
+    if whole and table.mode == "cdc":
+        yield (*at, "mode"), f"a value of type {whole[0]} says nothing of what became of a row", None
+    elif whole and table.key != KAFKA:
+        yield (*at, "mode"), f"a value of type {whole[0]} has no columns to tell rows by; set key: kafka", None
+    if len(set(table.key_columns)) < len(table.key_columns):
         yield (*at, "key"), "names a column twice", None
     if table.auto_create and not (table.key or table.auto_create.identifier_fields):
         yield (*at, "key"), f"missing; a table that is created for mode: {table.mode} needs it", None

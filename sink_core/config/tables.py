@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from sink_core.config.fields import ColumnName, FieldPath, Regex, TableNames, TopicName
 from sink_core.config.model import Model, comes_with, refusal
@@ -117,6 +117,20 @@ class NameFrom(Model):
     """The pipeline stops rather than create more tables than this."""
 
 
+KAFKA = "kafka"
+
+
+def _key_kind(given: object) -> str:
+    return "<word>" if isinstance(given, str) else "<columns>"
+
+
+KeyChoice = Annotated[
+    Annotated[Literal["kafka"], Tag("<word>")]
+    | Annotated[tuple[ColumnName, ...], Field(min_length=1), Tag("<columns>")],
+    Discriminator(_key_kind),
+]
+
+
 class Table(Model):
     """A table that is fed, or all tables that a name with placeholders stands for."""
 
@@ -151,10 +165,11 @@ class Table(Model):
     """For `cdc`: what becomes of a change without a large value that did not change, for which Debezium says
     `__debezium_unavailable_value`. `refuse`: it is a dead letter."""
 
-    key: tuple[ColumnName, ...] | None = Field(default=None, min_length=1)
+    key: KeyChoice | None = None
     """For `upsert` and `cdc`: the columns that tell rows apart, required and of plain types. Without `order_by` all
-    changes of a key must come in one partition. Default: the table's identifier fields; those of a table that is
-    created are the key."""
+    changes of a key must come in one partition. `kafka`: the record's Kafka key, read as `source.key` says: its fields
+    are the columns, or all of it is the column `_key`. Default: the table's identifier fields; those of a table that
+    is created are the key."""
 
     deletes: Literal["hard", "soft"] = "hard"
     """For `upsert` and `cdc`: `hard` removes a row. `soft` keeps it, with `true` in a boolean column `_is_deleted`, in
@@ -195,3 +210,8 @@ class Table(Model):
     """What a table gets of the records that were published before it was added to the pipeline: `none`, or all, read
     from Kafka again: `replay`, not with `mode: upsert`. Must be set when a table is added to a pipeline that has
     published before."""
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """Those that `key` names."""
+        return () if self.key is None or self.key == KAFKA else tuple(self.key)

@@ -21,6 +21,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from sink_core.changes.debezium import row_columns, with_order
 from sink_core.changes.deleted import DELETED_COLUMN, with_deleted
+from sink_core.changes.kafka_key import key_columns, with_key
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.config.tables import AutoCreate
 from sink_core.errors import CalveError, ConfigError, TableUnusable
@@ -115,7 +116,11 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
 
     Raises ConfigError naming the table and the setting.
     """
-    columns = _columns(settings, wanted, shown)
+    columns, key = _columns(settings, wanted, shown), settings.key
+    if settings.kafka_key:
+        of_key = key_columns(settings.kafka_key)
+        columns = with_key(columns, of_key, stated=bool(wanted.columns), table=settings.name)
+        key = [field.name for field in of_key.fields]
     if settings.soft_deletes:
         if any(field.name == DELETED_COLUMN for field in columns.fields):
             raise ConfigError(
@@ -130,7 +135,7 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
                 hint="set kafka_column: false for the table, or leave the field out of auto_create.columns",
             )
         columns = Schema(*columns.fields, kafka_field(columns.highest_field_id + 1))
-    columns = with_identifiers(columns, wanted.identifier_fields or settings.key, table=settings.name)
+    columns = with_identifiers(columns, wanted.identifier_fields or key, table=settings.name)
     return NewTable(
         settings.name,
         columns,

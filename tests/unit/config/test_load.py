@@ -170,6 +170,15 @@ def _upsert(**changes: object) -> dict[str, object]:
         ({"tables": [{"name": "a.b", "key": ["id"]}]}, "tables.0.key: goes with mode: upsert or cdc"),
         (_upsert(key=["id", "id"]), "tables.0.key: names a column twice"),
         (_upsert(key=["a.id"]), "tables.0.key.0: 'a.id' isn't a column"),
+        (_upsert(key="id"), "tables.0.key: "),
+        (
+            _upsert(key="kafka") | _source(key={"type": "none"}),
+            "tables.0.key: kafka needs keys; source.key, or that of a topic in source.formats, has type: none",
+        ),
+        (
+            _upsert(key="kafka", mode="cdc") | _source(value={"type": "string"}),
+            "tables.0.mode: a value of type string says nothing of what became of a row",
+        ),
         (_upsert(key=None, auto_create={}), "tables.0.key: missing; a table that is created for mode: upsert needs it"),
         ({"tables": [{"name": "a.b", "deletes": "soft"}]}, "tables.0.deletes: goes with mode: upsert or cdc"),
         (_upsert(order_by="lsn") | {"commit": {"every": "1m"}}, "tables.0.order_by: needs commit.every: batch: each"),
