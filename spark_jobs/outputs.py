@@ -13,12 +13,12 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from sink_core.changes.debezium import ORDER_COLUMN, Debezium
 from sink_core.changes.deleted import DELETED_COLUMN
+from sink_core.changes.events import ORDER_COLUMN, Events
 from sink_core.changes.kafka_key import keyed_events, keyed_rows, keyless, optional_key, told_by
 from sink_core.changes.keys import RowKeyDecoder, orderless
 from sink_core.changes.rows import NO_ORDER, change_schema, changes_of
-from sink_core.changes.settings import RowChanges
+from sink_core.changes.settings import RowChanges, envelope_of
 from sink_core.decode.decoded import Decoded, sifted
 from sink_core.decode.keys import ReadKeys, key_type
 from sink_core.decode.names import Names, names_of
@@ -123,17 +123,27 @@ class Feed(Output):
         schema = self.metadata.schema()
         schema = without_kafka_column(schema) if self._has_kafka_column else schema
         kept = {DELETED_COLUMN} if self.changes and self.changes.soft else set[str]()
-        kept |= {ORDER_COLUMN} if self.changes and self.changes.events and self.changes.order_by else set()
+        kept |= {ORDER_COLUMN} if self.changes and self.changes.order_by and self._has_order else set()
         read = Schema(*(field for field in schema.fields if field.name not in kept))
         return optional_key(read, self._key_names) if self.by_kafka_key else read
 
+    @property
+    def _has_order(self) -> bool:
+        """Whether it is events, not rows, that say what is newer."""
+        envelope = envelope_of(self.changes.events, self.changes.op_field) if self.changes else None
+        return envelope is not None and envelope.has_order
+
     @cached_property
-    def events(self) -> Debezium | None:
+    def events(self) -> Events | None:
         """What reads the records, if these are change events."""
         changes = self._table.changes
         if changes is None or not changes.events:
             return None
-        return Debezium(
+        envelope = envelope_of(changes.events, changes.op_field, [field.name for field in self._columns.fields])
+        if envelope is None:
+            return None
+        return Events(
+            envelope,
             self._columns,
             self._key_names,
             table=self.name,

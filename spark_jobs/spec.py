@@ -44,7 +44,7 @@ class TableSpec:
     def may_leave_out(self) -> bool:
         """Whether a record that can be stored may be none of the table's."""
         by_sql = self.transform is not None and self.transform.where is not None
-        return not self.rule.takes_all or by_sql or (self.changes is not None and self.changes.events)
+        return not self.rule.takes_all or by_sql or (self.changes is not None and bool(self.changes.events))
 
 
 @dataclass(frozen=True, slots=True)

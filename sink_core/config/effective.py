@@ -82,6 +82,8 @@ class TableSettings:
     order_by: str | None = None
     soft_deletes: bool = False
     ignores_truncate: bool = False
+    envelope: str = "debezium"
+    op_field: str = ""
 
     @property
     def changes_rows(self) -> bool:
@@ -89,9 +91,9 @@ class TableSettings:
         return self.mode != "append"
 
     @property
-    def reads_events(self) -> bool:
-        """Whether records are change events, which say what became of a row, rather than rows."""
-        return self.mode == "cdc"
+    def events(self) -> str:
+        """In which words records say what became of a row, if they do rather than be rows."""
+        return self.envelope if self.mode == "cdc" else ""
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,8 @@ class Pipeline:
                 order_by=fed.entry.order_by,
                 soft_deletes=fed.entry.deletes == "soft",
                 ignores_truncate=fed.entry.on_truncate == "ignore",
+                envelope=fed.entry.wording,
+                op_field=fed.entry.op_field or "",
                 kafka_key=self._key_type(fed.rule, f"{fed.name}: key: kafka") if fed.entry.key == KAFKA else "",
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)

@@ -17,6 +17,8 @@ def row_changes(
     """Where the tables' settings and their modes contradict each other, and what to say about it."""
     for number, table in enumerate(tables):
         at: Location = ("tables", number)
+        if table.op_field and table.mode != "cdc":
+            yield (*at, "op_field"), "goes with mode: cdc; other records don't say what became of a row", None
         if table.mode == "append":
             yield from _append(table, at)
             continue
@@ -54,6 +56,8 @@ def _key(table: Table, at: Location, source: Source) -> Iterator[Problem]:
 
 
 def _cdc(table: Table, at: Location, defaults: TableDefaults) -> Iterator[Problem]:
+    if table.op_field and table.envelope:
+        yield (*at, "op_field"), f"stands in place of envelope, which is {table.envelope}; leave one out", None
     if defaults.evolve if table.evolve is None else table.evolve:
         yield (*at, "evolve"), "not available yet with mode: cdc; leave it out", None
     if table.order_by is None:
@@ -61,7 +65,7 @@ def _cdc(table: Table, at: Location, defaults: TableDefaults) -> Iterator[Proble
     if table.deletes == "hard":
         text = "needs deletes: soft with mode: cdc: a row that is gone has no order to hold a late change against"
         yield (*at, "order_by"), text, None
-    if table.order_by.split(".")[0] in ("before", "after"):
+    if table.wording == "debezium" and table.order_by.split(".")[0] in ("before", "after"):
         text = "names a field of the row; name one of the event that each of its kinds has, such as source.lsn"
         yield (*at, "order_by"), text, None
 

@@ -155,8 +155,14 @@ class Table(Model):
     removes that row. `cdc`: a record says what became of a row, in the words of `envelope`. Both by equality deletes,
     which not every engine reads (docs/row_changes.md)."""
 
-    envelope: Literal["debezium"] = "debezium"
-    """For `cdc`: `debezium` are change events with `op`, `before` and `after`; their tombstones say nothing more."""
+    envelope: Literal["debezium", "dms"] | None = None
+    """For `cdc`: `debezium` are change events with `op`, `before` and `after`. `dms` are messages of AWS DMS, with
+    `data`, `metadata` and, if it sends them, `before-image`. Default: `debezium`, unless `op_field` is set."""
+
+    op_field: ColumnName | None = None
+    """For `cdc`, in place of `envelope`: the field beside those of the row that says what became of it, such as `Op` or
+    `__op`. In any case: `c`, `r`, `i`, `u`, `create`, `read`, `insert`, `update` and `load` put the row, `d` and
+    `delete` remove it, `t` and `truncate` are truncates. It is a column only if the table has one of that name."""
 
     on_truncate: Literal["stop", "ignore"] = "stop"
     """For `cdc`: whether the pipeline stops when the source table was truncated, or leaves that out."""
@@ -180,8 +186,8 @@ class Table(Model):
     """For `upsert`: the column, `outer.inner` for a nested one, whose larger value is the newer one, in whichever
     partition and batch a change comes; of equal values the one read later. A whole number, a decimal, a date or a
     timestamp. A record without it is a dead letter, and so is a tombstone. Each batch then reads key and order of all
-    rows of the table. For `cdc`: a whole number of the event, such as `source.lsn`, kept in a column `_order`; it needs
-    `deletes: soft`. Default: changes are in the order of their partition."""
+    rows of the table. With `cdc` it needs `deletes: soft`; with Debezium it is a whole number of the event, such as
+    `source.lsn`, kept in a column `_order`. Default: changes are in the order of their partition."""
 
     auto_create: AutoCreate | None = None
     """Create the table if it is missing; `{}` takes every default. Left out, the table must exist."""
@@ -210,6 +216,11 @@ class Table(Model):
     """What a table gets of the records that were published before it was added to the pipeline: `none`, or all, read
     from Kafka again: `replay`, not with `mode: upsert`. Must be set when a table is added to a pipeline that has
     published before."""
+
+    @property
+    def wording(self) -> str:
+        """In which words change events are written."""
+        return "flat" if self.op_field else self.envelope or "debezium"
 
     @property
     def key_columns(self) -> tuple[str, ...]:

@@ -19,9 +19,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
-from sink_core.changes.debezium import row_columns, with_order
 from sink_core.changes.deleted import DELETED_COLUMN, with_deleted
+from sink_core.changes.events import with_order
 from sink_core.changes.kafka_key import key_columns, with_key
+from sink_core.changes.settings import envelope_of
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.config.tables import AutoCreate
 from sink_core.errors import CalveError, ConfigError, TableUnusable
@@ -165,10 +166,11 @@ def _columns(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Sch
         columns = schema_of(wanted.columns) if wanted.columns else shown()
     except ConfigError as error:
         raise ConfigError(f"table {settings.name}: {error.message}", hint=error.hint) from None
-    if not settings.reads_events:
+    envelope = envelope_of(settings.events, settings.op_field)
+    if envelope is None:
         return columns
-    columns = columns if wanted.columns else row_columns(columns, table=settings.name)
-    return with_order(columns) if settings.order_by else columns
+    columns = columns if wanted.columns else envelope.row_columns(columns, table=settings.name)
+    return with_order(columns) if settings.order_by and envelope.has_order else columns
 
 
 def _properties(target_file_bytes: int, wanted: Mapping[str, object]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`mode: cdc` with Debezium's change events, from Kafka to what Spark reads."""
+"""`mode: cdc` with change events of Debezium and DMS, from Kafka to what Spark reads."""
 
 from __future__ import annotations
 
@@ -116,3 +116,42 @@ def test_a_truncate_stops_before_anything_is_published(flow: Flow, produce: Prod
     ignoring = {**flow.extra["tables"][0], "on_truncate": "ignore"}
     (batch,) = flow.but(extra={**flow.extra, "tables": [ignoring]}).run(runner).batches
     assert (batch.filtered, batch.rows[flow.table]) == (1, 1)
+
+
+def dms(operation: str, row: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
+    image = {} if before is None else {"before-image": before}
+    return {"data": row, "metadata": {"record-type": "data", "operation": operation, "table-name": "t"}, **image}
+
+
+def flat(operation: str, row: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """An update of the key is a delete and an insert."""
+    assert before is None or before["id"] == row["id"]
+    return {"Op": {"load": "I"}.get(operation, operation[0].upper()), **row}
+
+
+@pytest.mark.parametrize(("wording", "write"), [({"envelope": "dms"}, dms), ({"op_field": "Op"}, flat)])
+def test_messages_of_dms_and_rows_with_an_operation_give_the_source_table(
+    wording: dict[str, str], write: Any, flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    flow = flow.but(extra={**flow.extra, "tables": [{**flow.extra["tables"][0], **wording}]})
+    chance, state = random.Random(5), State()
+    events = [write("load", {"id": key, "text": state.setdefault(key, "l")}) for key in range(0, 30, 3)]
+    for number in range(150):
+        key = chance.randrange(30)
+        if chance.random() < 0.25:
+            state.pop(key, None)
+            events.append(write("delete", {"id": key}))
+        elif key in state and write is dms and chance.random() < 0.2:
+            other = 100 + number
+            state[other] = state.pop(key)
+            events.append(write("update", {"id": other, "text": state[other]}, {"id": key}))
+        else:
+            events.append(write("update" if key in state else "insert", {"id": key, "text": f"t{number}"}))
+            state[key] = f"t{number}"
+    control = {"control": {}, "metadata": {"record-type": "control", "operation": "create-table"}}
+    others = [control] if write is dms else []
+    produce(flow.topic, [json.dumps(each) for each in [*others, *events, {"id": 1, "text": "?"}]])
+    (batch,) = flow.run(runner).batches
+    assert (batch.filtered, batch.dead_lettered, batch.rows[flow.table]) == (len(others), 1, len(events))
+    check(flow, spark, state)
+    assert [field.name for field in flow.load_table().schema().fields] == ["id", "text", "_kafka"]

@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, LongType, NestedField, StringType
 
 from sink_core.changes.debezium import Debezium
+from sink_core.changes.events import Events
 from sink_core.changes.kafka_key import (
     KEY_COLUMN,
     check_key_types,
@@ -88,7 +89,7 @@ def event(op: str, before: object = None, after: object = None) -> dict[str, obj
 def done(events: Sequence[tuple[dict[str, object], Any]], columns: Schema, key: str) -> tuple[list[Any], list[Any]]:
     """Rows with whether they go; and the verdicts."""
     names = [field.name for field in key_columns(key).fields]
-    reads = Debezium(optional_key(columns, names), names, table="db.t", kafka_key=True)
+    reads = Events(Debezium(), optional_key(columns, names), names, table="db.t", kafka_key=True)
     decoded = JsonDecoder(reads.schema).decode([json.dumps(each).encode() for each, _ in events])
     kind = PAIR if len(names) > 1 else pa.struct([("id", pa.int64())]) if key != "string" else pa.large_string()
     keys = pa.array([key for _, key in events], kind)
