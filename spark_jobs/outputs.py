@@ -88,7 +88,8 @@ class Output:
         if self._outbox is not None:
             number = self._spec.tables.index(table)
             if table.changes:
-                return ChangePieces(self.metadata.schema(), table.changes.key, self._outbox, number, self._budget)
+                schema, bounded = self.metadata.schema(), table.standing is not None
+                return ChangePieces(schema, table.changes.key, self._outbox, number, self._budget, bounded=bounded)
             return PieceWriter(self.metadata, table.distribution, self._outbox, number, self._budget)
         io = open_io(self._spec.catalog, self.name, self.metadata.location)
         size, budget = table.target_file_size, self._budget

@@ -15,7 +15,7 @@ from sink_core.changes.equality import key_of
 from sink_core.changes.events import ORDER_COLUMN, Envelope
 from sink_core.changes.flat import Flat
 from sink_core.changes.kafka_key import check_key_types, key_columns
-from sink_core.changes.standing import order_of
+from sink_core.changes.standing import order_of, source_fields
 from sink_core.config.effective import TableSettings
 from sink_core.errors import TableUnusable
 
@@ -23,7 +23,8 @@ from sink_core.errors import TableUnusable
 @dataclass(frozen=True, slots=True)
 class RowChanges:
     """By which columns (field ids) rows are told apart, and which one says what is newer: without `order` the offset
-    does. `order_by` is its name. If `soft`, rows that go are kept, with a mark.
+    does. `order_by` is its name. `sources` are topic and partition (field ids) that a row came from, if a key may come
+    from no other. If `soft`, rows that go are kept, with a mark.
     Records are rows, or change events in the envelope that `events` names, or say by `op_field` what became of the row;
     truncates are left out if `ignores_truncate`. The key's columns are in the rows, or what the Kafka key is made of if
     `kafka_key`.
@@ -32,11 +33,17 @@ class RowChanges:
     key: tuple[int, ...]
     order: int | None = None
     order_by: str = ""
+    sources: tuple[int, ...] = ()
     soft: bool = False
     events: str = ""
     op_field: str = ""
     ignores_truncate: bool = False
     kafka_key: bool = False
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """What changes are held against of the rows of their keys (field ids)."""
+        return self.sources if self.order is None else (self.order,)
 
     @property
     def by_tombstones(self) -> bool:
@@ -59,12 +66,14 @@ def row_changes_of(metadata: TableMetadata, settings: TableSettings) -> RowChang
     by, envelope = settings.order_by, envelope_of(settings.events, settings.op_field)
     named = ORDER_COLUMN if envelope and envelope.has_order else by
     order = None if named is None or by is None else order_of(metadata, named, key, table=settings.name)
+    stays = settings.stops_moved_keys
     if settings.op_field:
         _check_op(metadata, settings.op_field, table=settings.name)
     return RowChanges(
         key,
         order,
         by or "",
+        source_fields(metadata, key, table=settings.name) if stays else (),
         soft=settings.soft_deletes,
         events=settings.events,
         op_field=settings.op_field,

@@ -84,6 +84,7 @@ class TableSettings:
     ignores_truncate: bool = False
     envelope: str = "debezium"
     op_field: str = ""
+    stops_moved_keys: bool = False
 
     @property
     def changes_rows(self) -> bool:
@@ -224,6 +225,7 @@ class Pipeline:
                 ignores_truncate=fed.entry.on_truncate == "ignore",
                 envelope=fed.entry.wording,
                 op_field=fed.entry.op_field or "",
+                stops_moved_keys=fed.entry.stops_moved_keys,
                 kafka_key=self._key_type(fed.rule, f"{fed.name}: key: kafka") if fed.entry.key == KAFKA else "",
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)

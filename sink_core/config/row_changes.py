@@ -26,12 +26,26 @@ def row_changes(
         yield from _kept_from(table, at)
         if table.mode == "cdc":
             yield from _cdc(table, at, defaults)
-        if table.order_by is not None and commit_every != "batch":
-            text = "needs commit.every: batch: each batch is held against all that was published before it"
-            yield (*at, "order_by"), text, None
+        yield from _held_against_rows(table, at, defaults, commit_every)
         if "make_optional" in (defaults.evolve if table.evolve is None else table.evolve):
             text = f"make_optional could make the key optional; leave it out for mode: {table.mode}"
             yield (*at, "evolve"), text, None
+
+
+def _held_against_rows(table: Table, at: Location, defaults: TableDefaults, commit_every: object) -> Iterator[Problem]:
+    behind = commit_every != "batch"
+    text = "needs commit.every: batch: each batch is held against all that was published before it"
+    if table.order_by is not None:
+        if behind:
+            yield (*at, "order_by"), text, None
+        return
+    if table.on_moved_key == "ignore":
+        return
+    if behind:
+        yield (*at, "on_moved_key"), f"stop {text}; set ignore if producers keep each key in its partition", None
+    if table.auto_create and not (defaults.kafka_column if table.kafka_column is None else table.kafka_column):
+        text = "stop needs the column _kafka of a table that is created; set kafka_column: true, or ignore"
+        yield (*at, "on_moved_key"), text, None
 
 
 def _append(table: Table, at: Location) -> Iterator[Problem]:

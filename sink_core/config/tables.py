@@ -189,6 +189,11 @@ class Table(Model):
     rows of the table. With `cdc` it needs `deletes: soft`; with Debezium it is a whole number of the event, such as
     `source.lsn`, kept in a column `_order`. Default: changes are in the order of their partition."""
 
+    on_moved_key: Literal["stop", "ignore"] = "stop"
+    """For `upsert` and `cdc` without `order_by`: whether the pipeline stops when a key has a change in another
+    partition than its row came from, or the later batch wins. Where there are several partitions each batch reads key
+    and `_kafka` of the table's rows for it; it needs `commit.every: batch` and the column `_kafka`."""
+
     auto_create: AutoCreate | None = None
     """Create the table if it is missing; `{}` takes every default. Left out, the table must exist."""
 
@@ -216,6 +221,11 @@ class Table(Model):
     """What a table gets of the records that were published before it was added to the pipeline: `none`, or all, read
     from Kafka again: `replay`, not with `mode: upsert`. Must be set when a table is added to a pipeline that has
     published before."""
+
+    @property
+    def stops_moved_keys(self) -> bool:
+        """Whether a key may come from no other partition than its row. An order makes that harmless."""
+        return self.mode != "append" and self.order_by is None and self.on_moved_key == "stop"
 
     @property
     def wording(self) -> str:

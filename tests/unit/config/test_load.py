@@ -182,6 +182,8 @@ def _upsert(**changes: object) -> dict[str, object]:
         (_upsert(key=None, auto_create={}), "tables.0.key: missing; a table that is created for mode: upsert needs it"),
         ({"tables": [{"name": "a.b", "deletes": "soft"}]}, "tables.0.deletes: goes with mode: upsert or cdc"),
         (_upsert(order_by="lsn") | {"commit": {"every": "1m"}}, "tables.0.order_by: needs commit.every: batch: each"),
+        (_upsert() | {"commit": {"every": "1m"}}, "tables.0.on_moved_key: stop needs commit.every: batch: each batch"),
+        (_upsert(auto_create={}, kafka_column=False), "tables.0.on_moved_key: stop needs the column _kafka of a table"),
         ({"tables": [{"name": "a.b", "order_by": "lsn"}]}, "tables.0.order_by: goes with mode: upsert or cdc"),
         (_upsert(mode="cdc", unavailable_value="keep-old"), "tables.0.unavailable_value: keep-old can't be kept: rows"),
         (_upsert(mode="cdc", order_by="ts_ms"), "tables.0.order_by: needs deletes: soft with mode: cdc"),
