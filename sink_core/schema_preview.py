@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sink_core.batch import BatchPlan
+from sink_core.changes.kafka_key import key_columns, optional_key
 from sink_core.decode.names import names_of
 from sink_core.formats import Formats
 from sink_core.session import Session
@@ -36,6 +37,8 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
             continue
         schema = table.schema()
         read = without_kafka_column(schema) if has_kafka_column(schema, table=settings.name) else schema
+        if settings.kafka_key:
+            read = optional_key(read, [field.name for field in key_columns(settings.kafka_key).fields])
         names = names_of(read, table.metadata.name_mapping(), any_case=settings.case_insensitive)
         asked = [
             value_format.decoder(read, settings.evolve, names).decode([v for topic in topics for v in sampled[topic]])

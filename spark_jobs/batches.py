@@ -195,11 +195,12 @@ class Ingest:
         So these have every batch before this one; whoever publishes one in between makes this one stale.
         """
         committer, state = self._session.committer(), self._session.log.state
-        ordered = {table.name for table in self._session.pipeline.tables if table.order_by is not None}
+        tables = self._session.pipeline.tables
+        looking = {table.name for table in tables if table.order_by is not None or table.stops_moved_keys}
         behind = [
             name
             for name, found in loaded.items()
-            if name in ordered and found and state.pending(name, found[1].uuid, found[1].stored_offset)
+            if name in looking and found and state.pending(name, found[1].uuid, found[1].stored_offset)
         ]
         for name in behind:
             committer.commit(name)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from sink_core.changes.rows import buckets_of
+from sink_core.changes.standing import bounds_of
 from sink_core.tables.budget import Budget
 from sink_core.tables.files import WrittenFile
 from spark_jobs.pieces import Outbox
@@ -16,11 +17,13 @@ from spark_jobs.pieces import Outbox
 
 class ChangePieces:
     """In place of a table's writer: all changes of a key (field ids of `schema`) go to one task, whichever read
-    them.
+    them. If `bounded` the outbox is told what keys lie between.
     """
 
-    def __init__(self, schema: Schema, key: Sequence[int], outbox: Outbox, table: int, budget: Budget) -> None:
-        self._schema, self._key = schema, key
+    def __init__(
+        self, schema: Schema, key: Sequence[int], outbox: Outbox, table: int, budget: Budget, *, bounded: bool = False
+    ) -> None:
+        self._schema, self._key, self._bounded = schema, key, bounded
         self._outbox, self._table, self._budget = outbox, table, budget
         self._gathered: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -48,6 +51,8 @@ class ChangePieces:
             return
         changes = pa.Table.from_batches(self._gathered)
         self.abort()
+        if self._bounded:
+            self._outbox.bounds.setdefault(self._table, []).append(bounds_of(changes, self._key, self._schema))
         buckets = buckets_of(changes, self._key, self._schema, self._outbox.buckets)
         order = np.argsort(buckets, kind="stable")
         found, starts = np.unique(buckets[order], return_index=True)

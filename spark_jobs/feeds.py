@@ -111,6 +111,8 @@ class Feeds:
             if feed.transforming is not None:
                 decoded = feed.transforming.apply(decoded, partial(_at, origins, read, feed.key_type, places))
                 left.update(np.setdiff1d(places, places[_known(decoded)]).tolist())
+            if feed.by_kafka_key:
+                decoded = feed.keyed(decoded, read.of(feed.key_type, _good(places, decoded).tolist()))
             decoded = feed.judge(decoded)
             if feed.events:
                 left.update(np.setdiff1d(places, places[_known(decoded)]).tolist())
@@ -134,13 +136,16 @@ class Feeds:
     def sort_tombstones(self, keys: Keys, slices: Int64s) -> Sorted:
         """Decode the keys of records without a value for each table whose rows they remove."""
         bad, groups = dict[int, BadValue](), list[_Group]()
-        changing = [(number, feed) for number, feed in enumerate(self.feeds) if feed.changes and not feed.events]
+        changing = [
+            (number, feed) for number, feed in enumerate(self.feeds) if feed.changes and feed.changes.by_tombstones
+        ]
         raw = keys() if changing else ()
+        read = self._keys.read(keys, slices) if any(feed.by_kafka_key for _, feed in changing) else ReadKeys(keys)
         for number, feed in changing:
             places = np.flatnonzero(self.router.takes_topics(number, slices))
             if not len(places):
                 continue
-            decoded = feed.keys.decode([raw[place] for place in places.tolist()])
+            decoded = feed.gone(raw, read, places.tolist())
             for verdict in decoded.bad:
                 place = int(places[verdict.index])
                 bad.setdefault(place, self._verdict(replace(verdict, index=place), [(feed, places)]))

@@ -46,7 +46,8 @@ def write_batch(
     def write(tables: Tables, evolving: bool) -> list[TaskResult]:
         for name, table in tables.items():
             check_usable(table.metadata, table=name)
-        return run_tasks(task_spec(plan.batch_id, pipeline, tables, evolving=evolving), plan.tasks, runner)
+        spec = task_spec(plan.batch_id, pipeline, tables, evolving=evolving, read=[part.at for part in plan.ranges])
+        return run_tasks(spec, plan.tasks, runner)
 
     tables, results = until_fit(tables, write, change)
     reach("write.after-files")
@@ -85,10 +86,18 @@ def merge_counts(
     return tuple(merged.values())
 
 
-def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *, evolving: bool = False) -> IngestSpec:
+def task_spec(
+    batch_id: str,
+    pipeline: Pipeline,
+    tables: Mapping[str, Table],
+    *,
+    evolving: bool = False,
+    read: Sequence[TopicPartition] = (),
+) -> IngestSpec:
     """What each task of a batch is given: tables as they are now, connections as they stand in the files.
 
     `tables` holds the dead letters and those to be written. Only if `evolving` may tasks want more of them, or others.
+    `read` are the partitions there are: where a table has one only, no key comes from another.
     """
     # Those that records have asked for since it was planned are among the tables.
     pipeline = pipeline.having(pipeline.matched, {*pipeline.known_tables, *tables}) if pipeline.is_open else pipeline
@@ -99,6 +108,8 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
     def spec(t: TableSettings) -> TableSpec:
         metadata = tables[t.name].metadata
         changes = row_changes_of(metadata, t)
+        several = len([at for at in read if t.rule.takes_topic(at.topic)]) > 1
+        looks = changes is not None and changes.held and (changes.order is not None or several)
         return TableSpec(
             t.name,
             _without_history(metadata),
@@ -112,7 +123,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
             transform=t.transform,
             keys_as=pipeline.keys_as(t),
             changes=changes,
-            standing=standing_of(metadata, changes.key, changes.order) if changes and changes.order else None,
+            standing=standing_of(metadata, changes.key, changes.held) if changes and looks else None,
         )
 
     letters = pipeline.dead_letter_table

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -11,13 +13,14 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from sink_core.changes.debezium import ORDER_COLUMN, Debezium
 from sink_core.changes.deleted import DELETED_COLUMN
-from sink_core.changes.keys import RowKeyDecoder
+from sink_core.changes.events import ORDER_COLUMN, Events
+from sink_core.changes.kafka_key import keyed_events, keyed_rows, keyless, optional_key, told_by
+from sink_core.changes.keys import RowKeyDecoder, orderless
 from sink_core.changes.rows import NO_ORDER, change_schema, changes_of
-from sink_core.changes.settings import RowChanges
+from sink_core.changes.settings import RowChanges, envelope_of
 from sink_core.decode.decoded import Decoded, sifted
-from sink_core.decode.keys import key_type
+from sink_core.decode.keys import ReadKeys, key_type
 from sink_core.decode.names import Names, names_of
 from sink_core.tables.arrow import arrow_schema
 from sink_core.tables.budget import Budget
@@ -85,7 +88,8 @@ class Output:
         if self._outbox is not None:
             number = self._spec.tables.index(table)
             if table.changes:
-                return ChangePieces(self.metadata.schema(), table.changes.key, self._outbox, number, self._budget)
+                schema, bounded = self.metadata.schema(), table.standing is not None
+                return ChangePieces(schema, table.changes.key, self._outbox, number, self._budget, bounded=bounded)
             return PieceWriter(self.metadata, table.distribution, self._outbox, number, self._budget)
         io = open_io(self._spec.catalog, self.name, self.metadata.location)
         size, budget = table.target_file_size, self._budget
@@ -120,22 +124,34 @@ class Feed(Output):
         schema = self.metadata.schema()
         schema = without_kafka_column(schema) if self._has_kafka_column else schema
         kept = {DELETED_COLUMN} if self.changes and self.changes.soft else set[str]()
-        kept |= {ORDER_COLUMN} if self.changes and self.changes.events and self.changes.order_by else set()
-        return Schema(*(field for field in schema.fields if field.name not in kept))
+        kept |= {ORDER_COLUMN} if self.changes and self.changes.order_by and self._has_order else set()
+        read = Schema(*(field for field in schema.fields if field.name not in kept))
+        return optional_key(read, self._key_names) if self.by_kafka_key else read
+
+    @property
+    def _has_order(self) -> bool:
+        """Whether it is events, not rows, that say what is newer."""
+        envelope = envelope_of(self.changes.events, self.changes.op_field) if self.changes else None
+        return envelope is not None and envelope.has_order
 
     @cached_property
-    def events(self) -> Debezium | None:
+    def events(self) -> Events | None:
         """What reads the records, if these are change events."""
         changes = self._table.changes
         if changes is None or not changes.events:
             return None
-        return Debezium(
+        envelope = envelope_of(changes.events, changes.op_field, [field.name for field in self._columns.fields])
+        if envelope is None:
+            return None
+        return Events(
+            envelope,
             self._columns,
-            [field.name for field in self._key_columns.fields],
+            self._key_names,
             table=self.name,
             order_by=changes.order_by,
             soft=changes.soft,
             ignores_truncate=changes.ignores_truncate,
+            kafka_key=changes.kafka_key,
         )
 
     @cached_property
@@ -178,10 +194,32 @@ class Feed(Output):
         """How records change rows that are there, if they do."""
         return self._table.changes
 
+    @property
+    def by_kafka_key(self) -> bool:
+        """Whether rows are told apart by the records' Kafka keys."""
+        return self._table.changes is not None and self._table.changes.kafka_key
+
     @cached_property
-    def keys(self) -> RowKeyDecoder:
-        """What reads the keys of tombstones."""
-        return RowKeyDecoder(self._key_columns, ordered_by=self.changes.order_by if self.changes else "")
+    def _row_keys(self) -> RowKeyDecoder:
+        return RowKeyDecoder(self._key_columns)
+
+    def gone(self, raw: Sequence[bytes | None], read: ReadKeys, places: Sequence[int]) -> Decoded:
+        """The keys of rows that go, by those of the tombstones at some places among those given."""
+        if self.changes and self.changes.order_by:
+            return orderless(len(places), self._key_columns, self.changes.order_by)
+        if not self.by_kafka_key:
+            return self._row_keys.decode([raw[place] for place in places])
+        bad = {at: replace(read.bad[place], index=at) for at, place in enumerate(places) if place in read.bad}
+        return told_by(read.of(self.key_type, places), self._key_names, bad)
+
+    def keyed(self, decoded: Decoded, keys: pa.Array) -> Decoded:
+        """What was decoded with the Kafka keys, one for each good value."""
+        join = keyed_events if self.events else keyed_rows
+        return replace(decoded, columns=join(decoded.columns, keys, self._key_names))
+
+    @property
+    def _key_names(self) -> list[str]:
+        return [field.name for field in self._key_columns.fields]
 
     @cached_property
     def _key_columns(self) -> Schema:
@@ -189,12 +227,14 @@ class Feed(Output):
         return Schema(*(schema.find_field(field_id) for field_id in changes.key))
 
     def judge(self, decoded: Decoded) -> Decoded:
-        """What was decoded. Events may be bad, or left out; and where changes are ordered by a column, a record without
-        a value there is bad.
+        """What was decoded. Events may be bad, or left out; a record without a Kafka key it needs is bad, and where
+        changes are ordered by a column one without a value there.
         """
         if self.events:
             return self.events.judge(decoded)
         changes = self._table.changes
+        if self.by_kafka_key:
+            decoded = sifted(decoded, keyless({name: decoded.columns.column(name) for name in self._key_names}))
         if changes is None or changes.order is None:
             return decoded
         order = column_of(pa.Table.from_batches([decoded.columns]), changes.order, self.schema)
@@ -204,7 +244,7 @@ class Feed(Output):
     def write_decoded(self, rows: pa.RecordBatch, origin: pa.Array, *, deletes: bool = False) -> None:
         """`origin` is the `_kafka` column of `rows`. `deletes`: they are keys, of rows that go."""
         flags = pa.array(np.full(len(rows), deletes))
-        if self.events:
+        if self.events and not deletes:
             meant = self.events.meant(rows)
             rows, flags, origin = meant.rows, pa.array(meant.deletes), origin.take(pa.array(meant.places))
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))

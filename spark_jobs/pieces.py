@@ -16,6 +16,7 @@ from typing import IO
 import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 
+from sink_core.changes.standing import Bounds
 from sink_core.tables.budget import Budget
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.gathered import Gathered
@@ -42,7 +43,7 @@ class Piece:
 class Outbox:
     """Where a task leaves pieces for `buckets` tasks that write. Use as a context manager: its files go with it.
 
-    `sent` counts rows by number of the table.
+    `sent` counts rows by number of the table, and `bounds` says what the keys of changes lie between.
     """
 
     def __init__(self, buckets: int) -> None:
@@ -51,6 +52,7 @@ class Outbox:
         self._spilled = _scratch()
         self._pieces: list[tuple[int, int, int, int]] = []
         self._samples: list[tuple[int, pa.Table]] = []
+        self.bounds: dict[int, list[Bounds | None]] = {}
 
     def __enter__(self) -> Outbox:
         return self

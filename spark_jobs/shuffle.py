@@ -4,7 +4,8 @@
     divide   for range: the keys of a sample make boundaries, by which pieces are cut
     write    the pieces of a bucket become files of its partitions, or of its range
 
-Ordered changes of rows meet in a bucket what the table has of their keys, which `spark_jobs/standing.py` sends there.
+Changes of rows meet in a bucket what the table has of their keys, which `spark_jobs/standing.py` sends there: of files
+that may have keys of the batch, between whose least and greatest they lie.
 
 Everything a task hands on, its counts included, travels in rows of Spark's own, of which one attempt of each task
 counts, whatever is tried again. In the end the rows that were taken in must be those that were sent, task by task.
@@ -16,14 +17,14 @@ import pickle
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from sink_core.changes.standing import Standing, standing_schema
+from sink_core.changes.standing import Bounds, Standing, all_bounds, standing_schema
 from sink_core.errors import CalveError, RetriableError
 from sink_core.offsets import OffsetRange
 from sink_core.tables.arrow import arrow_schema
@@ -61,10 +62,13 @@ Boundaries = Mapping[int, pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a task that reads says of itself, and how many rows it handed on by number of the table."""
+    """What a task that reads says of itself; by number of the table how many rows it handed on, and what the keys of
+    changes lie between.
+    """
 
     result: TaskResult
     sent: Mapping[int, int]
+    bounds: Mapping[int, Sequence[Bounds | None]] = field(default_factory=dict[int, Sequence[Bounds | None]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +88,15 @@ def run_shuffled(spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], runne
         read = session.range(0, len(tasks), 1, len(tasks)).mapInArrow(
             partial(_read, spec, tuple(tasks), buckets), _COLUMNS
         )
-        if any(table.distribution == "range" for table in spec.tables):
+        if _standing(spec) or any(table.distribution == "range" for table in spec.tables):
             # What was read is kept: the second look at it does not read the topics again.
             read = read.persist()
             try:
-                rows = _write(_divided(spec, read, buckets), spec, buckets, runner)
+                rows = _looked_at(spec, read, buckets, runner)
             finally:
                 read.unpersist()
         else:
-            rows = _write(read, spec, buckets, runner)
+            rows = _write(read, spec, buckets, runner, {})
     return _results(spec, len(tasks), rows)
 
 
@@ -107,23 +111,37 @@ def _small_batches(session: SparkSession) -> Generator[SparkSession]:
         session.conf.set(_AT_ONCE, cast(str, before))
 
 
-def _divided(spec: IngestSpec, read: DataFrame, buckets: int) -> DataFrame:
+def _looked_at(spec: IngestSpec, read: DataFrame, buckets: int, runner: SparkRunner) -> list[Any]:
+    """As `_write`, once all was read and its keys are known."""
     samples: dict[int, list[pa.Table]] = {}
-    for row in read.where(f"kind in ({_SAMPLE}, {_FAILED})").collect():
+    bounds: dict[int, list[Bounds | None]] = {}
+    for row in read.where(f"kind in ({_RESULT}, {_SAMPLE}, {_FAILED})").collect():
         if row["kind"] == _FAILED:
             raise _error(row["data"])
-        samples.setdefault(row["table"], []).append(keys_of(row["data"]))
+        if row["kind"] == _SAMPLE:
+            samples.setdefault(row["table"], []).append(keys_of(row["data"]))
+            continue
+        found: _Read = pickle.loads(row["data"])  # noqa: S301 - written by our own tasks
+        for table, parts in found.bounds.items():
+            bounds.setdefault(table, []).extend(parts)
     boundaries = {
         table: Order.of_files(_metadata(spec, table)).boundaries(pa.concat_tables(keys), buckets)
         for table, keys in samples.items()
     }
-    return read.where(f"kind != {_SAMPLE}").mapInArrow(partial(_divide, spec, boundaries), _COLUMNS)
+    pieces = read.where(f"kind != {_SAMPLE}")
+    if boundaries:
+        pieces = pieces.mapInArrow(partial(_divide, spec, boundaries), _COLUMNS)
+    return _write(pieces, spec, buckets, runner, {table: all_bounds(parts) for table, parts in bounds.items()})
 
 
-def _write(pieces: DataFrame, spec: IngestSpec, buckets: int, runner: SparkRunner) -> list[Any]:
-    standing = _standing(spec)
+def _write(
+    pieces: DataFrame, spec: IngestSpec, buckets: int, runner: SparkRunner, bounds: Mapping[int, Bounds | None]
+) -> list[Any]:
+    """What the tasks that write make of pieces. Of tables with changes `bounds` says what keys lie between."""
+    standing = {number: each for number, each in _standing(spec).items() if number in bounds}
     for number, each in standing.items():
-        rows = standing_rows(runner.session, spec.catalog, spec.tables[number].name, each)
+        schema, table = _metadata(spec, number).schema(), spec.tables[number].name
+        rows = standing_rows(runner.session, spec.catalog, table, each, schema, spec.topics, bounds[number])
         pieces = pieces.union(rows.mapInArrow(partial(_stand, spec, number, each, buckets), _COLUMNS))
     placed = pieces.repartitionById(buckets, "bucket")
     if standing:
@@ -169,7 +187,8 @@ def _read(
             except CalveError as error:
                 yield _row(_FAILED, number, data=pickle.dumps(error))
                 continue
-            yield _row(_RESULT, number, number % buckets, data=pickle.dumps(_Read(result, dict(outbox.sent))))
+            read = _Read(result, dict(outbox.sent), outbox.bounds)
+            yield _row(_RESULT, number, number % buckets, data=pickle.dumps(read))
             for table, sample in outbox.samples():
                 yield _row(_SAMPLE, number, table=table, data=sample)
             for piece in outbox.pieces():
@@ -195,7 +214,8 @@ def _divide(spec: IngestSpec, boundaries: Boundaries, batches: Batches) -> Itera
 def _stand(
     spec: IngestSpec, number: int, standing: Standing, buckets: int, batches: Batches
 ) -> Iterator[pa.RecordBatch]:
-    for piece in standing_pieces(batches, standing, _metadata(spec, number).schema(), number, buckets):
+    schema = _metadata(spec, number).schema()
+    for piece in standing_pieces(batches, standing, schema, spec.topics, number, buckets):
         yield _row(_STANDING, -1, piece.bucket, number, piece.rows, piece.data)
 
 

@@ -24,7 +24,8 @@ class TableSpec:
     what a task may want of its schema, `any_case` that fields match whatever the case of their names, `transform` the
     SQL that makes its rows, and `keys_as` the type that this sees keys as. With `changes` records change rows that
     are there. An `explicit` one, which the pipeline file names, is counted for every partition, whether `rule`
-    takes its topic or not. Ordered changes are held against the rows of `standing`.
+    takes its topic or not. Changes are held against the rows of `standing`, if
+    there are any.
     """
 
     name: str
@@ -44,7 +45,7 @@ class TableSpec:
     def may_leave_out(self) -> bool:
         """Whether a record that can be stored may be none of the table's."""
         by_sql = self.transform is not None and self.transform.where is not None
-        return not self.rule.takes_all or by_sql or (self.changes is not None and self.changes.events)
+        return not self.rule.takes_all or by_sql or (self.changes is not None and bool(self.changes.events))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +77,28 @@ def not_outdated(last: pa.Table, key: Sequence[int], order: pa.ChunkedArray, sta
     return last.take(pa.array(np.sort(winners[winners != _STANDS])))
 
 
+def check_unmoved(last: pa.Table, key: Sequence[int], standing: pa.Table, *, table: str, topics: Sequence[str]) -> None:
+    """Raise BadRecord for a key among the last changes, one for each, whose row is among `standing` (`standing_schema`)
+    and came from another source partition: which of the two is newer nobody knows.
+    """
+    names, keys = _keys(last, key)
+    changes = pa.table({**keys, "now": last.column(SOURCE), "was": pa.nulls(len(last), pa.int64())})
+    stand = standing.rename_columns([*names, "was"]).append_column("now", pa.nulls(len(standing), pa.int64()))
+    both = pa.concat_tables([changes, stand.select(changes.column_names)])
+    groups = both.group_by(names, use_threads=False).aggregate([("now", "max"), ("was", "max")])
+    moved = groups.filter(pc.not_equal(groups["now_max"], groups["was_max"]))
+    if not len(moved):
+        return
+    first = moved.slice(0, 1).to_pylist()[0]
+    now, was = (source_of(first[name], topics) for name in ("now_max", "was_max"))
+    raise BadRecord(
+        f"{table}: key ({_shown(first, names)}) has a change in {now}, and its row came from {was}, and so have "
+        f"{len(moved) - 1:,} other keys moved: which change is the last can't be told; nothing was published",
+        hint="have producers send all changes of a key to one partition, or set order_by; if what comes now is newer, "
+        "as after partitions were added to a topic that was read to its end, set on_moved_key: ignore",
+    )
+
+
 def folded(last: pa.Table, key: Sequence[int], *, soft: bool = False) -> Folded:
     """What the last changes, one for each key, do to a table. If `soft`, a row that is gone comes too."""
     stays = last if soft else last.filter(pc.invert(last.column(DELETES)))
@@ -103,10 +125,14 @@ def _ranks(by_rank: npt.NDArray[np.int64]) -> pa.Array:
 def _two_sources(apart: pa.Table, names: Sequence[str], table: str, topics: Sequence[str]) -> BadRecord:
     first = apart.slice(0, 1).to_pylist()[0]
     one, other = (source_of(first[name], topics) for name in ("source_min", "source_max"))
-    shown = ", ".join(repr(first[name])[:100] for name in names)
     return BadRecord(
-        f"{table}: key ({shown}) has changes in {one} and {other} in one batch, and {len(apart) - 1:,} other keys in "
-        "two partitions too: which change is the last can't be told; nothing was published",
+        f"{table}: key ({_shown(first, names)}) has changes in {one} and {other} in one batch, and "
+        f"{len(apart) - 1:,} other keys in two partitions too: which change is the last can't be told; "
+        "nothing was published",
         hint="have producers send all changes of a key to one partition, or set order_by; name as key what tells "
         "rows apart",
     )
+
+
+def _shown(group: Mapping[str, object], names: Sequence[str]) -> str:
+    return ", ".join(repr(group[name])[:100] for name in names)

@@ -6,38 +6,37 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, DecimalType, IntegerType, LongType
 
 from sink_core.changes.rows import NO_ORDER
 from sink_core.decode.decoded import FIT, BadValue, Decoded, cut, placed
 from sink_core.decode.json import JsonDecoder
+from sink_core.tables.arrow import arrow_schema
 
-_NO_KEY = "a tombstone without a key: nothing says which row goes"
+NO_KEY = "a tombstone without a key: nothing says which row goes"
 _BARE = (BooleanType, IntegerType, LongType, DecimalType)
+
+
+def orderless(number: int, key: Schema, order_by: str) -> Decoded:
+    """What that many tombstones say where changes are ordered by a column, which these lack: all are bad."""
+    said = cut(f"{order_by}: {NO_ORDER}: it is a tombstone")
+    nothing = pa.RecordBatch.from_pylist([], schema=arrow_schema(key))
+    return Decoded(nothing, [], tuple(BadValue(place, FIT, said) for place in range(number)))
 
 
 class RowKeyDecoder:
     """Decodes Kafka keys by the table's key columns: a JSON object with these, or where it is one column its text."""
 
-    def __init__(self, schema: Schema, *, ordered_by: str = "") -> None:
-        self._ordered_by = ordered_by
+    def __init__(self, schema: Schema) -> None:
         self._decoder = JsonDecoder(schema)
         self._only = schema.fields[0] if len(schema.fields) == 1 else None
 
     def decode(self, keys: Sequence[bytes | None]) -> Decoded:
-        """As a decoder of values does; a key that is missing or none of the table's is bad. All are where changes are
-        ordered by a column, of which a tombstone has none.
-        """
-        no_order = f"{self._ordered_by}: {NO_ORDER}: it is a tombstone"
-        bad = {
-            place: BadValue(place, FIT, no_order if self._ordered_by else _NO_KEY)
-            for place, key in enumerate(keys)
-            if key is None or self._ordered_by
-        }
-        given = [
-            (place, self._as_object(key)) for place, key in enumerate(keys) if key is not None and place not in bad
-        ]
+        """As a decoder of values does; a key that is missing or none of the table's is bad."""
+        bad = {place: BadValue(place, FIT, NO_KEY) for place, key in enumerate(keys) if key is None}
+        given = [(place, self._as_object(key)) for place, key in enumerate(keys) if key is not None]
         decoded = self._decoder.decode([value for _, value in given])
         found = placed(decoded, [place for place, _ in given], bad)
         told = (b if b.index in bad else replace(b, message=cut(f"key of a tombstone: {b.message}")) for b in found.bad)

@@ -47,12 +47,17 @@ def changes_of(
     `_kafka` column, and its topics are among `topics`.
     """
     topic, partition, offset, *_ = origin.flatten()
-    number = pc.index_in(topic, value_set=pa.array(topics, topic.type)).to_numpy().astype(np.int64)
-    source = pa.array((number << _PARTITION_BITS) | partition.to_numpy().astype(np.int64))
+    source = sources_of(topic, partition, topics)
     known = dict(zip(rows.schema.names, rows.columns, strict=True))
     fields = [schema.field(at) for at in range(len(schema) - len(_FURTHER))]
     columns = [known[f.name] if f.name in known else pa.nulls(len(rows), f.type) for f in fields]
     return pa.RecordBatch.from_arrays([*columns, deletes, source, offset], schema=schema)
+
+
+def sources_of(topic: pa.Array, partition: pa.Array, topics: Sequence[str]) -> pa.Array:
+    """The column of sources for these, of which none is null and each topic among `topics`."""
+    number = pc.index_in(topic, value_set=pa.array(topics, topic.type)).to_numpy().astype(np.int64)
+    return pa.array((number << _PARTITION_BITS) | partition.to_numpy().astype(np.int64))
 
 
 def source_of(number: int, topics: Sequence[str]) -> TopicPartition:

@@ -2,40 +2,101 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import StringType
 
-from sink_core.changes.debezium import ORDER_COLUMN
+from sink_core.changes.debezium import Debezium
 from sink_core.changes.deleted import check_deleted
+from sink_core.changes.dms import Dms
 from sink_core.changes.equality import key_of
-from sink_core.changes.standing import order_of
+from sink_core.changes.events import ORDER_COLUMN, Envelope
+from sink_core.changes.flat import Flat
+from sink_core.changes.kafka_key import check_key_types, key_columns
+from sink_core.changes.standing import order_of, source_fields
 from sink_core.config.effective import TableSettings
+from sink_core.errors import TableUnusable
 
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
     """By which columns (field ids) rows are told apart, and which one says what is newer: without `order` the offset
-    does. `order_by` is its name. If `soft`, rows that go are kept, with a mark.
-    Records are rows, or change events if `events`, of which truncates are left out if `ignores_truncate`.
+    does. `order_by` is its name. `sources` are topic and partition (field ids) that a row came from, if a key may come
+    from no other. If `soft`, rows that go are kept, with a mark.
+    Records are rows, or change events in the envelope that `events` names, or say by `op_field` what became of the row;
+    truncates are left out if `ignores_truncate`. The key's columns are in the rows, or what the Kafka key is made of if
+    `kafka_key`.
     """
 
     key: tuple[int, ...]
     order: int | None = None
     order_by: str = ""
+    sources: tuple[int, ...] = ()
     soft: bool = False
-    events: bool = False
+    events: str = ""
+    op_field: str = ""
     ignores_truncate: bool = False
+    kafka_key: bool = False
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """What changes are held against of the rows of their keys (field ids)."""
+        return self.sources if self.order is None else (self.order,)
+
+    @property
+    def by_tombstones(self) -> bool:
+        """Whether a record without a value says that a row goes. Where rows that are gone are kept an event has said
+        more of them.
+        """
+        return not self.events or (self.kafka_key and not self.soft)
 
 
 def row_changes_of(metadata: TableMetadata, settings: TableSettings) -> RowChanges | None:
     """None for a table that takes no row changes. Raises TableUnusable for one that can't take those of its mode."""
     if not settings.changes_rows:
         return None
-    key = key_of(metadata, settings.key, table=settings.name)
+    names = [field.name for field in key_columns(settings.kafka_key).fields] if settings.kafka_key else settings.key
+    key = key_of(metadata, names, table=settings.name)
+    if settings.kafka_key:
+        check_key_types(metadata.schema(), key, settings.kafka_key, table=settings.name)
     if settings.soft_deletes:
         check_deleted(metadata, key, table=settings.name)
-    by, events = settings.order_by, settings.reads_events
-    # The rows in events don't say what is newer.
-    order = None if by is None else order_of(metadata, ORDER_COLUMN if events else by, key, table=settings.name)
-    return RowChanges(key, order, by or "", settings.soft_deletes, events, settings.ignores_truncate)
+    by, envelope = settings.order_by, envelope_of(settings.events, settings.op_field)
+    named = ORDER_COLUMN if envelope and envelope.has_order else by
+    order = None if named is None or by is None else order_of(metadata, named, key, table=settings.name)
+    stays = settings.stops_moved_keys
+    if settings.op_field:
+        _check_op(metadata, settings.op_field, table=settings.name)
+    return RowChanges(
+        key,
+        order,
+        by or "",
+        source_fields(metadata, key, table=settings.name) if stays else (),
+        soft=settings.soft_deletes,
+        events=settings.events,
+        op_field=settings.op_field,
+        ignores_truncate=settings.ignores_truncate,
+        kafka_key=bool(settings.kafka_key),
+    )
+
+
+def envelope_of(events: str, op_field: str, columns: Collection[str] = ()) -> Envelope | None:
+    """What reads the change events of a table with these columns; None if its records are rows."""
+    if op_field:
+        return Flat(op_field, columns)
+    return _ENVELOPES[events]() if events else None
+
+
+_ENVELOPES: Mapping[str, type[Debezium | Dms]] = {"debezium": Debezium, "dms": Dms}
+
+
+def _check_op(metadata: TableMetadata, name: str, *, table: str) -> None:
+    """Raise TableUnusable if the table has a column of that name which can't hold the words."""
+    for field in metadata.schema().fields:
+        if field.name == name and not isinstance(field.field_type, StringType):
+            raise TableUnusable(
+                f"{table}: op_field {name} is a column of type {field.field_type}, and what it says is text",
+                hint="name the field that says what became of a row, or make the column a string",
+            )

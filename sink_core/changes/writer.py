@@ -13,7 +13,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
 from sink_core.changes.equality import keys_only
-from sink_core.changes.fold import folded, last_by_key, not_outdated
+from sink_core.changes.fold import check_unmoved, folded, last_by_key, not_outdated
 from sink_core.changes.rows import places_of
 from sink_core.changes.settings import RowChanges
 from sink_core.errors import ProtocolError
@@ -75,18 +75,18 @@ class ChangeWriter:
             self._limit = max(FOLD_BYTES, 2 * self._bytes)
 
     def hold_against(self, standing: pa.RecordBatch) -> None:
-        """Leave out the changes that are older than these rows of the table, of `standing_schema`; no change may come
-        any more.
+        """Leave out the changes that are older than these rows of the table, of `standing_schema`, or refuse those of
+        keys that came from elsewhere; no change may come any more. Raises BadRecord as `check_unmoved` does.
         """
         self._standing.append(standing)
         self._standing_bytes += standing.nbytes
         if self._standing_bytes > FOLD_BYTES:
-            self._leave_out_late()
+            self._hold()
 
     def close(self) -> list[WrittenFile]:
         """Write what the last changes say, close all files, and describe them. The writer is done with then."""
         if self._gathered:
-            self._leave_out_late()
+            self._hold()
             found = folded(self._last(), self._places, soft=self._changes.soft)
             self._gathered = []
             for batch in found.rows.to_batches():
@@ -111,11 +111,15 @@ class ChangeWriter:
             self._keep(last)
         return self._gathered[0]
 
-    def _leave_out_late(self) -> None:
+    def _hold(self) -> None:
         last = self._last()
         order = self._order(last)
-        if self._standing and order is not None:
-            self._keep(not_outdated(last, self._places, order, pa.Table.from_batches(self._standing)))
+        if self._standing:
+            standing = pa.Table.from_batches(self._standing)
+            if order is None:
+                check_unmoved(last, self._places, standing, table=self._table, topics=self._topics)
+            else:
+                self._keep(not_outdated(last, self._places, order, standing))
             # Not empty: no change may come any more.
             self._standing, self._standing_bytes = [self._standing[0].slice(0, 0)], 0
 

@@ -19,11 +19,11 @@ from sink_core.config.connections import (
 from sink_core.config.model import Location
 from sink_core.config.pipeline import PipelineConfig
 from sink_core.config.problems import nearest
-from sink_core.config.reading import ALIKE, BINARY, Readings, readings
+from sink_core.config.reading import ALIKE, Readings, readings
 from sink_core.config.references import redact, resolve, without_user_info
 from sink_core.config.routes import fed_tables, is_open, may_feed, namings
 from sink_core.config.source import KeyFormat, Source, ValueFormat
-from sink_core.config.tables import AutoCreate, EvolveStep, HistoryChoice, Transform
+from sink_core.config.tables import KAFKA, AutoCreate, EvolveStep, HistoryChoice, Transform
 from sink_core.errors import ConfigError
 from sink_core.routing import ALL, Naming, Rule
 
@@ -60,7 +60,9 @@ class TargetFileSize:
 
 @dataclass(frozen=True)
 class TableSettings:
-    """A table that is fed, with `table_defaults` applied. `explicit`: by the file alone there is such a table."""
+    """A table that is fed, with `table_defaults` applied. `explicit`: by the file alone there is such a table.
+    `kafka_key` is the Iceberg type of the Kafka keys that its `key` is made of, if it is.
+    """
 
     name: str
     mode: str
@@ -76,9 +78,13 @@ class TableSettings:
     transform: Transform | None = None
     target_file_stated: bool = False
     key: tuple[str, ...] = ()
+    kafka_key: str = ""
     order_by: str | None = None
     soft_deletes: bool = False
     ignores_truncate: bool = False
+    envelope: str = "debezium"
+    op_field: str = ""
+    stops_moved_keys: bool = False
 
     @property
     def changes_rows(self) -> bool:
@@ -86,9 +92,9 @@ class TableSettings:
         return self.mode != "append"
 
     @property
-    def reads_events(self) -> bool:
-        """Whether records are change events, which say what became of a row, rather than rows."""
-        return self.mode == "cdc"
+    def events(self) -> str:
+        """In which words records say what became of a row, if they do rather than be rows."""
+        return self.envelope if self.mode == "cdc" else ""
 
 
 @dataclass(frozen=True)
@@ -213,10 +219,14 @@ class Pipeline:
                 explicit=fed.explicit,
                 transform=fed.entry.transform,
                 target_file_stated=fed.entry.target_file_size is not None,
-                key=fed.entry.key or (),
+                key=fed.entry.key_columns,
                 order_by=fed.entry.order_by,
                 soft_deletes=fed.entry.deletes == "soft",
                 ignores_truncate=fed.entry.on_truncate == "ignore",
+                envelope=fed.entry.wording,
+                op_field=fed.entry.op_field or "",
+                stops_moved_keys=fed.entry.stops_moved_keys,
+                kafka_key=self._key_type(fed.rule, f"{fed.name}: key: kafka") if fed.entry.key == KAFKA else "",
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )
@@ -233,19 +243,13 @@ class Pipeline:
     def keys_as(self, table: TableSettings) -> str:
         """The Iceberg type that a table's SQL sees keys as: bytes where its topics have keys of several.
 
-        Raises ConfigError if the SQL may look at keys of several types, and as `Readings.of` does.
+        Raises ConfigError if the SQL may look at these, and as `Readings.of` does.
         """
-        found = {
-            reading.as_type: reading.setting for reading in (self.readings.of(t).key for t in self.topics_of(table))
-        }
-        if len(found) <= 1:
-            return next(iter(found), self.readings.default.key.as_type)
-        if table.transform is not None and table.transform.may_name("key"):
-            raise ConfigError(
-                f"{table.name}: transform: keys are {' and '.join(found)}, by {' and '.join(found.values())}",
-                hint="name the topics of one of them under the table's topics",
-            )
-        return BINARY
+        named = table.transform is not None and table.transform.may_name("key")
+        return self._key_type(table.rule, f"{table.name}: transform" if named else "")
+
+    def _key_type(self, rule: Rule, wanted_by: str) -> str:
+        return self.readings.key_type([topic for topic in self.topics if rule.takes_topic(topic)], wanted_by)
 
     @cached_property
     def changing(self) -> frozenset[str]:

@@ -201,7 +201,7 @@ class PipelineConfig(Model):
     @model_validator(mode="after")
     def _distinct_names(self) -> Self:
         wrong = (*self._repeated(), *self._reserved(), *self._unroutable(), *self._unreadable(), *self._transforms())
-        changing = row_changes(self.tables, self.table_defaults, self.source.value.type, self.commit.every)
+        changing = row_changes(self.tables, self.table_defaults, self.source, self.commit.every)
         refuse_at("PipelineConfig", (*wrong, *changing))
         return self
 

@@ -84,6 +84,20 @@ class Readings:
             )
         return found[0][1] if found else self.default
 
+    def key_type(self, topics: Iterable[str], wanted_by: str) -> str:
+        """The Iceberg type that keys of these topics are read as; bytes for several types, unless somebody wants to
+        look at them: then raises ConfigError, which begins with `wanted_by`. Raises as `of` does.
+        """
+        found = {key.as_type: key.setting for key in (self.of(topic).key for topic in topics)}
+        if len(found) <= 1:
+            return next(iter(found), self.default.key.as_type)
+        if wanted_by:
+            raise ConfigError(
+                f"{wanted_by}: keys are {' and '.join(found)}, by {' and '.join(found.values())}",
+                hint="name the topics of one of them under the table's topics",
+            )
+        return BINARY
+
     @property
     def values(self) -> tuple[ValueSettings, ...]:
         """Each way in which values are read, once."""

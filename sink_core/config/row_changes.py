@@ -5,32 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sink_core.config.model import Location
-from sink_core.config.tables import Table, TableDefaults
+from sink_core.config.source import Source
+from sink_core.config.tables import KAFKA, Table, TableDefaults
 
 Problem = tuple[Location, str, object]
 
 
 def row_changes(
-    tables: Sequence[Table], defaults: TableDefaults, value_type: str, commit_every: object
+    tables: Sequence[Table], defaults: TableDefaults, source: Source, commit_every: object
 ) -> Iterator[Problem]:
     """Where the tables' settings and their modes contradict each other, and what to say about it."""
     for number, table in enumerate(tables):
         at: Location = ("tables", number)
+        if table.op_field and table.mode != "cdc":
+            yield (*at, "op_field"), "goes with mode: cdc; other records don't say what became of a row", None
         if table.mode == "append":
             yield from _append(table, at)
             continue
-        yield from _key(table, at)
+        yield from _key(table, at, source)
         yield from _kept_from(table, at)
         if table.mode == "cdc":
             yield from _cdc(table, at, defaults)
-        if value_type in ("string", "bytes"):
-            yield (*at, "mode"), f"a value of type {value_type} has no columns to tell rows by", None
-        if table.order_by is not None and commit_every != "batch":
-            text = "needs commit.every: batch: each batch is held against all that was published before it"
-            yield (*at, "order_by"), text, None
+        yield from _held_against_rows(table, at, defaults, commit_every)
         if "make_optional" in (defaults.evolve if table.evolve is None else table.evolve):
             text = f"make_optional could make the key optional; leave it out for mode: {table.mode}"
             yield (*at, "evolve"), text, None
+
+
+def _held_against_rows(table: Table, at: Location, defaults: TableDefaults, commit_every: object) -> Iterator[Problem]:
+    behind = commit_every != "batch"
+    text = "needs commit.every: batch: each batch is held against all that was published before it"
+    if table.order_by is not None:
+        if behind:
+            yield (*at, "order_by"), text, None
+        return
+    if table.on_moved_key == "ignore":
+        return
+    if behind:
+        yield (*at, "on_moved_key"), f"stop {text}; set ignore if producers keep each key in its partition", None
+    if table.auto_create and not (defaults.kafka_column if table.kafka_column is None else table.kafka_column):
+        text = "stop needs the column _kafka of a table that is created; set kafka_column: true, or ignore"
+        yield (*at, "on_moved_key"), text, None
 
 
 def _append(table: Table, at: Location) -> Iterator[Problem]:
@@ -40,14 +55,23 @@ def _append(table: Table, at: Location) -> Iterator[Problem]:
             yield (*at, name), "goes with mode: upsert or cdc; an append keeps every record as a row", None
 
 
-def _key(table: Table, at: Location) -> Iterator[Problem]:
-    if table.key is not None and len(set(table.key)) < len(table.key):
+def _key(table: Table, at: Location, source: Source) -> Iterator[Problem]:
+    if table.key == KAFKA and "none" in source.key_types(table.topics):
+        yield (*at, "key"), "kafka needs keys; source.key, or that of a topic in source.formats, has type: none", None
+    whole = sorted(source.value_types(table.topics) & {"string", "bytes"})
+    if whole and table.mode == "cdc":
+        yield (*at, "mode"), f"a value of type {whole[0]} says nothing of what became of a row", None
+    elif whole and table.key != KAFKA:
+        yield (*at, "mode"), f"a value of type {whole[0]} has no columns to tell rows by; set key: kafka", None
+    if len(set(table.key_columns)) < len(table.key_columns):
         yield (*at, "key"), "names a column twice", None
     if table.auto_create and not (table.key or table.auto_create.identifier_fields):
         yield (*at, "key"), f"missing; a table that is created for mode: {table.mode} needs it", None
 
 
 def _cdc(table: Table, at: Location, defaults: TableDefaults) -> Iterator[Problem]:
+    if table.op_field and table.envelope:
+        yield (*at, "op_field"), f"stands in place of envelope, which is {table.envelope}; leave one out", None
     if defaults.evolve if table.evolve is None else table.evolve:
         yield (*at, "evolve"), "not available yet with mode: cdc; leave it out", None
     if table.order_by is None:
@@ -55,7 +79,7 @@ def _cdc(table: Table, at: Location, defaults: TableDefaults) -> Iterator[Proble
     if table.deletes == "hard":
         text = "needs deletes: soft with mode: cdc: a row that is gone has no order to hold a late change against"
         yield (*at, "order_by"), text, None
-    if table.order_by.split(".")[0] in ("before", "after"):
+    if table.wording == "debezium" and table.order_by.split(".")[0] in ("before", "after"):
         text = "names a field of the row; name one of the event that each of its kinds has, such as source.lsn"
         yield (*at, "order_by"), text, None
 

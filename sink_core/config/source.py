@@ -61,7 +61,7 @@ def _or_registered(key: str) -> str:
 
 
 class KeyFormat(Model):
-    """How a record's key is read, for the SQL of tables' transforms."""
+    """How a record's key is read: for the SQL of tables' transforms, and where `key: kafka` makes it a table's key."""
 
     type: Literal["bytes", "string", "none", "json", "connect_json", "json_schema", "avro", "protobuf"] = "bytes"
     """As for values; `none` leaves the key out. A key that isn't of the type makes its record a dead letter. `bytes`
@@ -152,6 +152,13 @@ class TopicFormats(Model):
         return _is_of(topic, self.topics, self.topics_regex)
 
 
+def _types(default: str, others: Iterable[tuple[TopicFormats, str]], topics: Iterable[str] | None) -> set[str]:
+    others = list(others)
+    if topics is None:
+        return {default, *(kind for _, kind in others)}
+    return {next((kind for entry, kind in others if entry.covers(topic)), default) for topic in topics}
+
+
 class Source(Model):
     """What is read."""
 
@@ -192,10 +199,11 @@ class Source(Model):
 
     def value_types(self, topics: Iterable[str] | None = None) -> set[str]:
         """The types of values that there may be, of all topics or of these."""
-        others = [(entry, entry.value.type) for entry in self.formats if entry.value]
-        if topics is None:
-            return {self.value.type, *(kind for _, kind in others)}
-        return {next((kind for entry, kind in others if entry.covers(topic)), self.value.type) for topic in topics}
+        return _types(self.value.type, [(entry, entry.value.type) for entry in self.formats if entry.value], topics)
+
+    def key_types(self, topics: Iterable[str] | None = None) -> set[str]:
+        """Those of keys."""
+        return _types(self.key.type, [(entry, entry.key.type) for entry in self.formats if entry.key], topics)
 
     def _foreign(self) -> Iterator[tuple[Location, str, object]]:
         for index, entry in enumerate(self.formats):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from sink_core.config.fields import ColumnName, FieldPath, Regex, TableNames, TopicName
 from sink_core.config.model import Model, comes_with, refusal
@@ -117,6 +117,20 @@ class NameFrom(Model):
     """The pipeline stops rather than create more tables than this."""
 
 
+KAFKA = "kafka"
+
+
+def _key_kind(given: object) -> str:
+    return "<word>" if isinstance(given, str) else "<columns>"
+
+
+KeyChoice = Annotated[
+    Annotated[Literal["kafka"], Tag("<word>")]
+    | Annotated[tuple[ColumnName, ...], Field(min_length=1), Tag("<columns>")],
+    Discriminator(_key_kind),
+]
+
+
 class Table(Model):
     """A table that is fed, or all tables that a name with placeholders stands for."""
 
@@ -141,8 +155,14 @@ class Table(Model):
     removes that row. `cdc`: a record says what became of a row, in the words of `envelope`. Both by equality deletes,
     which not every engine reads (docs/row_changes.md)."""
 
-    envelope: Literal["debezium"] = "debezium"
-    """For `cdc`: `debezium` are change events with `op`, `before` and `after`; their tombstones say nothing more."""
+    envelope: Literal["debezium", "dms"] | None = None
+    """For `cdc`: `debezium` are change events with `op`, `before` and `after`. `dms` are messages of AWS DMS, with
+    `data`, `metadata` and, if it sends them, `before-image`. Default: `debezium`, unless `op_field` is set."""
+
+    op_field: ColumnName | None = None
+    """For `cdc`, in place of `envelope`: the field beside those of the row that says what became of it, such as `Op` or
+    `__op`. In any case: `c`, `r`, `i`, `u`, `create`, `read`, `insert`, `update` and `load` put the row, `d` and
+    `delete` remove it, `t` and `truncate` are truncates. It is a column only if the table has one of that name."""
 
     on_truncate: Literal["stop", "ignore"] = "stop"
     """For `cdc`: whether the pipeline stops when the source table was truncated, or leaves that out."""
@@ -151,10 +171,11 @@ class Table(Model):
     """For `cdc`: what becomes of a change without a large value that did not change, for which Debezium says
     `__debezium_unavailable_value`. `refuse`: it is a dead letter."""
 
-    key: tuple[ColumnName, ...] | None = Field(default=None, min_length=1)
+    key: KeyChoice | None = None
     """For `upsert` and `cdc`: the columns that tell rows apart, required and of plain types. Without `order_by` all
-    changes of a key must come in one partition. Default: the table's identifier fields; those of a table that is
-    created are the key."""
+    changes of a key must come in one partition. `kafka`: the record's Kafka key, read as `source.key` says: its fields
+    are the columns, or all of it is the column `_key`. Default: the table's identifier fields; those of a table that
+    is created are the key."""
 
     deletes: Literal["hard", "soft"] = "hard"
     """For `upsert` and `cdc`: `hard` removes a row. `soft` keeps it, with `true` in a boolean column `_is_deleted`, in
@@ -165,8 +186,13 @@ class Table(Model):
     """For `upsert`: the column, `outer.inner` for a nested one, whose larger value is the newer one, in whichever
     partition and batch a change comes; of equal values the one read later. A whole number, a decimal, a date or a
     timestamp. A record without it is a dead letter, and so is a tombstone. Each batch then reads key and order of all
-    rows of the table. For `cdc`: a whole number of the event, such as `source.lsn`, kept in a column `_order`; it needs
-    `deletes: soft`. Default: changes are in the order of their partition."""
+    rows of the table. With `cdc` it needs `deletes: soft`; with Debezium it is a whole number of the event, such as
+    `source.lsn`, kept in a column `_order`. Default: changes are in the order of their partition."""
+
+    on_moved_key: Literal["stop", "ignore"] = "stop"
+    """For `upsert` and `cdc` without `order_by`: whether the pipeline stops when a key has a change in another
+    partition than its row came from, or the later batch wins. Where there are several partitions each batch reads key
+    and `_kafka` of the table's rows for it; it needs `commit.every: batch` and the column `_kafka`."""
 
     auto_create: AutoCreate | None = None
     """Create the table if it is missing; `{}` takes every default. Left out, the table must exist."""
@@ -195,3 +221,18 @@ class Table(Model):
     """What a table gets of the records that were published before it was added to the pipeline: `none`, or all, read
     from Kafka again: `replay`, not with `mode: upsert`. Must be set when a table is added to a pipeline that has
     published before."""
+
+    @property
+    def stops_moved_keys(self) -> bool:
+        """Whether a key may come from no other partition than its row. An order makes that harmless."""
+        return self.mode != "append" and self.order_by is None and self.on_moved_key == "stop"
+
+    @property
+    def wording(self) -> str:
+        """In which words change events are written."""
+        return "flat" if self.op_field else self.envelope or "debezium"
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """Those that `key` names."""
+        return () if self.key is None or self.key == KAFKA else tuple(self.key)

@@ -19,8 +19,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
-from sink_core.changes.debezium import row_columns, with_order
 from sink_core.changes.deleted import DELETED_COLUMN, with_deleted
+from sink_core.changes.events import with_order
+from sink_core.changes.kafka_key import key_columns, with_key
+from sink_core.changes.settings import envelope_of
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.config.tables import AutoCreate
 from sink_core.errors import CalveError, ConfigError, TableUnusable
@@ -115,7 +117,11 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
 
     Raises ConfigError naming the table and the setting.
     """
-    columns = _columns(settings, wanted, shown)
+    columns, key = _columns(settings, wanted, shown), settings.key
+    if settings.kafka_key:
+        of_key = key_columns(settings.kafka_key)
+        columns = with_key(columns, of_key, stated=bool(wanted.columns), table=settings.name)
+        key = [field.name for field in of_key.fields]
     if settings.soft_deletes:
         if any(field.name == DELETED_COLUMN for field in columns.fields):
             raise ConfigError(
@@ -130,7 +136,7 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
                 hint="set kafka_column: false for the table, or leave the field out of auto_create.columns",
             )
         columns = Schema(*columns.fields, kafka_field(columns.highest_field_id + 1))
-    columns = with_identifiers(columns, wanted.identifier_fields or settings.key, table=settings.name)
+    columns = with_identifiers(columns, wanted.identifier_fields or key, table=settings.name)
     return NewTable(
         settings.name,
         columns,
@@ -160,10 +166,11 @@ def _columns(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Sch
         columns = schema_of(wanted.columns) if wanted.columns else shown()
     except ConfigError as error:
         raise ConfigError(f"table {settings.name}: {error.message}", hint=error.hint) from None
-    if not settings.reads_events:
+    envelope = envelope_of(settings.events, settings.op_field)
+    if envelope is None:
         return columns
-    columns = columns if wanted.columns else row_columns(columns, table=settings.name)
-    return with_order(columns) if settings.order_by else columns
+    columns = columns if wanted.columns else envelope.row_columns(columns, table=settings.name)
+    return with_order(columns) if settings.order_by and envelope.has_order else columns
 
 
 def _properties(target_file_bytes: int, wanted: Mapping[str, object]) -> dict[str, str]:

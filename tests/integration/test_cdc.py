@@ -1,4 +1,4 @@
-"""`mode: cdc` with Debezium's change events, from Kafka to what Spark reads."""
+"""`mode: cdc` with change events of Debezium and DMS, from Kafka to what Spark reads."""
 
 from __future__ import annotations
 
@@ -18,11 +18,33 @@ from sink_core.verify.verify import verify
 from spark_jobs.runner import SparkRunner
 from tests.changing import by_spark
 from tests.pipelines import Flow
+from tests.schema_registry import SchemaRegistry, framed, plain
 from tests.support import Produce, TopicFactory
 
 PARTITIONS = 2
 TABLE = {"name": "db.events", "mode": "cdc", "key": ["id"]}
 State = dict[int, str]
+
+KEY = {"type": "record", "name": "Key", "namespace": "pg.t", "fields": [{"name": "id", "type": "long"}]}
+ROW = {
+    "type": "record",
+    "name": "Value",
+    "fields": [{"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"], "default": None}],
+}
+SOURCE = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": ["null", "long"], "default": None}]}
+ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "namespace": "pg.t",
+    "fields": [
+        {"name": "before", "type": ["null", ROW], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "source", "type": SOURCE},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"], "default": None},
+    ],
+}
+"""As Debezium's Avro has it with Confluent's converter."""
 
 
 @pytest.fixture
@@ -116,3 +138,78 @@ def test_a_truncate_stops_before_anything_is_published(flow: Flow, produce: Prod
     ignoring = {**flow.extra["tables"][0], "on_truncate": "ignore"}
     (batch,) = flow.but(extra={**flow.extra, "tables": [ignoring]}).run(runner).batches
     assert (batch.filtered, batch.rows[flow.table]) == (1, 1)
+
+
+def dms(operation: str, row: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
+    image = {} if before is None else {"before-image": before}
+    return {"data": row, "metadata": {"record-type": "data", "operation": operation, "table-name": "t"}, **image}
+
+
+def flat(operation: str, row: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """An update of the key is a delete and an insert."""
+    assert before is None or before["id"] == row["id"]
+    return {"Op": {"load": "I"}.get(operation, operation[0].upper()), **row}
+
+
+@pytest.mark.parametrize(("wording", "write"), [({"envelope": "dms"}, dms), ({"op_field": "Op"}, flat)])
+def test_messages_of_dms_and_rows_with_an_operation_give_the_source_table(
+    wording: dict[str, str], write: Any, flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    flow = flow.but(extra={**flow.extra, "tables": [{**flow.extra["tables"][0], **wording}]})
+    chance, state = random.Random(5), State()
+    events = [write("load", {"id": key, "text": state.setdefault(key, "l")}) for key in range(0, 30, 3)]
+    for number in range(150):
+        key = chance.randrange(30)
+        if chance.random() < 0.25:
+            state.pop(key, None)
+            events.append(write("delete", {"id": key}))
+        elif key in state and write is dms and chance.random() < 0.2:
+            other = 100 + number
+            state[other] = state.pop(key)
+            events.append(write("update", {"id": other, "text": state[other]}, {"id": key}))
+        else:
+            events.append(write("update" if key in state else "insert", {"id": key, "text": f"t{number}"}))
+            state[key] = f"t{number}"
+    control = {"control": {}, "metadata": {"record-type": "control", "operation": "create-table"}}
+    others = [control] if write is dms else []
+    produce(flow.topic, [json.dumps(each) for each in [*others, *events, {"id": 1, "text": "?"}]])
+    (batch,) = flow.run(runner).batches
+    assert (batch.filtered, batch.dead_lettered, batch.rows[flow.table]) == (len(others), 1, len(events))
+    check(flow, spark, state)
+    assert [field.name for field in flow.load_table().schema().fields] == ["id", "text", "_kafka"]
+
+
+def test_events_and_keys_in_avro_give_the_source_table_and_their_tombstones_too(
+    flow: Flow, registry: SchemaRegistry, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    avro = {"type": "avro", "registry": "main"}
+    source = {"key": {**avro, "as": "struct<id: long>"}, "value": avro}
+    table = {**flow.extra["tables"][0], "key": "kafka"}
+    flow = flow.but(registry={"main": {"url": registry.url}}, extra={"source": source, "tables": [table]})
+    of_key = registry.register(f"{flow.topic}-key", KEY)
+    of_value = registry.register(f"{flow.topic}-value", ENVELOPE)
+
+    def key(number: int) -> bytes:
+        return framed(of_key, plain(KEY, {"id": number}))
+
+    chance, state = random.Random(6), State()
+    for first in (0, 100):
+        keys, values = list[bytes](), list[bytes | None]()
+        for lsn in range(first, first + 100):
+            number, text = chance.randrange(20), f"t{lsn}"
+            before = {"id": number, "text": state.pop(number)} if number in state else None
+            goes = before is not None and chance.random() < 0.3
+            after = None if goes else {"id": number, "text": text}
+            op = "d" if goes else "u" if before else "c"
+            event = {"before": before, "after": after, "op": op, "source": {"lsn": lsn}, "ts_ms": lsn}
+            # Compaction has taken some events of deletes, and never their tombstones.
+            told = [framed(of_value, plain(ENVELOPE, event))] if not goes or lsn % 2 else []
+            values += [*told, None] if goes else told
+            keys += [framed(of_key, plain(KEY, {"id": number}))] * (len(values) - len(keys))
+            state |= {} if goes else {number: text}
+        produce(flow.topic, values, keys=keys)
+        flow.run(runner)
+        check(flow, spark, state)
+    schema = flow.load_table().schema()
+    assert [field.name for field in schema.fields] == ["id", "text", "_kafka"]
+    assert schema.identifier_field_names() == {"id"}

@@ -26,7 +26,9 @@ KILLED = ("write.after-files", "publish.after-events", "publish.after-commit", "
 ASLEEP = ("publish.after-fence", "commit.after-check", "commit.after-list")
 
 
-UPSERT = {"mode": "upsert", "auto_create": {"columns": {"id": "long", "text": "string"}}}
+COLUMNS = {"id": "long", "text": "string"}
+# Without a look at the table, which the other one has.
+UPSERT = {"mode": "upsert", "on_moved_key": "ignore", "auto_create": {"columns": COLUMNS}}
 ORDERED = {"mode": "cdc", "order_by": "source.lsn", "deletes": "soft", "auto_create": {}}
 
 

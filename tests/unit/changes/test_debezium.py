@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, ListType, LongType, NestedField, StringType
 
-from sink_core.changes.debezium import Debezium, row_columns
+from sink_core.changes.debezium import Debezium
+from sink_core.changes.events import Events
 from sink_core.decode.connect import ConnectDecoder
 from sink_core.decode.decoded import Decoded, Decoder
 from sink_core.decode.json import JsonDecoder
@@ -43,14 +44,14 @@ def event(op: str, before: Event | None = None, after: Event | None = None, **mo
     return {"before": before, "after": after, "op": op, "ts_ms": 1, "source": {"lsn": 7}, **more}
 
 
-def judged(events: Sequence[Event], reads: Debezium, decoder: Decoder | None = None) -> Decoded:
+def judged(events: Sequence[Event], reads: Events, decoder: Decoder | None = None) -> Decoded:
     decoder = decoder or JsonDecoder(reads.schema)
     return reads.judge(decoder.decode([json.dumps(each).encode() for each in events]))
 
 
 def done(*events: Event, **settings: Any) -> Done:
     """Rows, and whether they go."""
-    reads = Debezium(COLUMNS, ["id"], table="db.t", **settings)
+    reads = Events(Debezium(), COLUMNS, ["id"], table="db.t", **settings)
     found = judged(events, reads)
     assert found.bad == ()
     meant = reads.meant(found.columns)
@@ -58,7 +59,7 @@ def done(*events: Event, **settings: Any) -> Done:
 
 
 def bad(*events: Event, columns: Schema = COLUMNS, **settings: Any) -> list[tuple[int, str]]:
-    found = judged(events, Debezium(columns, ["id"], table="db.t", **settings))
+    found = judged(events, Events(Debezium(), columns, ["id"], table="db.t", **settings))
     return [(value.index, value.message) for value in found.bad]
 
 
@@ -78,7 +79,7 @@ def test_another_key_is_another_row_and_the_old_one_goes() -> None:
 
 
 def test_events_within_connects_envelope_say_the_same() -> None:
-    reads = Debezium(COLUMNS, ["id"], table="db.t")
+    reads = Events(Debezium(), COLUMNS, ["id"], table="db.t")
     events = [event("c", None, row(1)), event("d", row(2), None)]
     found = judged([{"schema": ENVELOPE, "payload": each} for each in events], reads, ConnectDecoder(reads.schema))
     meant = reads.meant(found.columns)
@@ -98,13 +99,13 @@ def test_events_within_connects_envelope_say_the_same() -> None:
 def test_heartbeats_transactions_schema_changes_and_messages_are_left_out(other: Event) -> None:
     both: list[dict[str, Any]] = [{}, {"order_by": "source.lsn", "soft": True}]
     for settings in both:
-        found = judged([event("c", None, row(1)), other], Debezium(COLUMNS, ["id"], table="db.t", **settings))
+        found = judged([event("c", None, row(1)), other], Events(Debezium(), COLUMNS, ["id"], table="db.t", **settings))
         assert (found.good, found.bad) == ([0], ())
 
 
 def test_a_truncate_stops_or_is_left_out() -> None:
     with pytest.raises(BadRecord, match=r"db\.t: the source table was truncated, and on_truncate is stop"):
-        judged([event("t")], Debezium(COLUMNS, ["id"], table="db.t"))
+        judged([event("t")], Events(Debezium(), COLUMNS, ["id"], table="db.t"))
     assert done(event("t"), event("c", None, row(1)), ignores_truncate=True) == [(row(1), False)]
 
 
@@ -113,7 +114,7 @@ def test_what_says_nothing_that_can_be_understood_is_bad() -> None:
     assert bad(*events) == [
         (0, "no op: not a change event of Debezium"),
         (1, "op 'x' is none of Debezium's"),
-        (2, "op d without before: nothing says which row goes"),
+        (2, "a delete without before: nothing says which row goes"),
         (3, "a change without after: there is no row"),
         (4, "before.id: null, and by it rows are told apart"),
     ]
@@ -149,9 +150,9 @@ def test_the_order_of_an_event_goes_with_its_rows() -> None:
 
 def test_columns_of_a_new_table_are_those_of_its_rows() -> None:
     schema = infer_schema([json.dumps(event("c", None, row(1))).encode()])
-    assert [field.name for field in row_columns(schema, table="db.t").fields] == ["id", "text"]
+    assert [field.name for field in Debezium().row_columns(schema, table="db.t").fields] == ["id", "text"]
     with pytest.raises(ConfigError, match=r"table db\.t: the records show no columns"):
-        row_columns(COLUMNS, table="db.t")
+        Debezium().row_columns(COLUMNS, table="db.t")
 
 
 changes = st.lists(st.tuples(st.sampled_from("crud"), st.integers(0, 3), st.integers(0, 3), st.text("ab", max_size=2)))

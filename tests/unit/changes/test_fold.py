@@ -28,8 +28,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.changes.fold import folded, last_by_key, not_outdated
+from sink_core.changes.fold import check_unmoved, folded, last_by_key, not_outdated
 from sink_core.changes.rows import buckets_of, change_schema
+from sink_core.changes.standing import all_bounds, bounds_of
 from sink_core.errors import BadRecord
 
 SCHEMA = Schema(
@@ -138,6 +139,34 @@ def test_a_change_that_is_older_than_the_row_of_its_key_is_left_out(
     found = not_outdated(last, KEY, ordered_by(list(changes.values())), standing)
     wanted = {key for key, order in changes.items() if order >= rows.get(key, 0)}
     assert outcome(found).keys() == wanted
+
+
+def came_from(rows: dict[tuple[int, str], int]) -> pa.Table:
+    schema = pa.schema([("key0", pa.int64()), ("key1", pa.large_string()), ("calve:held", pa.int64())])
+    found = [{"key0": key, "key1": site, "calve:held": source} for (key, site), source in rows.items()]
+    return pa.Table.from_pylist(found, schema=schema)
+
+
+def test_a_key_whose_row_came_from_another_partition_is_refused() -> None:
+    changes = table_of([(5, (1, "x", False)), (6, (2, "x", True)), (7, (3, "x", False))], source=(1 << 32) + 7)
+    stays = {(1, "x"): (1 << 32) + 7, (1, "y"): 0, (9, "x"): 0}
+    check_unmoved(changes, KEY, came_from(stays), table="db.t", topics=TOPICS)
+    text = r"key \(2, 'x'\) has a change in b\[7\], and its row came from a\[3\], and so have 1 other keys moved"
+    moved = came_from({**stays, (2, "x"): 3, (3, "x"): 7})
+    with pytest.raises(BadRecord, match=text):
+        check_unmoved(changes, KEY, moved, table="db.t", topics=TOPICS)
+
+
+def test_keys_lie_between_the_least_and_the_greatest_of_their_first_column() -> None:
+    parts = [table_of([(at, (key, "x", False)) for at, key in enumerate(keys)]) for keys in ([5, 3], [4], [])]
+    found = [bounds_of(part, [1, 2], SCHEMA) for part in parts]
+    assert found == [(3, 5), (4, 4), None]
+    assert all_bounds(found[:2]) == (3, 5)
+    assert all_bounds(found) is None
+    assert all_bounds([]) is None
+    assert all_bounds([("a", "b"), ("aa", "é")]) == ("a", "é")
+    # By UTF-16 the second one comes first.
+    assert all_bounds([("a", "\uffff"), ("a", "\U0001f600")]) is None
 
 
 KINDS: list[tuple[IcebergType, list[Any]]] = [

@@ -44,6 +44,18 @@ def test_tables_take_what_they_leave_out_from_the_defaults(loaded: Load) -> None
     assert [(size.bytes, size.stated) for size in sizes] == [(2**30, True), (2**20, True), (2**30, True)]
 
 
+def test_a_table_with_the_kafka_key_takes_topics_whose_keys_are_of_one_type(loaded: Load) -> None:
+    other = {"topics": ["b"], "key": {"type": "json", "as": "struct<id: long>"}}
+    source = {"kafka": "main", "topics": ["a", "b"], "key": {"type": "string"}, "formats": [other]}
+    table = {"name": "a.b", "mode": "upsert", "key": "kafka"}
+    of_each = loaded(source=source, tables=[{**table, "topics": ["b"]}, {**table, "name": "a.c", "topics": ["a"]}])
+    assert [settings.kafka_key for settings in of_each.tables] == ["struct<id: long>", "string"]
+    text = r"a\.b: key: kafka: keys are string and struct<id: long>, by source\.key and source\.formats\.0\.key"
+    both = loaded(source=source, tables=[table])
+    with pytest.raises(ConfigError, match=text):
+        _ = both.tables
+
+
 def test_hosts_that_spell_the_same_catalog_differently_agree(loaded: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CALVE_TEST_DB", "postgresql://ann:hunter2@db:5432/lake?sslmode=require")
     monkeypatch.setenv("CALVE_TEST_PASSWORD", "other")

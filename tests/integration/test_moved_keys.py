@@ -1,0 +1,104 @@
+"""A key that shows up in another source partition than its row came from; and what is read of the table to find it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orchestration.broker import Broker
+from sink_core.config.connections import SparkSettings
+from sink_core.errors import BadRecord
+from sink_core.verify.verify import verify
+from spark_jobs.batches import Ingest
+from spark_jobs.runner import SparkRunner
+from tests.changing import by_spark
+from tests.pipelines import Flow
+from tests.support import Produce, TopicFactory
+
+PARTITIONS = 2
+
+
+@pytest.fixture
+def runner(spark: SparkSession) -> Iterator[SparkRunner]:
+    """On the session that tests share."""
+    with SparkRunner(SparkSettings(master="local[2]")) as found:
+        yield found
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(PARTITIONS))
+
+
+def keyed_by(flow: Flow, kind: str, **settings: str) -> Flow:
+    table = {"name": "db.events", "mode": "upsert", "key": ["id"], **settings}
+    return flow.but(extra={"tables": [{**table, "auto_create": {"columns": {"id": kind, "v": "long"}}}]})
+
+
+def rows(flow: Flow, spark: SparkSession) -> dict[object, int]:
+    return {row["id"]: row["v"] for row in by_spark(spark, f"{flow.attached(spark)}.{flow.table}")}
+
+
+def values(keys: Sequence[object], v: int) -> list[str]:
+    return [json.dumps({"id": key, "v": v}) for key in keys]
+
+
+def test_a_key_in_another_partition_than_its_row_came_from_stops_before_anything_is_published(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    flow = keyed_by(flow, "uuid")
+    moving, *others = [str(UUID(int=number)) for number in range(1, 4)]
+    flow.run(runner)
+    produce(flow.topic, values([moving, *others], 1))
+    # It waits for its commit.
+    with flow.session() as session:
+        ingest = Ingest(session, runner)
+        ingest.bind()
+        ingest.prepare()
+        assert ingest.next_batch()
+    produce(flow.topic, values(others, 2))
+    produce(flow.topic, values([moving], 3), partition=1)
+    topic = flow.topic
+    with pytest.raises(BadRecord) as refused:
+        flow.run(runner)
+    text = f"has a change in {topic}[1], and its row came from {topic}[0], and so have 0 other keys moved"
+    assert text in str(refused.value)
+    assert rows(flow, spark) == {moving: 1, **dict.fromkeys(others, 1)}
+    keyed_by(flow, "uuid", on_moved_key="ignore").run(runner)
+    assert rows(flow, spark) == {moving: 3, **dict.fromkeys(others, 2)}
+    # From there it may come again.
+    produce(flow.topic, values([moving], 4), partition=1)
+    flow.run(runner)
+    assert rows(flow, spark) == {moving: 4, **dict.fromkeys(others, 2)}
+    with flow.session() as session:
+        session.bind()
+        assert verify(session, deep=True).violations == ()
+
+
+def test_files_that_can_have_no_key_of_the_batch_are_not_read(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    flow = keyed_by(flow, "string")
+    for prefix in ("a", "m", "é"):
+        produce(flow.topic, values([f"{prefix}{number}" for number in range(9)], 1))
+        flow.run(runner)
+    files = flow.load_table().inspect.data_files()["file_path"].to_pylist()
+    gone = [path for path in files if rows_of(spark, path)[0][:1] in "aé"]
+    assert 0 < len(gone) < len(files)
+    for path in gone:
+        Path(path.removeprefix("file://")).unlink()
+    produce(flow.topic, values(["m3", "m'5\\"], 2))
+    (batch,) = flow.run(runner).batches
+    assert batch.rows[flow.table] == 2
+    produce(flow.topic, values(["m4"], 2), partition=1)
+    with pytest.raises(BadRecord, match=r"key \('m4'\) has a change in"):
+        flow.run(runner)
+
+
+def rows_of(spark: SparkSession, path: str) -> list[str]:
+    return sorted(row["id"] for row in spark.read.parquet(path).collect())
