@@ -195,7 +195,8 @@ class Ingest:
         So these have every batch before this one; whoever publishes one in between makes this one stale.
         """
         committer, state = self._session.committer(), self._session.log.state
-        ordered = {table.name for table in self._session.pipeline.tables if table.order_by is not None}
+        tables = self._session.pipeline.tables
+        ordered = {table.name for table in tables if table.order_by is not None and not table.merged}
         behind = [
             name
             for name, found in loaded.items()

@@ -101,7 +101,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
         changes = row_changes_of(metadata, t)
         return TableSpec(
             t.name,
-            _without_history(metadata),
+            without_history(metadata),
             target(t.name),
             # All changes of a key must come to one task.
             distribution="hash" if changes else distribution_of(metadata),
@@ -112,7 +112,10 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
             transform=t.transform,
             keys_as=pipeline.keys_as(t),
             changes=changes,
-            standing=standing_of(metadata, changes.key, changes.order) if changes and changes.order else None,
+            # A merge compares the order itself.
+            standing=standing_of(metadata, changes.key, changes.order)
+            if changes and changes.order and not t.merged
+            else None,
         )
 
     letters = pipeline.dead_letter_table
@@ -121,7 +124,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
         group=pipeline.group,
         catalog=pipeline.catalog,
         tables=tuple(spec(t) for t in pipeline.tables if t.name in tables),
-        dead_letters=TableSpec(letters, _without_history(tables[letters].metadata), target(letters)),
+        dead_letters=TableSpec(letters, without_history(tables[letters].metadata), target(letters)),
         stop_on_bad_record=pipeline.config.on_bad_record == "stop",
         readings=pipeline.readings,
         kafka=pipeline.kafka.properties,
@@ -131,7 +134,7 @@ def task_spec(batch_id: str, pipeline: Pipeline, tables: Mapping[str, Table], *,
     )
 
 
-def _without_history(metadata: TableMetadata) -> str:
+def without_history(metadata: TableMetadata) -> str:
     """What a writer needs; the snapshots of a busy table are megabytes."""
     history = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "current_snapshot_id": None}
     return metadata.model_copy(update=history | {"statistics": [], "partition_statistics": []}).model_dump_json()

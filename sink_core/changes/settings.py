@@ -9,6 +9,7 @@ from pyiceberg.table.metadata import TableMetadata
 from sink_core.changes.debezium import ORDER_COLUMN
 from sink_core.changes.deleted import check_deleted
 from sink_core.changes.equality import key_of
+from sink_core.changes.merging import check_mergeable
 from sink_core.changes.standing import order_of
 from sink_core.config.effective import TableSettings
 
@@ -36,6 +37,8 @@ def row_changes_of(metadata: TableMetadata, settings: TableSettings) -> RowChang
     if settings.soft_deletes:
         check_deleted(metadata, key, table=settings.name)
     by, events = settings.order_by, settings.reads_events
+    if settings.merged:
+        check_mergeable(metadata.schema(), table=settings.name)
     # The rows in events don't say what is newer.
     order = None if by is None else order_of(metadata, ORDER_COLUMN if events else by, key, table=settings.name)
     return RowChanges(key, order, by or "", settings.soft_deletes, events, settings.ignores_truncate)

@@ -79,6 +79,7 @@ class TableSettings:
     order_by: str | None = None
     soft_deletes: bool = False
     ignores_truncate: bool = False
+    merged: bool = False
 
     @property
     def changes_rows(self) -> bool:
@@ -217,6 +218,7 @@ class Pipeline:
                 order_by=fed.entry.order_by,
                 soft_deletes=fed.entry.deletes == "soft",
                 ignores_truncate=fed.entry.on_truncate == "ignore",
+                merged=fed.entry.write_mode == "merge",
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )

@@ -25,7 +25,7 @@ def row_changes(
             yield from _cdc(table, at, defaults)
         if value_type in ("string", "bytes"):
             yield (*at, "mode"), f"a value of type {value_type} has no columns to tell rows by", None
-        if table.order_by is not None and commit_every != "batch":
+        if table.order_by is not None and table.write_mode != "merge" and commit_every != "batch":
             text = "needs commit.every: batch: each batch is held against all that was published before it"
             yield (*at, "order_by"), text, None
         if "make_optional" in (defaults.evolve if table.evolve is None else table.evolve):
@@ -35,7 +35,13 @@ def row_changes(
 
 def _append(table: Table, at: Location) -> Iterator[Problem]:
     soft = None if table.deletes == "hard" else table.deletes
-    for name, given in (("key", table.key), ("order_by", table.order_by), ("deletes", soft)):
+    write = None if table.write_mode == "equality_deletes" else table.write_mode
+    for name, given in (
+        ("key", table.key),
+        ("order_by", table.order_by),
+        ("deletes", soft),
+        ("write_mode", write),
+    ):
         if given is not None:
             yield (*at, name), "goes with mode: upsert or cdc; an append keeps every record as a row", None
 
