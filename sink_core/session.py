@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 
 from sink_core.commit.coordinator import Coordinator
 from sink_core.commit.findings import Identity
+from sink_core.commit.merge import MergeChanges, Merging
 from sink_core.commit.others import Others, Reading
 from sink_core.commit.properties import SummaryKeys
 from sink_core.commit.table import TableCommitter
@@ -37,7 +38,7 @@ from sink_core.tables.create import ensure_table, ensure_tables
 @dataclass(slots=True)
 class Session:
     """Use as a context manager. `bound` is set once `bind` has been called, which `read_only` takes the place of;
-    `pipeline` knows topics and tables found at run time from then on.
+    `pipeline` knows topics and tables found at run time from then on. Who has Spark sets `merge_changes`.
     """
 
     pipeline: Pipeline
@@ -49,6 +50,7 @@ class Session:
     publisher: Publisher
     others: Others
     bound: PipelineBound | None = None
+    merge_changes: MergeChanges | None = None
 
     @classmethod
     def open(cls, pipeline: Pipeline) -> Session:
@@ -90,6 +92,7 @@ class Session:
             self.others,
             self.pipeline.from_now,
             first_reading,
+            Merging(frozenset(table.name for table in self.pipeline.tables if table.merged), self.merge_changes),
         )
 
     def coordinator(self) -> Coordinator:

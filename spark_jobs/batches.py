@@ -196,7 +196,7 @@ class Ingest:
         """
         committer, state = self._session.committer(), self._session.log.state
         tables = self._session.pipeline.tables
-        looking = {table.name for table in tables if table.order_by is not None or table.stops_moved_keys}
+        looking = {t.name for t in tables if t.stops_moved_keys or (t.order_by is not None and not t.merged)}
         behind = [
             name
             for name, found in loaded.items()

@@ -109,10 +109,11 @@ def task_spec(
         metadata = tables[t.name].metadata
         changes = row_changes_of(metadata, t)
         several = len([at for at in read if t.rule.takes_topic(at.topic)]) > 1
-        looks = changes is not None and changes.held and (changes.order is not None or several)
+        # A merge compares the order itself.
+        looks = changes is not None and changes.held and (several if changes.order is None else not t.merged)
         return TableSpec(
             t.name,
-            _without_history(metadata),
+            without_history(metadata),
             target(t.name),
             # All changes of a key must come to one task.
             distribution="hash" if changes else distribution_of(metadata),
@@ -132,7 +133,7 @@ def task_spec(
         group=pipeline.group,
         catalog=pipeline.catalog,
         tables=tuple(spec(t) for t in pipeline.tables if t.name in tables),
-        dead_letters=TableSpec(letters, _without_history(tables[letters].metadata), target(letters)),
+        dead_letters=TableSpec(letters, without_history(tables[letters].metadata), target(letters)),
         stop_on_bad_record=pipeline.config.on_bad_record == "stop",
         readings=pipeline.readings,
         kafka=pipeline.kafka.properties,
@@ -142,7 +143,7 @@ def task_spec(
     )
 
 
-def _without_history(metadata: TableMetadata) -> str:
+def without_history(metadata: TableMetadata) -> str:
     """What a writer needs; the snapshots of a busy table are megabytes."""
     history = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "current_snapshot_id": None}
     return metadata.model_copy(update=history | {"statistics": [], "partition_statistics": []}).model_dump_json()

@@ -44,6 +44,7 @@ from sink_core.tables.outputs import output_of
 from sink_core.verify.offset_sets import union
 from spark_jobs.ingest import task_spec
 from spark_jobs.letters import LettersResult, Set, try_letters
+from spark_jobs.merge import on_spark
 from spark_jobs.range_job import announce
 from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
@@ -78,6 +79,7 @@ class LetterJobs:
         self._runner = runner
         self._progress = on_progress or (lambda _progress: None)
         self._name = session.pipeline.dead_letter_table
+        session.merge_changes = on_spark(session, lambda: runner.session)
 
     def replay(self, wanted: Sequence[OffsetRange] = ()) -> LettersReport:
         """Try the dead letters in `wanted`, or all, once each; in jobs of at most `choice.MOST`.

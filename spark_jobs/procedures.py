@@ -88,7 +88,7 @@ class Procedures:
 
     def _call(self, procedure: str, table: str, arguments: list[str]) -> list[Row]:
         statement = f"CALL {quoted(self._catalog.name)}.system.{procedure}({', '.join(arguments)})"
-        with _as_ours(f"{procedure} of {table}"):
+        with as_ours(f"{procedure} of {table}"):
             return self._session.sql(statement).collect()
 
     @property
@@ -104,7 +104,8 @@ def _table(name: str) -> str:
 
 
 @contextmanager
-def _as_ours(doing: str) -> Generator[None]:
+def as_ours(doing: str) -> Generator[None]:
+    """Raise CommitConflict and RetriableError in place of what Spark says of Iceberg."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

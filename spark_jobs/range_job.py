@@ -58,6 +58,7 @@ from sink_core.tables.outputs import output_of
 from sink_core.tables.usable import check_usable
 from sink_core.verify.ledger import LedgerRow
 from spark_jobs.ingest import run_tasks, task_spec
+from spark_jobs.merge import on_spark
 from spark_jobs.rewrite import RewriteSpec, rewrite_files
 from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
@@ -136,6 +137,7 @@ class RangeJobs:
         self._runner = runner
         self._progress = on_progress or (lambda _progress: None)
         self._committing = committing
+        session.merge_changes = on_spark(session, lambda: runner.session)
 
     def refill(self, table: str) -> RangeReport:
         """Read again what a table with a finding lost, and commit it, which resolves the finding.

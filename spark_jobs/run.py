@@ -14,6 +14,7 @@ from sink_core.config.effective import Pipeline
 from sink_core.control.decision import Verdict
 from sink_core.session import Session
 from spark_jobs.batches import BatchReport, Ingest
+from spark_jobs.merge import on_spark
 from spark_jobs.range_job import RangeJobs, RangeReport
 from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
@@ -94,6 +95,7 @@ def run_steps(
     """
     bounds = bounds or Bounds.of(session.pipeline)
     progress = on_progress or (lambda _progress: None)
+    session.merge_changes = on_spark(session, lambda: runner.session)
     ingest = Ingest(session, runner, on_progress=on_progress)
     deadline = time.monotonic() + bounds.max_duration_s
     ingest.bind()

@@ -19,13 +19,17 @@ from sink_core.changes.equality import key_of, with_global_spec
 from sink_core.changes.rows import buckets_of, change_schema
 from sink_core.changes.settings import RowChanges
 from sink_core.changes.writer import ChangeWriter
-from sink_core.commit.append import Step, build_append
+from sink_core.commit.append import Attempt, Step, build_append
+from sink_core.commit.merge import Events, Merge
 from sink_core.commit.own import manifests_of, shares_of
+from sink_core.config.effective import CatalogSettings
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.tables.outputs import output_of
+from spark_jobs.merge import merge_into
 
 TOPICS = ("t",)
+TAG = "calve-test"
 WRITERS = 3
 
 Row = Mapping[str, Any]
@@ -60,8 +64,34 @@ def written(catalog: Catalog, table: Table, key: Sequence[str], changes: Sequenc
 
 def commit(catalog: Catalog, name: str, outputs: Sequence[TableOutput]) -> None:
     """What a coordinator does with batches that wait: all in one call."""
-    table = catalog.load_table(name)
-    events = [
+    table, events = catalog.load_table(name), events_of(name, outputs)
+    steps = [Step(manifests_of(share.events), {}) for share in shares_of(events, len(events), "")]
+    attempt = build_append(table, steps, tag=TAG)
+    catalog.commit_table(table, attempt.requirements, attempt.updates)
+
+
+def merge(
+    catalog: Catalog,
+    name: str,
+    outputs: Sequence[TableOutput],
+    spark: SparkSession,
+    settings: CatalogSettings,
+    changes: RowChanges,
+) -> None:
+    """What a coordinator does with them under `write_mode: merge`."""
+
+    def merge_changes(table: Table, branch: str, events: Events) -> None:
+        merge_into(spark, settings, table, branch, changes, events)
+
+    def swap(table: Table, attempt: Attempt) -> None:
+        catalog.commit_table(table, attempt.requirements, attempt.updates)
+
+    assert Merge(catalog, catalog.load_table(name), TAG, merge_changes, swap).commit(events_of(name, outputs), {})
+
+
+def events_of(name: str, outputs: Sequence[TableOutput]) -> list[Logged[DataWritten]]:
+    """As the log has them."""
+    return [
         Logged(
             at,
             DataWritten(
@@ -77,9 +107,6 @@ def commit(catalog: Catalog, name: str, outputs: Sequence[TableOutput]) -> None:
         for at, output in enumerate(outputs)
         if output.manifests
     ]
-    steps = [Step(manifests_of(share.events), {}) for share in shares_of(events, len(events), "")]
-    attempt = build_append(table, steps, tag="calve-test")
-    catalog.commit_table(table, attempt.requirements, attempt.updates)
 
 
 def by_chdb(table: Table) -> list[dict[str, Any]]:

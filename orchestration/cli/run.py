@@ -74,9 +74,12 @@ def commit(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
     """Take what is published into its tables; the coordinator alone. Safe beside a run, and twice at once."""
     from sink_core.config.load import load
     from sink_core.session import Session
+    from spark_jobs.merge import on_spark
+    from spark_jobs.runner import SparkRunner
 
     pipeline = load(file, connections)
-    with working("connecting") as status, Session.open(pipeline) as session:
+    with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
+        session.merge_changes = on_spark(session, lambda: runner.session)
         if not session.read_only():
             _nothing(f"pipeline {pipeline.name} has not run yet: nothing is published", as_json=as_json)
             return

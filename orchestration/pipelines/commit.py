@@ -22,8 +22,15 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
     )
     def commit(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any] | dg.AssetMaterialization]:
         from sink_core.session import Session
+        from spark_jobs.merge import on_spark
+        from spark_jobs.runner import SparkRunner
 
-        with failures_told(context.instance, context.run, pipeline), Session.open(pipeline) as session:
+        with (
+            failures_told(context.instance, context.run, pipeline),
+            Session.open(pipeline) as session,
+            SparkRunner(pipeline.spark) as runner,
+        ):
+            session.merge_changes = on_spark(session, lambda: runner.session)
             if not session.read_only():
                 context.log.info(f"pipeline {pipeline.name} has not run yet: nothing is published")
                 return

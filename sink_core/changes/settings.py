@@ -15,6 +15,7 @@ from sink_core.changes.equality import key_of
 from sink_core.changes.events import ORDER_COLUMN, Envelope
 from sink_core.changes.flat import Flat
 from sink_core.changes.kafka_key import check_key_types, key_columns
+from sink_core.changes.merging import check_mergeable
 from sink_core.changes.standing import order_of, source_fields
 from sink_core.config.effective import TableSettings
 from sink_core.errors import TableUnusable
@@ -63,6 +64,8 @@ def row_changes_of(metadata: TableMetadata, settings: TableSettings) -> RowChang
         check_key_types(metadata.schema(), key, settings.kafka_key, table=settings.name)
     if settings.soft_deletes:
         check_deleted(metadata, key, table=settings.name)
+    if settings.merged:
+        check_mergeable(metadata.schema(), table=settings.name)
     by, envelope = settings.order_by, envelope_of(settings.events, settings.op_field)
     named = ORDER_COLUMN if envelope and envelope.has_order else by
     order = None if named is None or by is None else order_of(metadata, named, key, table=settings.name)

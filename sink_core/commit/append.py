@@ -47,12 +47,13 @@ class Attempt:
 @dataclass(frozen=True, slots=True)
 class Step:
     """One snapshot: the manifests it adds, what it says of itself, and manifests that name data files which leave the
-    table by it.
+    table by it. `replaces`: it changes no row, and nobody may take it for an append of its own.
     """
 
     manifests: Sequence[ManifestRef]
     summary: Mapping[str, str]
     gone: Sequence[ManifestRef] = ()
+    replaces: bool = False
 
 
 def build_append(table: Table, steps: Sequence[Step], *, tag: str, branch: str = MAIN_BRANCH) -> Attempt:
@@ -66,25 +67,26 @@ def build_append(table: Table, steps: Sequence[Step], *, tag: str, branch: str =
     metadata = table.metadata
     head, tagged = metadata.refs.get(branch), metadata.refs.get(tag)
     parent = metadata.snapshot_by_id(head.snapshot_id) if head else None
-    requirements = (AssertTableUUID(uuid=metadata.table_uuid), _at(branch, parent.snapshot_id if parent else None))
+    requirements = (AssertTableUUID(uuid=metadata.table_uuid), at_ref(branch, parent.snapshot_id if parent else None))
     if metadata.snapshots:
         # pyiceberg refuses an assertion on any ref but main while a table has no snapshot; then the head says it all,
         # because whoever sets the tag moves the branch in the same call.
-        requirements = (*requirements, _at(tag, tagged.snapshot_id if tagged else None))
+        requirements = (*requirements, at_ref(tag, tagged.snapshot_id if tagged else None))
     snapshots: list[Snapshot] = []
     for sequence_number, step in enumerate(steps, metadata.next_sequence_number()):
-        parent = _snapshot(table, parent, step, sequence_number)
+        parent = new_snapshot(table, parent, step, sequence_number)
         snapshots.append(parent)
     last = snapshots[-1]
     updates = (
         *(AddSnapshotUpdate(snapshot=snapshot) for snapshot in snapshots),
-        _set(branch, SnapshotRefType.BRANCH, last.snapshot_id),
-        _set(tag, SnapshotRefType.TAG, last.snapshot_id, **{"max-ref-age-ms": FOREVER_MS}),
+        set_ref(branch, SnapshotRefType.BRANCH, last.snapshot_id),
+        set_ref(tag, SnapshotRefType.TAG, last.snapshot_id, **{"max-ref-age-ms": FOREVER_MS}),
     )
     return Attempt(last.snapshot_id, last.summary.additional_properties if last.summary else {}, updates, requirements)
 
 
-def _snapshot(table: Table, parent: Snapshot | None, step: Step, sequence_number: int) -> Snapshot:
+def new_snapshot(table: Table, parent: Snapshot | None, step: Step, sequence_number: int) -> Snapshot:
+    """A snapshot of the table on top of `parent`, which no metadata has yet. Writes its manifest list."""
     snapshot_id = table.metadata.new_snapshot_id()
     return Snapshot.model_validate(
         {
@@ -98,11 +100,13 @@ def _snapshot(table: Table, parent: Snapshot | None, step: Step, sequence_number
     )
 
 
-def _at(ref: str, snapshot_id: int | None) -> AssertRefSnapshotId:
+def at_ref(ref: str, snapshot_id: int | None) -> AssertRefSnapshotId:
+    """The assertion that a branch or tag is at a snapshot, or that there is none."""
     return AssertRefSnapshotId.model_validate({"ref": ref, "snapshot-id": snapshot_id})
 
 
-def _set(ref: str, kind: SnapshotRefType, snapshot_id: int, **more: int) -> SetSnapshotRefUpdate:
+def set_ref(ref: str, kind: SnapshotRefType, snapshot_id: int, **more: int) -> SetSnapshotRefUpdate:
+    """The update that puts a branch or tag at a snapshot; `more` in the words of Iceberg's REST protocol."""
     return SetSnapshotRefUpdate.model_validate({"ref-name": ref, "type": kind, "snapshot-id": snapshot_id, **more})
 
 
@@ -166,4 +170,6 @@ def _summary(step: Step, parent: Snapshot | None) -> Summary:
     if deletes and not data:
         operation = Operation.DELETE
     previous = parent.summary.additional_properties if parent and parent.summary else None
-    return update_snapshot_summaries(Summary(operation=operation, **counts, **step.summary), previous)
+    summary = update_snapshot_summaries(Summary(operation=operation, **counts, **step.summary), previous)
+    # pyiceberg adds up the totals of the other operations only.
+    return Summary(operation=Operation.REPLACE, **summary.additional_properties) if step.replaces else summary

@@ -3,6 +3,7 @@
 Crash points of a commit, and what the next one finds (docs/design.md has the whole table):
 
     commit.after-check       nothing written
+    merge.*                  see sink_core/commit/merge.py
     letters.after-files      dead letters written again that nobody names: orphans
     replay.after-manifests   and manifests written again that nobody names: orphans
     commit.after-list        and a manifest list that nobody names: an orphan
@@ -22,6 +23,8 @@ from pyiceberg.table import Table
 
 from sink_core.commit.append import Attempt, Step, build_append
 from sink_core.commit.findings import AncestryCut, Identity, compare, dropped
+from sink_core.commit.held import check_still_there, holds_tagged_files
+from sink_core.commit.merge import MERGES, NO_MERGING, Merge, Merging, lost_merges
 from sink_core.commit.others import Others, Reading, reading_of
 from sink_core.commit.own import Share, gone_of, manifests_of, own_of, shares_of
 from sink_core.commit.properties import Own, SummaryKeys, to_summary
@@ -83,7 +86,7 @@ class Examined:
 class TableCommitter:
     """Commits to the tables of one pipeline. `pipeline_file` only serves the commands in messages, `ledger` is the name
     of the pipeline's ledger, `from_now` are tables that need not have what was published without them. `first_reading`
-    says what it will read, as long as it has not published anything.
+    says what it will read, as long as it has not published anything. `merging`: whose row changes Spark merges.
     """
 
     catalog: Catalog
@@ -96,6 +99,7 @@ class TableCommitter:
     others: Others
     from_now: Set[str] = frozenset()
     first_reading: Callable[[], Reading] | None = None
+    merging: Merging = NO_MERGING
 
     def commit(self, name: str) -> TableCommit | None:
         """Take in what `name` lacks; None for a table that neither exists nor was ever written to.
@@ -116,6 +120,15 @@ class TableCommitter:
             reach("commit.after-check")
             if not pending:
                 return _nothing_new(table, view, conflicts)
+            check_still_there(table, taken.events)
+            if self.merging.takes(name, taken.events):
+                last = pending[-1].event.event_id
+                commit = self._merge(table, view, taken, Share(taken.events, stored_offset, last), conflicts)
+                if commit is not None:
+                    return commit
+                if conflicts + 1 == MERGES:
+                    raise lost_merges(name)
+                continue
             with unreachable_as_ours(f"taking dead letters out of {name}"):
                 out = removal(table, name, taken.events, state)
             last_event_id = pending[-1].event.event_id
@@ -123,7 +136,6 @@ class TableCommitter:
                 (share, self._own(share, view, state, out))
                 for share in shares_of(taken.events, stored_offset, last_event_id)
             ]
-            check_still_there(table, taken.events)
             attempt = self._build(table, shares, out)
             reach("commit.after-list")
             if attempt is not None:
@@ -223,6 +235,17 @@ class TableCommitter:
             removed=out.rows,
         )
 
+    def _merge(self, table: Table, view: TableView, taken: Taken, share: Share, conflicts: int) -> TableCommit | None:
+        """All of the events merged into the table; None if others were faster."""
+        assert self.merging.changes is not None
+        own = self._own(share, view, self.log.state, Removal())
+        merge = Merge(self.catalog, table, self.tag, self.merging.changes, self.swap)
+        attempt = merge.commit(taken.events, to_summary(self.keys, own))
+        if attempt is None:
+            return None
+        reach("commit.after-swap")
+        return _landed(view, attempt, taken, [own], conflicts)
+
     def _build(self, table: Table, shares: Sequence[tuple[Share, Own]], out: Removal) -> Attempt | None:
         """The attempt; None if the head that it would be built on has been replaced and expired meanwhile."""
         name = ".".join(table.name())
@@ -304,49 +327,9 @@ def gave_up(name: str, cause: Exception | None) -> CalveError:
     )
 
 
-def holds_tagged_files(table: Table, view: TableView) -> bool:
-    """Whether the head still names every file that the tagged snapshot added.
-
-    That is no proof for older snapshots of ours, which only a cherry-pick of the tagged one could have left out. Called
-    when snapshots between tag and head were expired, so that the ancestry proves nothing.
-    """
-    tagged = table.metadata.snapshot_by_id(view.tag) if view.tag is not None else None
-    head = table.metadata.snapshot_by_id(view.head) if view.head is not None else None
-    if tagged is None or head is None:
-        return False
-    added = {
-        entry.data_file.file_path
-        for manifest in tagged.manifests(table.io)
-        if manifest.added_snapshot_id == tagged.snapshot_id
-        for entry in manifest.fetch_manifest_entry(table.io)
-        if entry.snapshot_id == tagged.snapshot_id
-    }
-    held = {
-        entry.data_file.file_path
-        for manifest in head.manifests(table.io)
-        for entry in manifest.fetch_manifest_entry(table.io)
-    }
-    # A snapshot that answers a finding may have added nothing, and then proves nothing.
-    return bool(added) and added <= held
-
-
 def _is_lasting(cause: Exception) -> bool:
     """Errors that say nothing about a race: the same call would fail the same way."""
     return isinstance(cause, (TypeError, AttributeError, NotImplementedError, PermissionError))
-
-
-def check_still_there(table: Table, pending: Sequence[Logged[DataWritten]]) -> None:
-    """Manifests refer to a spec and a schema of the table; a table evolved meanwhile keeps both unless removed."""
-    specs, schemas = table.specs(), table.schemas()
-    for logged in pending:
-        event = logged.event
-        for manifest in event.added:
-            if manifest.spec_id not in specs or event.schema_id not in schemas:
-                raise TableUnusable(
-                    f"{event.table}: batch {event.batch_id} was written with spec {manifest.spec_id} and schema "
-                    f"{event.schema_id}; the table has specs {sorted(specs)} and schemas {sorted(schemas)}",
-                    hint="the removed spec or schema must come back before these files can be committed",
-                )
 
 
 def _nothing_new(table: Table, view: TableView, conflicts: int) -> TableCommit:

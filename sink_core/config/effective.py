@@ -85,6 +85,7 @@ class TableSettings:
     envelope: str = "debezium"
     op_field: str = ""
     stops_moved_keys: bool = False
+    merged: bool = False
 
     @property
     def changes_rows(self) -> bool:
@@ -227,6 +228,7 @@ class Pipeline:
                 op_field=fed.entry.op_field or "",
                 stops_moved_keys=fed.entry.stops_moved_keys,
                 kafka_key=self._key_type(fed.rule, f"{fed.name}: key: kafka") if fed.entry.key == KAFKA else "",
+                merged=fed.entry.write_mode == "merge",
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )

@@ -36,7 +36,7 @@ def _held_against_rows(table: Table, at: Location, defaults: TableDefaults, comm
     behind = commit_every != "batch"
     text = "needs commit.every: batch: each batch is held against all that was published before it"
     if table.order_by is not None:
-        if behind:
+        if behind and table.write_mode != "merge":
             yield (*at, "order_by"), text, None
         return
     if table.on_moved_key == "ignore":
@@ -50,7 +50,13 @@ def _held_against_rows(table: Table, at: Location, defaults: TableDefaults, comm
 
 def _append(table: Table, at: Location) -> Iterator[Problem]:
     soft = None if table.deletes == "hard" else table.deletes
-    for name, given in (("key", table.key), ("order_by", table.order_by), ("deletes", soft)):
+    write = None if table.write_mode == "equality_deletes" else table.write_mode
+    for name, given in (
+        ("key", table.key),
+        ("order_by", table.order_by),
+        ("deletes", soft),
+        ("write_mode", write),
+    ):
         if given is not None:
             yield (*at, name), "goes with mode: upsert or cdc; an append keeps every record as a row", None
 

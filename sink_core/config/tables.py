@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from sink_core.config.fields import ColumnName, FieldPath, Regex, TableNames, TopicName
-from sink_core.config.model import Model, comes_with, refusal
+from sink_core.config.model import Model, refusal
 from sink_core.config.units import MIB, Bytes
 
 
@@ -81,6 +81,12 @@ class TableDefaults(Model):
     and `verify --deep` need."""
 
 
+def _no_merge(given: object) -> object:
+    if given == "merge":
+        raise refusal("merge is a way to write: say mode: upsert or cdc, and write_mode: merge")
+    return given
+
+
 def _not_kept(given: object) -> object:
     if given == "keep-old":
         raise refusal(
@@ -150,10 +156,14 @@ class Table(Model):
     """A field whose value stands for `{value}` in `name`, as it is: letters, digits, _ and -; dots too if `{value}` is
     the whole name. A record whose value is not allowed, or is no name, goes to none of these tables."""
 
-    mode: Annotated[Literal["append", "upsert", "cdc"], comes_with("row changes", "merge")] = "append"
+    mode: Annotated[Literal["append", "upsert", "cdc"], BeforeValidator(_no_merge)] = "append"
     """`append`: each record becomes a row. `upsert`: a record takes the place of the row with its key, and a tombstone
-    removes that row. `cdc`: a record says what became of a row, in the words of `envelope`. Both by equality deletes,
-    which not every engine reads (docs/row_changes.md)."""
+    removes that row. `cdc`: a record says what became of a row, in the words of `envelope`."""
+
+    write_mode: Literal["equality_deletes", "merge"] = "equality_deletes"
+    """For `upsert` and `cdc`: how changes come into the table (docs/row_changes.md). `equality_deletes`: each batch
+    adds files of rows and of keys; not every engine reads these. `merge`: a commit has Spark merge all batches that
+    wait into the table, by rewriting files or by position deletes as the table's property `write.merge.mode` says."""
 
     envelope: Literal["debezium", "dms"] | None = None
     """For `cdc`: `debezium` are change events with `op`, `before` and `after`. `dms` are messages of AWS DMS, with
@@ -185,9 +195,10 @@ class Table(Model):
     order_by: FieldPath | None = None
     """For `upsert`: the column, `outer.inner` for a nested one, whose larger value is the newer one, in whichever
     partition and batch a change comes; of equal values the one read later. A whole number, a decimal, a date or a
-    timestamp. A record without it is a dead letter, and so is a tombstone. Each batch then reads key and order of all
-    rows of the table. With `cdc` it needs `deletes: soft`; with Debezium it is a whole number of the event, such as
-    `source.lsn`, kept in a column `_order`. Default: changes are in the order of their partition."""
+    timestamp. A record without it is a dead letter, and so is a tombstone. Unless `write_mode` is `merge`, each batch
+    then reads key and order of all rows of the table. With `cdc` it needs `deletes: soft`; with Debezium it is a whole
+    number of the event, such as `source.lsn`, kept in a column `_order`. Default: changes are in the order of their
+    partition."""
 
     on_moved_key: Literal["stop", "ignore"] = "stop"
     """For `upsert` and `cdc` without `order_by`: whether the pipeline stops when a key has a change in another

@@ -17,9 +17,10 @@ from pyiceberg.table import Table
 
 from sink_core.batch import ManifestRef
 from sink_core.commit.append import Step, build_append
+from sink_core.commit.held import check_still_there
 from sink_core.commit.own import manifests_of, own_of, shares_of
 from sink_core.commit.properties import to_summary
-from sink_core.commit.table import ATTEMPTS, back_off, check_still_there, gave_up
+from sink_core.commit.table import ATTEMPTS, back_off, gave_up
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 
+from sink_core.commit.staging import dropping, left_behind
 from sink_core.config.maintenance import Expire
 from sink_core.errors import TableUnusable
 from sink_core.maintenance.expiry import plan_expiry
 from sink_core.maintenance.owned import why_not_owned
 from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
 from sink_core.maintenance.shape import SNAPSHOTS, shape
+from sink_core.tables.catalog import unreachable_as_ours
 from spark_jobs.maintenance.work import Work, now_ms
 
 TASK = "expire"
@@ -30,6 +35,8 @@ def expire(work: Work, settings: Expire) -> MaintenanceReport:
         if why := why_not_owned(table.metadata, work.owned(name)):
             return nothing(why)
         work.session.committer().load_checked(name)
+        if not work.dry_run:
+            table = _without_left_behind(work, table, name)
         older_than_ms = int(settings.older_than * 1000)
         plan = plan_expiry(
             table.metadata, now_ms=now_ms(), older_than_ms=older_than_ms, retain_last=settings.retain_last
@@ -51,3 +58,14 @@ def expire(work: Work, settings: Expire) -> MaintenanceReport:
         return TaskOutcome(TASK, name, did, True, before, after)
 
     return work.each(one)
+
+
+def _without_left_behind(work: Work, table: Table, name: str) -> Table:
+    """The table without the staging branches of merges that have come to nothing, whose snapshots may then go."""
+    calls = [dropping(table.metadata, branch) for branch in left_behind(table.metadata, now_ms())]
+    with unreachable_as_ours(f"dropping branches of {name}"):
+        for call in filter(None, calls):
+            # Where it was dropped or moved meanwhile, the next expiry looks again.
+            with suppress(CommitFailedException, CommitStateUnknownException):
+                work.session.catalog.commit_table(table, call.requirements, call.updates)
+    return work.load(name) if calls else table

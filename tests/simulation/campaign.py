@@ -20,13 +20,15 @@ import pytest
 from sink_core.config.load import load
 from tests.simulation import transitions
 from tests.simulation.environment import Environment, installed
-from tests.simulation.history import MIXTURES, PLACES, Action, History, Result, draw
+from tests.simulation.history import MERGING, MIXTURES, PLACES, Action, History, Result, draw
 from tests.simulation.rules import BUGS, RULES
 from tests.simulation.transitions import TRANSITIONS
 from tests.simulation.world import pipeline_files
 
 CHUNK = 25
-REACHED = sorted({failpoint for failpoints in PLACES.values() for failpoint in failpoints} - {"resolve.after-rebind"})
+REACHED = sorted(
+    {failpoint for failpoints in (MERGING, *PLACES.values()) for failpoint in failpoints} - {"resolve.after-rebind"}
+)
 """Failpoints of what histories run. The answer `move` is not among it."""
 
 Run = Callable[[int, Sequence[Action] | None], Result]

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Generator, Set
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,9 +38,13 @@ import spark_jobs.maintenance.orphans
 import spark_jobs.range_job
 from sink_core import failpoints
 from sink_core.batch import ManifestRef
+from sink_core.commit.merge import Merging
+from sink_core.commit.staging import left_behind
+from sink_core.config.effective import Pipeline
 from sink_core.maintenance.orphans import Listed
 from sink_core.maintenance.shape import SNAPSHOTS
 from tests.simulation.clients import SimAdmin, SimConsumer, SimProducer
+from tests.simulation.merging import merge
 from tests.simulation.storage import FileStore, ListedManifest, manifest_without, writing_list
 from tests.simulation.world import World
 
@@ -72,6 +77,10 @@ class Environment:
         patch.setattr(
             spark_jobs.batches, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named)
         )
+        patch.setattr(sink_core.session, "Merging", lambda *_: Merging(self.world.merged, partial(merge, self.world)))
+        patch.setattr(Pipeline, "changing", property(lambda _: self.world.merged))
+        # Clocks hardly go on in a history: expiry drops every staging branch that it sees.
+        patch.setattr(spark_jobs.maintenance.expire, "left_behind", lambda of, _now_ms: left_behind(of, sys.maxsize))
         patch.setattr(sink_core.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
         patch.setattr(sink_core.resolve.ledger, "_batches_in", lambda table: self.world.batches_in(table))
         patch.setattr(sink_core.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))

@@ -35,6 +35,12 @@ class Mixture:
     harsh: Sequence[str] = tuple(sorted(users.HARSH))
     duels: float = 0.4
     """How likely a history is one of duels, which is short, else of a crowd."""
+    merged: bool = False
+    """Whether batches are merged into the data tables on staging branches."""
+
+    def places(self, kind: str) -> list[str]:
+        """Failpoints that a kind of process can reach."""
+        return PLACES[kind] + (4 * MERGING if self.merged and kind in ("run", "commit") else [])
 
     @property
     def answers(self) -> bool:
@@ -70,6 +76,12 @@ MIXTURES = DRAWN | {
         harsh=("drop", "recreate topic", *("reset positions",) * 2, *sorted(users.LOST_LOG)),
         duels=1.0,
     ),
+    "merges": Mixture(
+        ("run", "publish", "publish", *("commit",) * 4, *("expire",) * 4, "orphans", "trim"),
+        mild=(*("produce",) * 4, *("append",) * 2, "compact", "save", "add partition"),
+        duels=0.7,
+        merged=True,
+    ),
 }
 """With what a campaign goes where the drawn ones seldom get."""
 
@@ -90,7 +102,9 @@ _TASKS = {
     "stale commit": ("commit",),
 }
 PLACES = {kind: [f for f in FAILPOINTS if f.partition(".")[0] in tasks] for kind, tasks in _TASKS.items()}
-"""Failpoints that a kind of process can reach."""
+"""Failpoints that a kind of process can reach, but for those of merges."""
+
+MERGING = [f for f in FAILPOINTS if f.startswith("merge.")]
 
 WITH_FILES = ("range.after-files", "range.after-manifests", "resolve.after-files")
 """Where an answer or a range job has written files that no event names yet."""
@@ -144,7 +158,7 @@ def _duels(chance: random.Random, mix: Mixture) -> list[Action]:
             actions += [_spawn(chance, number, "publish"), Action("finish", number)]
         sleeper, number = number + 1, number + 2
         kind = chance.choice(mix.kinds)
-        actions += [_spawn(chance, sleeper, kind), Action("reach", sleeper, chance.choice(PLACES[kind]))]
+        actions += [_spawn(chance, sleeper, kind), Action("reach", sleeper, chance.choice(mix.places(kind)))]
         for _ in range(chance.choice((1, 1, 2, 3))):
             if chance.random() < 0.2:
                 actions.append(_deed(chance, mix, harsh=chance.random() < 0.5))
@@ -180,7 +194,7 @@ def _crowd(chance: random.Random, mix: Mixture) -> list[Action]:
             if (how := chance.random()) < alone:
                 actions.append(Action("finish", number))
             elif how > 0.8:
-                actions.append(Action("reach", number, chance.choice(PLACES[kind])))
+                actions.append(Action("reach", number, chance.choice(mix.places(kind))))
             else:
                 actions.append(Action("step", number, number=chance.choice((1, 3, 10, 30, 100, 300))))
         elif lot < 0.62:
@@ -235,6 +249,8 @@ class History:
         random.seed(self.seed)
         world = self.environment.world = World(self.seed, self.pipelines)
         violation = None
+        if mixture is not None and MIXTURES[mixture].merged:
+            world.merged = frozenset(table.name for table in self.pipelines[1].tables)
         try:
             for action in draw(self.seed, mixture) if actions is None else actions:
                 self._act(world, action)

@@ -6,6 +6,7 @@ The oracle knows what became of every record, which no process does. A broken pr
 - a table that Calve commits to holds every row of every batch it says it has taken in, once
 - no record older than VTTS is missing
 - no file is deleted that a snapshot or a published batch needs
+- no commit leaves out what others have committed before it
 - no published batch is called stale, and no finding is without a cause
 """
 
@@ -263,6 +264,8 @@ class Oracle:
         own = from_summary(self._keys, head.summary.additional_properties)
         if own is None:
             return
+        if before.current_snapshot_id not in _ancestors(after):
+            raise Violation(f"{name}: a commit has left out snapshot {before.current_snapshot_id}, which was the head")
         self.note(f"COMMITTED {name} up to {own.stored_offset}: {', '.join(own.batches)}")
         if own.given_up and name not in self.accepted:
             raise Violation(f"{name} has given up {own.given_up}, and nobody chose that")
@@ -381,3 +384,13 @@ class Oracle:
             gone = {deed for deed, _ in self.deeds} & {"recreate", "drop", "recreate topic", "recreate control topic"}
             if not (isinstance(error, CalveError) and gone):
                 raise Violation(f"{process} ended with {type(error).__name__}: {error}") from error
+
+
+def _ancestors(metadata: TableMetadata) -> set[int | None]:
+    """The head's, and None."""
+    found, at = set[int | None](), metadata.current_snapshot_id
+    while at is not None:
+        found.add(at)
+        snapshot = metadata.snapshot_by_id(at)
+        at = snapshot.parent_snapshot_id if snapshot else None
+    return {*found, None}

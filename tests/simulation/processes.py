@@ -80,7 +80,9 @@ def clean(world: World) -> None:
 
 
 def expire_old(world: World) -> None:
-    _maintain(world, lambda work: expire(work, Expire.model_construct(cron="", older_than=0.0, retain_last=1)))
+    # Of a merge that comes to nothing the snapshot would else be as young as all that happens to it.
+    age = -1.0 if world.merged else 0.0
+    _maintain(world, lambda work: expire(work, Expire.model_construct(cron="", older_than=age, retain_last=1)))
 
 
 def _maintain(world: World, task: Callable[[Work], Any]) -> None:

@@ -43,6 +43,7 @@ from sink_core.planning import Planner
 from sink_core.resolve.jump import Jump
 from tests.simulation.broker import Cluster, Log
 from tests.simulation.environment import Environment
+from tests.simulation.merging import merge_moves_whatever_main_is, staging_not_asserted
 
 SwitchOff = Callable[[pytest.MonkeyPatch, Environment], None]
 
@@ -370,6 +371,8 @@ RULES: dict[str, Rule] = {
     "files are listed before the fence": Rule(_files_listed_after_the_log_was_read, "guardians"),
     "a sleeping commit may still land": Rule(_sleeping_commits_forgotten, "sleepers"),
     "a commit asserts the head": Rule(_head_not_asserted, "ingestion"),
+    "merge asserts the parent": Rule(merge_moves_whatever_main_is, "merges"),
+    "merge asserts the staging head": Rule(staging_not_asserted, "merges"),
     "trim writes a checkpoint": Rule(_trim_without_a_checkpoint),
     "trim waits for its checkpoint": Rule(_checkpoint_not_waited_for),
     "trim asks the tables": Rule(_trim_without_asking_the_tables),

@@ -222,7 +222,7 @@ class SimCatalog:
         self.swapped(name, before, after)
 
     def _swap_late(self, name: str, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> None:
-        with suppress(CommitFailedException, NoSuchTableError):
+        with suppress(CommitFailedException, NoSuchTableError, ValueError):
             self.swap(name, requirements, updates)
 
     def create_table(

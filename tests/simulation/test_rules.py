@@ -16,6 +16,8 @@ MET_AT = {
     "offsets are read once they are stable": 624,
     "files are listed before the fence": 190,
     "a commit asserts the head": 90,
+    "merge asserts the parent": 33,
+    "merge asserts the staging head": 306,
     "a cut ancestry needs proof": 242,
     "a missing tag is a finding": 119,
     "a range job compares the token": 110,

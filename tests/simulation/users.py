@@ -73,6 +73,11 @@ def expire(world: World, chance: random.Random) -> None:
     if name is None:
         return
     metadata = world.catalog.tables[name]
+    staging = {ref: None for ref in metadata.refs if "-merge-" in ref}
+    if staging and chance.random() < 0.5:
+        # They have a greatest age of their own.
+        _set_refs(world, name, staging)
+        metadata = world.catalog.tables[name]
     kept = {ref.snapshot_id for ref in metadata.refs.values()}
     going = {s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in kept and chance.random() < 0.5}
     if going:

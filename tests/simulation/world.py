@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,8 @@ class Actor:
 class World:
     """One history's world. `pipelines` are the file as it is at first, and with a table added; `pipeline` is the one in
     effect. `calm` ends all loss in the network; `stopped_on` are findings, with their subjects, that processes have
-    ended with; `saved` and `dropped` are catalog entries that users have put aside.
+    ended with; `saved` and `dropped` are catalog entries that users have put aside. Batches are merged into the tables
+    in `merged`.
     """
 
     def __init__(self, seed: int, pipelines: tuple[Pipeline, Pipeline]) -> None:
@@ -74,6 +75,7 @@ class World:
         self.catalog = SimCatalog(self.scheduler, self.store, self._fate, self.cluster.pending)
         self.oracle = Oracle(self.pipeline, self.cluster, self.catalog, self.note)
         self.cluster.create_topic(TOPIC, 2, {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"})
+        self.merged = frozenset[str]()
         self._records = 0
         self._places: dict[int, tuple[TopicPartition, int]] = {}
 
@@ -348,8 +350,11 @@ class World:
         needed += files
         if not files:
             return TableOutput(name, uuid, metadata.current_schema_id)
-        ref = self._manifest(batch_id, name, table, files, rows, suffix)
-        return TableOutput(name, uuid, metadata.current_schema_id, (ref,))
+        refs = [self._manifest(batch_id, name, table, files, rows, suffix)]
+        if name in self.merged and self.oracle.batches[batch_id].plan is not None:
+            # Changes have keys beside their rows.
+            refs.append(replace(self._manifest(batch_id, name, table, (), 0, "-keys"), content=1))
+        return TableOutput(name, uuid, metadata.current_schema_id, tuple(refs))
 
     def _manifest(
         self, batch_id: str, name: str, table: Any, files: Sequence[str], rows: int, suffix: str

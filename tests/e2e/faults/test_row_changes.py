@@ -8,6 +8,7 @@ import signal
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,21 +114,24 @@ def rows(
 ) -> Rows:
     """A pipeline that has run."""
     kind, settings = request.param
-    topic = support.create_topic(broker.bootstrap, support.unique("changes"), PARTITIONS)
-    flow = Flow.create(
-        tmp_path_factory.mktemp("changes"),
+    rows = kind(flow_of(settings, broker, spark_server, tmp_path_factory.mktemp("changes")))
+    rows.change()
+    done(launcher.warm, rows.run)
+    return rows
+
+
+def flow_of(settings: dict[str, Any], broker: Broker, spark_server: Spark, directory: Path) -> Flow:
+    """A pipeline whose table has these settings."""
+    return Flow.create(
+        directory,
         broker.bootstrap,
-        topic,
+        support.create_topic(broker.bootstrap, support.unique("changes"), PARTITIONS),
         spark={"remote": spark_server.server().address, "tasks": 2},
         extra={
             "tables": [{"name": "db.events", "key": ["id"], **settings}],
             "batch": {"max_records": 50, "min_task_bytes": "1KiB"},
         },
     )
-    rows = kind(flow)
-    rows.change()
-    done(launcher.warm, rows.run)
-    return rows
 
 
 @pytest.fixture(autouse=True)

@@ -165,7 +165,7 @@ def _upsert(**changes: object) -> dict[str, object]:
         ({"tables": [{"name": "flights"}]}, "tables.0.name: 'flights' isn't a table name; write namespace.table"),
         (
             {"tables": [{"name": "a.b", "mode": "merge"}]},
-            "tables.0.mode: not available yet: 'merge' comes with row changes",
+            "tables.0.mode: merge is a way to write: say mode: upsert or cdc, and write_mode: merge",
         ),
         ({"tables": [{"name": "a.b", "key": ["id"]}]}, "tables.0.key: goes with mode: upsert or cdc"),
         (_upsert(key=["id", "id"]), "tables.0.key: names a column twice"),

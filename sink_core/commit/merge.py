@@ -1,0 +1,170 @@
+"""Batches of row changes merged into a table by Spark, on a staging branch of this commit's own.
+
+Crash points, and what the next commit finds; whatever it finds, it merges anew on a branch of another name:
+
+    merge.after-branch    a branch at the head that nobody uses
+    merge.after-changes   and on it a snapshot with the changes, which no reader of `main` sees
+    merge.after-list      and a manifest list that nobody names: an orphan
+    commit.after-swap     the table has the batches and says so itself, and the branch is gone
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from sink_core.changes.merging import can_merge
+from sink_core.commit.append import Attempt
+from sink_core.commit.staging import STAGING_MS, Staging, build_merged, dropping, merged_in, staging_of
+from sink_core.control.events import DataWritten
+from sink_core.control.logged import Logged
+from sink_core.errors import CommitConflict, TableUnusable, Unreachable
+from sink_core.failpoints import reach
+from sink_core.tables.catalog import said, unreachable_as_ours
+
+MERGES = 3
+"""Lost races of a merge before the table stays behind: each costs as much as the merge."""
+
+LONGEST_S = STAGING_MS / 1000
+"""What has taken longer is not committed. Orphan removal leaves alone what is less than three days old."""
+
+LOOKS = 10
+"""How often the last call of a merge is built: other branches of the table take sequence numbers as well."""
+
+Events = Sequence[Logged[DataWritten]]
+
+MergeChanges = Callable[[Table, str, Events], None]
+"""Merges what the events bring, in their order, into a branch of the table, in one snapshot or none. Raises
+CommitConflict if others were in the way, RetriableError for anything else; whether the branch has changed then, does
+not matter.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """The tables that changes are merged into, and by what; None where there is no Spark."""
+
+    tables: Set[str] = frozenset()
+    changes: MergeChanges | None = None
+
+    def takes(self, name: str, events: Events) -> bool:
+        """Whether the events are to be merged. Raises TableUnusable if they can't be, here."""
+        if name not in self.tables or not can_merge(events):
+            return False
+        if self.changes is None:
+            raise TableUnusable(
+                f"{name}: its changes are merged by Spark, and there is none here", hint="calve commit FILE"
+            )
+        return True
+
+
+NO_MERGING = Merging()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """One merge into `table` as it was loaded when it was decided what it lacks. `swap` as in `TableCommitter`."""
+
+    catalog: Catalog
+    table: Table
+    tag: str
+    changes: MergeChanges
+    swap: Callable[[Table, Attempt], Exception | None]
+
+    def commit(self, events: Events, summary: Mapping[str, str]) -> Attempt | None:
+        """The attempt that landed, under which the table says `summary`; None if others were faster."""
+        with unreachable_as_ours(f"making a branch of {self._name}"):
+            staging = staging_of(self.table, self.tag)
+        began_s = time.time()
+        try:
+            if not self._made(staging):
+                return None
+            reach("merge.after-branch")
+            self.changes(self.table, staging.name, events)
+            reach("merge.after-changes")
+            # Files that Spark wrote before it committed them may be taken for orphans when they are old.
+            in_time = time.time() - began_s < LONGEST_S
+            landed = self._forwarded(staging, summary) if in_time else None
+        except CommitConflict:
+            landed = None
+        except Exception:
+            self._drop(staging)
+            raise
+        if landed is None:
+            self._drop(staging)
+        return landed
+
+    def _made(self, staging: Staging) -> bool:
+        try:
+            self.catalog.commit_table(self.table, staging.call.requirements, staging.call.updates)
+        except Exception as error:  # noqa: BLE001 - whatever a catalog raises, only the table knows the outcome
+            refs = self._load().metadata.refs
+            if refs == self.table.metadata.refs:
+                raise Unreachable(
+                    f"{self._name}: making a branch for a merge failed: {said(error)}",
+                    hint="the table stays as it is, and the next try goes on; does the catalog allow branches?",
+                ) from None
+            return staging.name in refs
+        return True
+
+    def _forwarded(self, staging: Staging, summary: Mapping[str, str]) -> Attempt | None:
+        """`main` moved to what was merged, unless it or the branch has moved."""
+        lost_to: Exception | None = None
+        for look in range(LOOKS):
+            if look:
+                time.sleep(random.uniform(0, look / LOOKS))  # noqa: S311 - jitter, not a secret
+            now = self._load()
+            merged = merged_in(now.metadata, staging, self.tag)
+            if merged is None:
+                return None
+            try:
+                with unreachable_as_ours(f"moving {self._name} to its merged changes"):
+                    attempt = build_merged(now, staging, merged, summary, tag=self.tag)
+            except TableUnusable as error:
+                # What was merged has been expired since it was loaded: the next look tells.
+                lost_to = error
+                continue
+            reach("merge.after-list")
+            lost_to = self.swap(now, attempt)
+            if lost_to is None:
+                return attempt
+        assert lost_to is not None
+        raise Unreachable(
+            f"{self._name}: {LOOKS} attempts to commit a merge failed in a row, the last with {said(lost_to)}",
+            hint="the table stays as it is, and the next try goes on; see the catalog's log",
+        )
+
+    def _drop(self, staging: Staging) -> None:
+        """Where that fails, the branch goes when it is old."""
+        with suppress(Exception):
+            call = dropping(self._load().metadata, staging.name)
+            if call is not None:
+                self.catalog.commit_table(self.table, call.requirements, call.updates)
+
+    def _load(self) -> Table:
+        try:
+            with unreachable_as_ours(f"loading table {self._name}"):
+                return self.catalog.load_table(self.table.name())
+        except NoSuchTableError as error:
+            # It has been dropped: the next look at it says what that means.
+            raise CommitConflict(f"{self._name} was dropped during a merge") from error
+
+    @property
+    def _name(self) -> str:
+        return ".".join(self.table.name())
+
+
+def lost_merges(name: str) -> CommitConflict:
+    """The error after `MERGES` lost races."""
+    return CommitConflict(
+        f"{name}: others committed to the table during each of {MERGES} merges in a row",
+        hint="the table stays as it is, and the next try goes on. Let other writers and compaction leave it alone for "
+        "as long as a merge takes, or set write_mode: equality_deletes, which needs no such pauses",
+    )

@@ -1,0 +1,148 @@
+"""Row changes of batches that wait, merged into a branch of their table by Iceberg's `MERGE INTO`. No rows pass through
+the driver.
+
+The files of the batches are read by tasks of ours, as they were written: no snapshot names them, so no expiry deletes
+them, and Spark needs no access to the storage but what Iceberg's catalog has.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+
+from sink_core.changes.merging import StagedFile, rows_in_file, staged_files
+from sink_core.changes.settings import RowChanges, row_changes_of
+from sink_core.commit.merge import Events, MergeChanges
+from sink_core.config.effective import CatalogSettings
+from sink_core.maintenance.predicate import quoted
+from sink_core.session import Session
+from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.io import open_io
+from spark_jobs.catalog import attach
+from spark_jobs.ingest import without_history
+from spark_jobs.procedures import as_ours
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+BATCH, GONE = "calve:batch", "calve:gone"
+"""Columns beside the table's: the place of a change's batch among those merged, and whether its row goes."""
+
+
+def on_spark(session: Session, spark: Callable[[], SparkSession]) -> MergeChanges:
+    """What merges changes for a pipeline. Spark is started by the first merge."""
+
+    def merge(table: Table, branch: str, events: Events) -> None:
+        name = ".".join(table.name())
+        [settings] = [each for each in session.pipeline.tables if each.name == name]
+        changes = row_changes_of(table.metadata, settings)
+        assert changes is not None
+        merge_into(spark(), session.pipeline.catalog, table, branch, changes, events)
+
+    return merge
+
+
+def merge_into(
+    spark: SparkSession, catalog: CatalogSettings, table: Table, branch: str, changes: RowChanges, events: Events
+) -> None:
+    """Does what `MergeChanges` is to do. `changes` says by what rows are told apart, and which is the newer one."""
+    name = ".".join(table.name())
+    with unreachable_as_ours(f"reading the manifests of {name}"):
+        files = staged_files(table.io, events)
+    given = _Given(catalog, name, without_history(table.metadata), tuple(files))
+    with as_ours(f"merging changes into {name}"):
+        _merge(spark, given, table.metadata, changes, branch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What all tasks have in common. The catalog's settings are unresolved: each task reads its own environment."""
+
+    catalog: CatalogSettings
+    table: str
+    metadata: str
+    files: tuple[StagedFile, ...]
+
+
+def _merge(spark: SparkSession, given: _Given, metadata: TableMetadata, changes: RowChanges, branch: str) -> None:
+    from pyspark.sql.types import StructType
+
+    attach(spark, given.catalog)
+    target = quoted(f"{given.catalog.name}.{given.table}")
+    columns = spark.table(target).schema.toNullable()
+    schema = metadata.schema()
+    key = [schema.find_field(field_id).name for field_id in changes.key]
+    order = None if changes.order is None else quoted(schema.find_column_name(changes.order) or "")
+    rows = _read(spark, given, tuple(f.field_id for f in schema.fields), columns, keys=False)
+    if order is None:
+        keys = _read(spark, given, changes.key, StructType([columns[name] for name in key]), keys=True)
+        source = _last_by_key(rows, keys, key)
+    else:
+        source = _newest_by_key(rows, key, order)
+    view = f"calve_changes_{uuid.uuid4().hex}"
+    source.createOrReplaceTempView(view)
+    same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
+    newer = f" AND (t.{order} IS NULL OR s.{order} >= t.{order})" if order else ""
+    try:
+        spark.sql(
+            f"MERGE INTO {target}.{quoted(f'branch_{branch}')} t USING {view} s ON {same} "
+            f"WHEN MATCHED AND s.`{GONE}` THEN DELETE "
+            f"WHEN MATCHED{newer} THEN UPDATE SET * "
+            f"WHEN NOT MATCHED AND NOT s.`{GONE}` THEN INSERT *"
+        ).collect()
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+def _read(spark: SparkSession, given: _Given, ids: Sequence[int], columns: StructType, *, keys: bool) -> DataFrame:
+    """What the files of rows, or of keys, hold of the columns with these ids; and the place of its batch."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import IntegerType, StructField, StructType
+
+    files = tuple(number for number, staged in enumerate(given.files) if staged.keys == keys)
+    tasks = spark.range(0, len(files), 1, max(1, len(files)))
+    wanted = StructType([*columns.fields, StructField(BATCH, IntegerType())])
+    return tasks.mapInArrow(partial(_rows, given, files, ids, to_arrow_schema(columns)), wanted)
+
+
+def _last_by_key(rows: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
+    """For each key what the last batch says that has it: its row, or that it goes."""
+    from pyspark.sql import functions as f
+
+    last = keys.groupBy(*map(quoted, key)).agg(f.max(quoted(BATCH)).alias(BATCH))
+    found = last.join(rows.withColumn(GONE, f.lit(False)), on=[*key, BATCH], how="left")
+    return found.withColumn(GONE, f.coalesce(f.col(quoted(GONE)), f.lit(True)))
+
+
+def _newest_by_key(rows: DataFrame, key: Sequence[str], order: str) -> DataFrame:
+    """For each key the row with the largest order, of equal ones that of the last batch. None goes."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    newest_first = Window.partitionBy(*map(quoted, key)).orderBy(f.desc(order), f.desc(quoted(BATCH)))
+    ranked = rows.withColumn("calve:rank", f.row_number().over(newest_first))
+    return ranked.where("`calve:rank` = 1").withColumn(GONE, f.lit(False))
+
+
+def _rows(
+    given: _Given, files: Sequence[int], ids: Sequence[int], columns: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    metadata: TableMetadata = TableMetadataUtil.parse_raw(given.metadata)
+    schema = Schema(*(metadata.schema().find_field(field_id) for field_id in ids))
+    with unreachable_as_ours(f"reading changes of {given.table}"):
+        io = open_io(given.catalog, given.table, metadata.location)
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            staged = given.files[files[number]]
+            for rows in rows_in_file(io, metadata, staged.file, schema):
+                arrays = [column.cast(wanted.type) for column, wanted in zip(rows.columns, columns, strict=True)]
+                places = pa.array([staged.batch] * len(rows), pa.int32())
+                yield pa.RecordBatch.from_arrays([*arrays, places], names=[*columns.names, BATCH])

@@ -1,0 +1,208 @@
+"""`write_mode: merge` from Kafka to what readers have, pyiceberg's and ClickHouse's among them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import LongType
+from pyspark.sql import SparkSession
+
+import spark_jobs.maintenance.expire
+from orchestration.broker import Broker
+from sink_core.changes.settings import RowChanges
+from sink_core.commit.staging import STAGING_MS, dropping, left_behind
+from sink_core.commit.table import TableCommit
+from sink_core.config.connections import SparkSettings
+from sink_core.config.effective import CatalogSettings
+from sink_core.config.maintenance import Expire
+from sink_core.errors import CommitConflict
+from spark_jobs.maintenance.expire import expire
+from spark_jobs.maintenance.work import Work, now_ms
+from spark_jobs.merge import on_spark
+from spark_jobs.procedures import Procedures
+from spark_jobs.runner import SparkRunner
+from tests import support
+from tests.changing import by_spark, merge, written
+from tests.integration.test_changes_read_back import BY_COUNTRY, after, as_state, create
+from tests.integration.test_changes_read_back import State as Rows
+from tests.integration.test_changes_read_back import drop as drop_in
+from tests.integration.test_changes_read_back import put as put_in
+from tests.integration.test_order_by import COLUMNS, value
+from tests.integration.test_order_by import check as check_ordered
+from tests.integration.test_upsert import PARTITIONS, check, drop, publish, put, send
+from tests.pipelines import Flow, reached
+from tests.support import Produce, TopicFactory
+
+
+@pytest.fixture
+def runner(spark: SparkSession) -> Iterator[SparkRunner]:
+    """On the session that tests share."""
+    with SparkRunner(SparkSettings(master="local[2]")) as found:
+        yield found
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, monkeypatch: pytest.MonkeyPatch) -> Flow:
+    # chDB reads files below the working directory only.
+    monkeypatch.chdir(Path("/"))
+    table = {"name": "db.events", "mode": "upsert", "key": ["id"], "write_mode": "merge"}
+    created = {"columns": {"id": "long", "text": "string"}}
+    extra = {"tables": [{**table, "auto_create": created}], "batch": {"min_task_bytes": "1KiB", "max_records": 400}}
+    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(PARTITIONS), extra=extra)
+
+
+def test_batches_that_waited_are_merged_at_once(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    for records in ([put(1, "a"), put(2, "a")], [drop(1), put(3, "a")], [put(2, "b"), drop(3)], [drop(9), put(1, "c")]):
+        send(flow, produce, *records)
+        publish(flow, runner)
+    assert commit_by_spark(flow, runner).landed
+    own = flow.own_snapshots()
+    assert [[*said.counts.values()] for _, said in own] == [[2, 1, 1, 1]]
+    check(flow, spark, {1: "c", 2: "b"})
+    # There are no equality deletes, which pyiceberg can't read.
+    assert sorted((row["id"], row["text"]) for row in flow.rows()) == [(1, "c"), (2, "b")]
+    assert flow.load_table().metadata.refs.keys() == {"main", flow.pipeline.tag}
+
+
+def commit_by_spark(flow: Flow, runner: SparkRunner) -> TableCommit:
+    """The coordinator alone, as `calve commit` does it; what became of the table that is merged into."""
+    with flow.session() as session:
+        session.bind()
+        session.merge_changes = on_spark(session, lambda: runner.session)
+        report = session.coordinator().commit(tables=[flow.table])
+    (found,) = (commit for commit in report.commits if commit.table == flow.table)
+    return found
+
+
+def test_others_commit_during_a_merge(flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner) -> None:
+    send(flow, produce, put(1, "a"), put(2, "a"))
+    publish(flow, runner)
+    # The other coordinator is first, on a branch of its own.
+    with reached("merge.after-changes", lambda: commit_by_spark(flow, runner)):
+        report = commit_by_spark(flow, runner)
+    assert (report.landed, report.conflicts) == (False, 1)
+    check(flow, spark, {1: "a", 2: "a"})
+    send(flow, produce, put(1, "b"))
+    publish(flow, runner)
+    with reached("merge.after-list", lambda: flow.append_foreign(7)):
+        report = commit_by_spark(flow, runner)
+    assert report.landed
+    assert report.conflicts == 1
+    check(flow, spark, {1: "b", 2: "a", 7: "foreign"})
+    assert flow.load_table().metadata.refs.keys() == {"main", flow.pipeline.tag}
+
+
+def test_a_merge_whose_branch_is_gone_is_made_anew(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    def expire() -> None:
+        """A day later: expiry drops the branch, and with it what was merged there."""
+        table = flow.load_table()
+        (branch,) = left_behind(table.metadata, sys.maxsize)
+        call = dropping(table.metadata, branch)
+        assert call is not None
+        merged = table.metadata.refs[branch].snapshot_id
+        table.catalog.commit_table(table, call.requirements, call.updates)
+        flow.load_table().maintenance.expire_snapshots().by_id(merged).commit()
+
+    send(flow, produce, put(1, "a"))
+    publish(flow, runner)
+    with reached("merge.after-list", expire):
+        assert commit_by_spark(flow, runner).landed
+    check(flow, spark, {1: "a"})
+
+
+class Killed(BaseException):
+    """Nothing is tidied up after it."""
+
+
+def test_expiry_drops_what_a_killed_merge_left_and_nothing_that_is_still_to_be_merged(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die() -> None:
+        raise Killed
+
+    def expire_at(now_ms: int) -> None:
+        monkeypatch.setattr(spark_jobs.maintenance.expire, "now_ms", lambda: now_ms)
+        with flow.session() as session:
+            session.bind()
+            work = Work(session, Procedures(lambda: spark, session.pipeline.catalog), print, tables=[flow.table])
+            expire(work, Expire.model_construct(cron="", older_than=60.0, retain_last=1)).raise_failures()
+
+    send(flow, produce, put(1, "a"))
+    publish(flow, runner)
+    with pytest.raises(Killed), reached("merge.after-changes", die):
+        commit_by_spark(flow, runner)
+    (branch,) = flow.load_table().metadata.refs
+    expire_at(now_ms())
+    assert flow.load_table().metadata.refs.keys() == {branch}
+    expire_at(now_ms() + STAGING_MS)
+    assert flow.load_table().metadata.refs == {}
+    assert flow.load_table().metadata.snapshots == []
+    assert commit_by_spark(flow, runner).landed
+    check(flow, spark, {1: "a"})
+
+
+def test_after_three_lost_races_it_says_so(flow: Flow, produce: Produce, runner: SparkRunner) -> None:
+    send(flow, produce, put(1, "a"))
+    publish(flow, runner)
+    with flow.session() as session:
+        session.bind()
+        session.merge_changes = lambda *_: flow.append_foreign(7)
+        failed = session.coordinator().commit().failed[flow.table]
+    assert isinstance(failed, CommitConflict)
+    assert "db.events: others committed to the table during each of 3 merges in a row" in str(failed)
+    assert flow.ids() == [7, 7, 7]
+    # Each has dropped its branch.
+    assert flow.load_table().metadata.refs.keys() == {"main"}
+
+
+def test_the_newest_wins_by_order_and_no_batch_reads_the_table(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    ordered = {**flow.extra["tables"][0], "order_by": "source.lsn", "auto_create": {"columns": COLUMNS}}
+    flow = flow.but(extra={**flow.extra, "tables": [ordered], "commit": {"every": "1m"}})
+    produce(flow.topic, [value(1, "new", 9), value(2, "new", 9), value(4, "new", 2)])
+    flow.run(runner)
+    # Of two batches that wait the older has the newer change of a key.
+    for partition, rows in (
+        (1, [value(1, "old", 8), value(3, "newer", 7)]),
+        (2, [value(3, "old", 6), value(2, "same", 9)]),
+    ):
+        produce(flow.topic, rows, partition=partition)
+        publish(flow, runner)
+    report = commit_by_spark(flow, runner)
+    assert report.landed
+    assert len(report.batches) == 2
+    check_ordered(flow, spark, {1: ("new", 9), 2: ("same", 9), 3: ("newer", 7), 4: ("new", 2)})
+
+
+@pytest.mark.parametrize("mode", [pytest.param("copy-on-write", marks=pytest.mark.faults), "merge-on-read"])
+def test_keys_that_move_to_another_partition_leave_no_row_behind(
+    mode: str, lake: SqlCatalog, lake_dir: Path, spark: SparkSession
+) -> None:
+    name, state = create(lake, BY_COUNTRY), Rows()
+    with lake.load_table(name).transaction() as change:
+        change.set_properties({"write.merge.mode": mode})
+    settings = CatalogSettings("lake", {"type": "sql", **support.catalog_properties(lake_dir)}, {})
+    first = [put_in(1, "nl"), put_in(2, "nl"), put_in(3, "be")]
+    second = [[put_in(1, "be"), drop_in(3)], [put_in(1, "de"), put_in(3, "nl", 1), drop_in(9)]]
+    for batches in ([first], second):
+        outputs = [written(lake, lake.load_table(name), ["id"], batch) for batch in batches]
+        # What is written by an older schema fits as well.
+        with lake.load_table(name).update_schema() as schema:
+            schema.add_column(f"more{len(batches)}", LongType())
+        merge(lake, name, outputs, spark, settings, RowChanges((1,)))
+        for batch in batches:
+            state = after(state, batch)
+    assert as_state(by_spark(spark, f"lake.{name}")) == state == {1: ("de", 0), 2: ("nl", 0), 3: ("nl", 1)}
+    has_deletes = len(lake.load_table(name).inspect.delete_files())
+    assert bool(has_deletes) == (mode == "merge-on-read")
+    if not has_deletes:
+        assert as_state(lake.load_table(name).scan().to_arrow().to_pylist()) == state
