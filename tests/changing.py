@@ -19,8 +19,8 @@ from sink_core.changes.equality import key_of, with_global_spec
 from sink_core.changes.rows import buckets_of, change_schema
 from sink_core.changes.settings import RowChanges
 from sink_core.changes.writer import ChangeWriter
-from sink_core.commit.append import Step, build_append
-from sink_core.commit.own import manifests_of, shares_of
+from sink_core.commit import own
+from sink_core.commit.append import Attempt, Step, build_append
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.tables.outputs import output_of
@@ -61,6 +61,13 @@ def written(catalog: Catalog, table: Table, key: Sequence[str], changes: Sequenc
 def commit(catalog: Catalog, name: str, outputs: Sequence[TableOutput]) -> None:
     """What a coordinator does with batches that wait: all in one call."""
     table = catalog.load_table(name)
+    attempt = attempt_of(table, outputs)
+    catalog.commit_table(table, attempt.requirements, attempt.updates)
+
+
+def attempt_of(table: Table, outputs: Sequence[TableOutput]) -> Attempt:
+    """A commit of batches that wait to the table as loaded."""
+    name = ".".join(table.name())
     events = [
         Logged(
             at,
@@ -77,9 +84,8 @@ def commit(catalog: Catalog, name: str, outputs: Sequence[TableOutput]) -> None:
         for at, output in enumerate(outputs)
         if output.manifests
     ]
-    steps = [Step(manifests_of(share.events), {}) for share in shares_of(events, len(events), "")]
-    attempt = build_append(table, steps, tag="calve-test")
-    catalog.commit_table(table, attempt.requirements, attempt.updates)
+    steps = [Step(own.manifests_of(share.events), {}) for share in own.shares_of(events, len(events), "")]
+    return build_append(table, steps, tag="calve-test")
 
 
 def by_chdb(table: Table) -> list[dict[str, Any]]:
