@@ -11,7 +11,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java python browser lint test demo dev bench faults soak side-by-side screenshots clean
+.PHONY: help setup java python browser postgres lint test demo dev bench faults soak side-by-side screenshots clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -51,12 +51,21 @@ browser: ## Chromium for the tests of the UI, if it can be installed
 	  fi; \
 	}
 
+postgres: ## PostgreSQL for the tests of its changes, if it can be installed
+	@[ -n "$$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null)" ] || command -v initdb >/dev/null || { \
+	  if $(IS_ROOT_ON_DEBIAN); then \
+	    echo "PostgreSQL is missing: installing it"; apt-get update -qq && $(APT_INSTALL) postgresql; \
+	  else \
+	    echo "The tests of PostgreSQL's changes need it: install it, with its initdb on the path" >&2; exit 1; \
+	  fi; \
+	}
+
 lint: setup ## Style, import direction and types
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright
 
-test: setup browser lint ## Lint, then every test but the long fault series (ARGS="-k name" narrows)
+test: setup browser postgres lint ## Lint, then every test but the long fault series (ARGS="-k name" narrows)
 	$(VENV)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 demo: setup ## 336,776 real flights from Kafka into Iceberg, and the proof
@@ -68,8 +77,8 @@ dev: setup ## Flights that keep coming, their pipeline and Dagster's UI, until C
 bench: setup ## Measure throughput per CPU-second
 	$(VENV)/bin/python -m bench.run $(ARGS)
 
-faults: setup ## A thousand kills of real processes, and a table of what became of them (ARGS="--kills 200" for fewer)
-	$(VENV)/bin/python -m pytest tests/e2e/faults -m '' -n 2 $(ARGS)
+faults: setup postgres ## A thousand kills of real processes, and a table of what became of them (ARGS="--kills 200" for fewer)
+	$(VENV)/bin/python -m pytest tests/e2e/faults tests/row_histories -m '' -n 2 $(ARGS)
 
 soak: setup ## Half an hour of load, kills and maintenance (ARGS="--minutes 3 --rate 1000" for a smoke test)
 	$(VENV)/bin/python -m tests.soak $(ARGS)

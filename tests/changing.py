@@ -19,9 +19,9 @@ from sink_core.changes.equality import key_of, with_global_spec
 from sink_core.changes.rows import buckets_of, change_schema
 from sink_core.changes.settings import RowChanges
 from sink_core.changes.writer import ChangeWriter
+from sink_core.commit import own
 from sink_core.commit.append import Attempt, Step, build_append
 from sink_core.commit.merge import Events, Merge
-from sink_core.commit.own import manifests_of, shares_of
 from sink_core.config.effective import CatalogSettings
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
@@ -64,10 +64,16 @@ def written(catalog: Catalog, table: Table, key: Sequence[str], changes: Sequenc
 
 def commit(catalog: Catalog, name: str, outputs: Sequence[TableOutput]) -> None:
     """What a coordinator does with batches that wait: all in one call."""
-    table, events = catalog.load_table(name), events_of(name, outputs)
-    steps = [Step(manifests_of(share.events), {}) for share in shares_of(events, len(events), "")]
-    attempt = build_append(table, steps, tag=TAG)
+    table = catalog.load_table(name)
+    attempt = attempt_of(table, outputs)
     catalog.commit_table(table, attempt.requirements, attempt.updates)
+
+
+def attempt_of(table: Table, outputs: Sequence[TableOutput]) -> Attempt:
+    """A commit of batches that wait to the table as loaded."""
+    events = events_of(".".join(table.name()), outputs)
+    steps = [Step(own.manifests_of(share.events), {}) for share in own.shares_of(events, len(events), "")]
+    return build_append(table, steps, tag=TAG)
 
 
 def merge(

@@ -118,19 +118,6 @@ def test_a_table_is_the_dictionary_whatever_its_specs_as_spark_reads_it(
     assert as_state(by_spark(spark, f"lake.{name}")) == state
 
 
-def test_delete_and_insert_again_in_one_batch_leaves_one_row(lake: SqlCatalog, spark: SparkSession) -> None:
-    name = create(lake)
-    take_in(lake, name, [put(1, v=1), put(2)])
-    take_in(lake, name, [drop(1), put(1, v=2), put(2), drop(2), put(3), drop(3)])
-    assert as_state(by_spark(spark, f"lake.{name}")) == {1: ("nl", 2)}
-
-
-def test_a_key_that_moves_to_another_partition_leaves_no_row_behind(lake: SqlCatalog, spark: SparkSession) -> None:
-    name = create(lake, BY_COUNTRY)
-    take_in(lake, name, [put(1, "nl")], [put(1, "be")], [put(1, "de"), put(2, "nl")])
-    assert as_state(by_spark(spark, f"lake.{name}")) == {1: ("de", 0), 2: ("nl", 0)}
-
-
 def test_batches_that_waited_get_a_snapshot_each_in_one_commit(lake: SqlCatalog) -> None:
     name = create(lake)
     take_in(lake, name, [put(1)], [put(1, v=1)], [drop(1)])

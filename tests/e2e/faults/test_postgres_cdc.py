@@ -1,0 +1,66 @@
+"""The bank of `examples/postgres_cdc` for minutes, while its relay and its runs are killed at any moment."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from examples.postgres_cdc import relay
+from orchestration.broker import Broker
+from tests.bank import EXAMPLE, Bank
+from tests.e2e.faults.conftest import Spark
+from tests.e2e.faults.kills import RUN_S, done
+from tests.e2e.faults.processes import ROOT, Launcher
+from tests.postgres import postgres
+
+MOMENTS, KILLS = 10, 2
+"""Moments at which all is compared, and kills before each."""
+
+
+@pytest.fixture
+def bank(broker: Broker, spark_server: Spark, tmp_path: Path) -> Generator[Bank]:
+    with postgres() as server:
+        yield Bank.create(server, broker.bootstrap, tmp_path, {"remote": spark_server.server().address, "tasks": 2})
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1800)
+def test_whatever_is_killed_the_tables_are_the_database_at_ten_moments(
+    bank: Bank, launcher: Launcher, spark: SparkSession
+) -> None:
+    chance, killed = random.Random(8), 0
+    with closing(bank.relay()) as first:
+        first.prepare()
+    with bank.server.load(EXAMPLE / "changes.sql", per_second=100):
+        for _ in range(MOMENTS):
+            for _ in range(KILLS):
+                _relay_for(bank, chance.uniform(1, 3))
+                run = launcher.warm(["run", str(bank.file)])
+                run.listen(chance.uniform(0.5, 8))
+                run.kill(group=True)
+                killed += run.finish(RUN_S) < 0
+            moment = bank.now()
+            bank.forward(moment)
+            done(launcher.warm, ["run", str(bank.file)])
+            bank.check(spark, moment)
+    assert killed
+    done(launcher.warm, ["verify", str(bank.file), "--deep"])
+
+
+def _relay_for(bank: Bank, seconds: float) -> None:
+    """A relay that is killed after so many seconds."""
+    command = [sys.executable, "-m", relay.__name__, "--postgres", bank.server.dsn, "--bootstrap", bank.bootstrap]
+    process = subprocess.Popen([*command, "--prefix", bank.name], cwd=ROOT, stdout=subprocess.DEVNULL)
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(seconds)
+    finally:
+        process.kill()
+        process.wait()

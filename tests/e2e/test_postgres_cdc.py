@@ -1,0 +1,40 @@
+"""The bank of `examples/postgres_cdc`: a PostgreSQL that changes all the while, and tables equal to it row for row."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from orchestration.broker import Broker
+from sink_core.config.connections import SparkSettings
+from sink_core.config.load import load
+from sink_core.session import Session
+from sink_core.verify.verify import verify
+from spark_jobs.run import run_pipeline
+from spark_jobs.runner import SparkRunner
+from tests.bank import EXAMPLE, Bank
+from tests.postgres import postgres
+
+MOMENTS = 3
+"""`make faults` looks at more, and kills (tests/e2e/faults/test_postgres_cdc.py)."""
+
+
+def test_the_tables_are_the_database_at_every_moment_looked_at(
+    tmp_path: Path, broker: Broker, spark: SparkSession
+) -> None:
+    here, changes = SparkSettings(master="local[2]", tasks=2), 0
+    with postgres() as server:
+        bank = Bank.create(server, broker.bootstrap, tmp_path, {"master": "local[2]"})
+        with closing(bank.relay()) as relay:
+            assert relay.prepare() == len(bank.now().accounts)
+        with Session.open(load(bank.file)) as session, SparkRunner(here) as runner:
+            with server.load(EXAMPLE / "changes.sql", per_second=100):
+                for _ in range(MOMENTS):
+                    moment = bank.now()
+                    changes += bank.forward(moment)
+                    run_pipeline(session, runner)
+                    bank.check(spark, moment)
+            assert changes
+            assert verify(session, deep=True).violations == ()

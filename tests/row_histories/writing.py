@@ -1,0 +1,112 @@
+"""Batches of row changes, written as Spark's tasks do it: pieces of what each has read go to the task of their keys."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType
+
+from sink_core.batch import TableOutput
+from sink_core.changes import rows, writer
+from sink_core.changes.equality import with_global_spec
+from sink_core.changes.settings import RowChanges
+from sink_core.changes.standing import standing_of, standing_schema
+from sink_core.tables.budget import Budget
+from sink_core.tables.outputs import output_of
+from spark_jobs.change_pieces import ChangePieces
+from spark_jobs.pieces import Outbox, Piece, rows_of
+from spark_jobs.standing import standing_pieces
+from tests.row_histories.records import Kind, Record
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "country", StringType(), required=False),
+    NestedField(3, "v", IntegerType(), required=False),
+    NestedField(4, "n", LongType(), required=False),
+    NestedField(5, "_is_deleted", BooleanType(), required=False),
+)
+KEY, ORDER = (1,), 4
+TOPICS = ("t",)
+BUCKETS = 2
+
+Standing = Sequence[tuple[int, int]]
+"""Key and order of the rows that a table has."""
+
+
+def settings_of(kind: Kind) -> RowChanges:
+    """As a pipeline file would say it."""
+    if kind is Kind.ORDERED:
+        return RowChanges(KEY, order=ORDER, order_by="n", soft=True)
+    return RowChanges(KEY, soft=kind is Kind.SOFT)
+
+
+def written(
+    catalog: Catalog,
+    name: str,
+    kind: Kind,
+    tasks: Sequence[Sequence[Record]],
+    chance: random.Random,
+    standing: Standing,
+) -> TableOutput:
+    """The batch of what `tasks` read, whose pieces arrive in any order; held against `standing` if it is ordered."""
+    table, changes = with_global_spec(catalog, catalog.load_table(name)), settings_of(kind)
+    sent = [piece for records in tasks for piece in _sent(table, kind, records)]
+    chance.shuffle(sent)
+    held = _held(table, standing) if kind is Kind.ORDERED else []
+    schema, files = rows.change_schema(table.schema()), []
+    for bucket in range(BUCKETS):
+        mine = [piece for piece in sent if piece.bucket == bucket]
+        if not mine:
+            continue
+        into = writer.ChangeWriter(table.io, table.metadata, "calve-b", changes=changes, table=name, topics=TOPICS)
+        for piece in mine:
+            into.write(rows_of(piece.data, schema))
+        for piece, of in held:
+            if piece.bucket == bucket:
+                into.hold_against(rows_of(piece.data, of))
+        files += into.close()
+    return output_of(str(uuid.uuid4()), name, table, files, sum(piece.rows for piece in sent))
+
+
+def _sent(table: Table, kind: Kind, records: Sequence[Record]) -> list[Piece]:
+    """What a task hands on."""
+    changes = [(record, change) for record in records for change in record.changes]
+    soft = kind is not Kind.HARD
+    origin = pa.array(
+        [{"topic": TOPICS[0], "partition": record.partition, "offset": record.offset} for record, _ in changes],
+        pa.struct([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]),
+    )
+    schema = rows.change_schema(table.schema())
+    columns = {
+        "id": [change.key for _, change in changes],
+        "country": [change.country for _, change in changes],
+        "v": [change.v for _, change in changes],
+        "n": [change.n for _, change in changes],
+        "_is_deleted": [change.deletes if soft else None for _, change in changes],
+    }
+    given = pa.RecordBatch.from_arrays(
+        [pa.array(values, schema.field(column).type) for column, values in columns.items()], names=list(columns)
+    )
+    deletes = pa.array([change.deletes for _, change in changes])
+    with Outbox(BUCKETS) as outbox:
+        pieces = ChangePieces(table.schema(), KEY, outbox, 0, Budget())
+        pieces.write(rows.changes_of(given, deletes, origin, TOPICS, schema))
+        pieces.close()
+        return list(outbox.pieces())
+
+
+def _held(table: Table, standing: Standing) -> list[tuple[Piece, pa.Schema]]:
+    place = standing_of(table.metadata, KEY, ORDER)
+    if place is None:
+        return []
+    of = standing_schema(place, table.schema())
+    there = pa.RecordBatch.from_arrays(
+        [pa.array([row[at] for row in standing], field.type) for at, field in enumerate(of)], schema=of
+    )
+    return [(piece, of) for piece in standing_pieces([there], place, table.schema(), 0, BUCKETS)]
