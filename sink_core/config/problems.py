@@ -48,7 +48,9 @@ def known_keys(model: type[BaseModel], location: Location) -> set[str]:
 
 
 def _location(details: ErrorDetails) -> Location:
-    return tuple(part for part in details["loc"] if not str(part).startswith("<") and part != "[key]")
+    unknown = len(details["loc"]) - 1 if details["type"] == "extra_forbidden" else None
+    # Pydantic's own marks of where it was; an unknown key may look like one.
+    return tuple(p for at, p in enumerate(details["loc"]) if at == unknown or not (str(p)[:1] == "<" or p == "[key]"))
 
 
 def _spurious(details: ErrorDetails) -> bool:

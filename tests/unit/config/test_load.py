@@ -91,6 +91,7 @@ def _upsert(**changes: object) -> dict[str, object]:
     [
         ({"batch": {"max_recrods": 5}}, "batch.max_recrods: unknown; did you mean max_records?"),
         ({"zzz": 5}, "zzz: unknown; known here: batch, catalog, commit,"),
+        ({"<key>": 5}, "<key>: unknown; "),
         ({"branch": "audit"}, "branch: unknown; "),
         ({"tables": [{"name": "air.flights", "branch": "audit"}]}, "tables.0.branch: unknown; "),
         ({"name": "Flights"}, "name: 'Flights' doesn't match ^[a-z][a-z0-9_]{0,40}$"),
