@@ -102,11 +102,11 @@ def _sent(table: Table, kind: Kind, records: Sequence[Record]) -> list[Piece]:
 
 
 def _held(table: Table, standing: Standing) -> list[tuple[Piece, pa.Schema]]:
-    place = standing_of(table.metadata, KEY, ORDER)
+    place = standing_of(table.metadata, KEY, settings_of(Kind.ORDERED).held)
     if place is None:
         return []
     of = standing_schema(place, table.schema())
     there = pa.RecordBatch.from_arrays(
         [pa.array([row[at] for row in standing], field.type) for at, field in enumerate(of)], schema=of
     )
-    return [(piece, of) for piece in standing_pieces([there], place, table.schema(), 0, BUCKETS)]
+    return [(piece, of) for piece in standing_pieces([there], place, table.schema(), TOPICS, 0, BUCKETS)]
