@@ -23,12 +23,12 @@ def run(machine: type[Histories], tables: int, steps: int, *, always_the_same: b
 
 
 def test_a_table_is_the_dictionary_as_clickhouse_reads_it(by_clickhouse: Lake) -> None:
-    run(for_clickhouse(by_clickhouse), 100, STEPS)
+    run(for_clickhouse(by_clickhouse), 50, STEPS)
 
 
 def test_a_table_is_the_dictionary_whatever_its_partitions_as_spark_reads_it(by_spark: Lake) -> None:
     # So few that chance might leave out much.
-    run(for_spark(by_spark), 12, SPARK_STEPS, always_the_same=True)
+    run(for_spark(by_spark), 8, SPARK_STEPS, always_the_same=True)
     assert by_spark.counted["changes of a spec"]
     assert by_spark.counted["compactions"]
 
