@@ -12,7 +12,7 @@ import json
 import shutil
 import statistics
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import cycle, islice
 from pathlib import Path
@@ -22,12 +22,11 @@ import fastavro
 import yaml
 from confluent_kafka import Producer
 
-from bench.measure import ROOT, Measured, Meter
+from bench.inside import caught_up
+from bench.measure import ROOT, Measured
 from bench.workload import COLUMNS, PARTITIONS, events, new_topic, write_pipeline
 from orchestration import broker
 from sink_core.config.load import load
-from sink_core.session import Session
-from spark_jobs.run import run_pipeline
 from spark_jobs.runner import SparkRunner
 from tests.schema_registry import SchemaRegistry, framed
 
@@ -79,12 +78,12 @@ def _measure(on: broker.Broker, registry: SchemaRegistry, scratch: Path, records
     done: dict[str, list[Measured]] = {name: [] for name in values}
     with SparkRunner(load(_pipeline(scratch / "spark", bootstrap, "none", "json", "")).spark) as runner:
         for name, (warm_up, _) in topics.items():
-            _run(runner, _pipeline(scratch / f"{name}-warm-up", bootstrap, warm_up, name, registry.url), servers)
+            file = _pipeline(scratch / f"{name}-warm-up", bootstrap, warm_up, name, registry.url)
+            caught_up(load(file), runner, WARM_UP)
         for number in range(runs):
             for name, (_, topic) in topics.items():
                 file = _pipeline(scratch / f"{name}-{number}", bootstrap, topic, name, registry.url)
-                done[name].append(_run(runner, file, servers))
-                assert done[name][-1].records == records, done[name][-1]
+                done[name].append(caught_up(load(file), runner, records, without=servers))
                 print(f"{name}: {done[name][-1].records_per_cpu_s:,.0f} records per CPU-second", file=sys.stderr)
     rates = {name: statistics.median(each.records_per_cpu_s for each in found) for name, found in done.items()}
     return {
@@ -94,13 +93,6 @@ def _measure(on: broker.Broker, registry: SchemaRegistry, scratch: Path, records
         "records_per_cpu_s": {name: round(rate) for name, rate in rates.items()},
         "ratio": round(rates["avro"] / rates["json"], 2),
     }
-
-
-def _run(runner: SparkRunner, file: Path, servers: Collection[int]) -> Measured:
-    meter = Meter(without=servers)
-    with Session.open(load(file)) as session:
-        report = run_pipeline(session, runner)
-    return meter.read(sum(batch.records for batch in report.batches))
 
 
 def _pipeline(directory: Path, bootstrap: str, topic: str, name: str, url: str) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -68,12 +68,16 @@ def _ingest(
         for each in (warm_up, pipeline):
             if distribution:
                 _sort(each, distribution)
-        with Session.open(warm_up) as session:
-            run_pipeline(session, runner)
-        meter = Meter()
-        with Session.open(pipeline) as session:
-            report = run_pipeline(session, runner)
-        measured = meter.read(sum(batch.records for batch in report.batches))
+        caught_up(warm_up, runner, _WARM_UP_RECORDS)
+        return caught_up(pipeline, runner, records)
+
+
+def caught_up(pipeline: Pipeline, runner: SparkRunner, records: int, without: Collection[int] = ()) -> Measured:
+    """A run until there is nothing left of `records`, by this process and Spark's, those of `without` left out."""
+    meter = Meter(without)
+    with Session.open(pipeline) as session:
+        report = run_pipeline(session, runner)
+    measured = meter.read(sum(batch.records for batch in report.batches))
     assert measured.records == records, measured
     return measured
 

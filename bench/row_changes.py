@@ -24,6 +24,7 @@ import yaml
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from bench.inside import caught_up
 from bench.measure import ROOT, Measured, Meter
 from bench.workload import PARTITIONS, events, new_topic, numbered, write_pipeline
 from orchestration import broker
@@ -36,7 +37,6 @@ from spark_jobs.catalog import attach
 from spark_jobs.maintenance.compact import compact
 from spark_jobs.maintenance.work import Work
 from spark_jobs.procedures import Procedures
-from spark_jobs.run import run_pipeline
 from spark_jobs.runner import SparkRunner
 
 DIRECTORY = ROOT / ".bench"
@@ -114,14 +114,9 @@ def _measure(bootstrap: str, size: Size) -> dict[str, Any]:
 
 
 def _run(pipeline: Pipeline, runner: SparkRunner, records: int) -> Measured:
-    """A run until it has caught up, on a session that is up."""
+    """A run on a session that is up."""
     runner.session.range(1).collect()
-    meter = Meter()
-    with Session.open(pipeline) as session:
-        report = run_pipeline(session, runner)
-    measured = meter.read(sum(batch.records for batch in report.batches))
-    assert measured.records == records, measured
-    return measured
+    return caught_up(pipeline, runner, records)
 
 
 def _scan(spark: SparkSession, pipeline: Pipeline, times: int) -> tuple[dict[str, float], int]:

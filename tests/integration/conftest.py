@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 from dagster import DagsterInstance
+from pyspark.sql import SparkSession
 
 from orchestration import broker as embedded
+from sink_core.config.connections import SparkSettings
+from spark_jobs.runner import SparkRunner
 from tests.schema_registry import SchemaRegistry
 
 StartBroker = Callable[..., embedded.Broker]
@@ -36,6 +39,13 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Generator[SchemaRegist
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture
+def runner(spark: SparkSession) -> Iterator[SparkRunner]:
+    """On the session that tests share."""
+    with SparkRunner(SparkSettings(master="local[2]")) as found:
+        yield found
 
 
 @pytest.fixture

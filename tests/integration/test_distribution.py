@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,12 @@ from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
-from sink_core.config.connections import SparkSettings
 from sink_core.verify.verify import verify
 from spark_jobs.runner import SparkRunner
 from tests.pipelines import Flow, record
 from tests.support import Produce, TopicFactory
 
 IDS = list(range(3_000))
-
-
-@pytest.fixture
-def runner(spark: SparkSession) -> Iterator[SparkRunner]:
-    """On the session that tests share."""
-    with SparkRunner(SparkSettings(master="local[2]")) as found:
-        yield found
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
-from sink_core.config.connections import SparkSettings
 from sink_core.errors import TableUnusable
 from sink_core.verify.verify import verify
 from spark_jobs.runner import SparkRunner
@@ -23,13 +21,6 @@ from tests.pipelines import Flow
 from tests.support import Produce, TopicFactory
 
 TABLE: dict[str, Any] = {"name": "db.events", "mode": "upsert", "key": "kafka", "auto_create": {}}
-
-
-@pytest.fixture
-def runner(spark: SparkSession) -> Iterator[SparkRunner]:
-    """On the session that tests share."""
-    with SparkRunner(SparkSettings(master="local[2]")) as found:
-        yield found
 
 
 @pytest.fixture

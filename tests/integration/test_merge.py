@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from orchestration.broker import Broker
 from sink_core.changes.settings import RowChanges
 from sink_core.commit.staging import STAGING_MS, dropping, left_behind
 from sink_core.commit.table import TableCommit
-from sink_core.config.connections import SparkSettings
 from sink_core.config.effective import CatalogSettings
 from sink_core.config.maintenance import Expire
 from sink_core.errors import CommitConflict
@@ -36,13 +34,6 @@ from tests.integration.test_order_by import check as check_ordered
 from tests.integration.test_upsert import PARTITIONS, check, drop, publish, put, send
 from tests.pipelines import Flow, reached
 from tests.support import Produce, TopicFactory
-
-
-@pytest.fixture
-def runner(spark: SparkSession) -> Iterator[SparkRunner]:
-    """On the session that tests share."""
-    with SparkRunner(SparkSettings(master="local[2]")) as found:
-        yield found
 
 
 @pytest.fixture

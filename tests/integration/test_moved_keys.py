@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
-from sink_core.config.connections import SparkSettings
 from sink_core.errors import BadRecord
 from sink_core.verify.verify import verify
 from spark_jobs.batches import Ingest
@@ -21,13 +20,6 @@ from tests.pipelines import Flow
 from tests.support import Produce, TopicFactory
 
 PARTITIONS = 2
-
-
-@pytest.fixture
-def runner(spark: SparkSession) -> Iterator[SparkRunner]:
-    """On the session that tests share."""
-    with SparkRunner(SparkSettings(master="local[2]")) as found:
-        yield found
 
 
 @pytest.fixture

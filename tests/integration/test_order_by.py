@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
-from sink_core.config.connections import SparkSettings
 from sink_core.control.decision import Verdict
 from sink_core.errors import TableUnusable
 from sink_core.verify.verify import verify
@@ -26,13 +24,6 @@ PARTITIONS = 3
 COLUMNS = {"id": "long", "text": "string", "source": "struct<lsn: long, name: string>"}
 
 Rows = dict[int, tuple[str, int]]
-
-
-@pytest.fixture
-def runner(spark: SparkSession) -> Iterator[SparkRunner]:
-    """On the session that tests share."""
-    with SparkRunner(SparkSettings(master="local[2]")) as found:
-        yield found
 
 
 @pytest.fixture

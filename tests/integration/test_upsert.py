@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
-from sink_core.config.connections import SparkSettings
 from sink_core.errors import BadRecord, TableUnusable
 from sink_core.maintenance.orphans import named_by_events
 from sink_core.range_jobs.selected import Wanted
@@ -29,13 +27,6 @@ from tests.support import Produce, TopicFactory
 
 PARTITIONS = 3
 State = dict[int, str]
-
-
-@pytest.fixture
-def runner(spark: SparkSession) -> Iterator[SparkRunner]:
-    """On the session that tests share."""
-    with SparkRunner(SparkSettings(master="local[2]")) as found:
-        yield found
 
 
 @pytest.fixture
