@@ -66,7 +66,7 @@ lint: setup ## Style, import direction and types
 	$(VENV)/bin/pyright
 
 test: setup browser postgres lint ## Lint, then every test but the long fault series (ARGS="-k name" narrows)
-	$(VENV)/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(VENV)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 demo: setup ## 336,776 real flights from Kafka into Iceberg, and the proof
 	$(VENV)/bin/python examples/flights/demo.py $(ARGS)
