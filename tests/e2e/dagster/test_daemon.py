@@ -25,7 +25,7 @@ def test_records_arrive_in_the_table_without_anybody_doing_anything(
             why=dagster.logs,
         )
         assert flow.ids() == list(range(100))
-        until(lambda: "caught up" in dagster.last_skip(f"{flow.name}_lag"), timeout_s=30, why=dagster.logs)
+        until(lambda: "caught up" in dagster.last_skip(f"{flow.name}_lag"), timeout_s=90, why=dagster.logs)
         run = dagster.runs(flow.name)[0].dagster_run
         assert run.tags["calve/moved"] == "100 records in 1 batch"
         assert run.tags["calve/reason"] == "first run: the start positions are not in place yet"
