@@ -247,7 +247,8 @@ class ControlLog:
             if not self._about_to_replace:
                 self._stop_on(checks.foreign_events(self.state, self.topic))
                 self._stop_on(checks.truncated(self.state, self.topic) if began_again else None)
-            must_be_same = same_topic or (self._took_in and not self._about_to_replace)
+            # One that only looks on has not opened the topic, and stores nothing.
+            must_be_same = same_topic or (self._took_in and self.topic_id and not self._about_to_replace)
             if must_be_same and (now := self._id_now()) != self.topic_id:
                 self._stop_on(checks.control_topic_recreated(self.topic, self.topic_id, now))
         except CalveError as error:
