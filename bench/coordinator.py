@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -47,11 +47,11 @@ BY_NAME: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table: `size` of what was made large, and wall seconds of each step."""
+    """One line of the table: `size` of what was made large; wall seconds of each step, and what else was looked at."""
 
     what: str
     size: int
-    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    figures: dict[str, float]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(rows[-1], file=sys.stderr, flush=True)
     finally:
         broker.stop(DIRECTORY / "broker")
-    print(json.dumps([{"what": row.what, "size": row.size, **row.seconds} for row in rows], indent=2))
+    print(json.dumps([{"what": row.what, "size": row.size, **row.figures} for row in rows], indent=2))
     return 0
 
 
@@ -124,7 +124,7 @@ def _timed_batch(flow: Flow) -> dict[str, float]:
         return {
             **batch.seconds,
             "commit": seconds,
-            "events read": session.log.state.next_offset - events,
+            "events_read": session.log.state.next_offset - events,
             "memory_mib": psutil.Process().memory_info().rss / 2**20,
         }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -35,7 +34,7 @@ def staged_files(io: FileIO, events: Sequence[Logged[DataWritten]]) -> list[Stag
     """Those of the batches, which no snapshot names."""
     return [
         StagedFile(batch, entry.data_file, ref.deletes)
-        for batch, logged in zip(count(), events, strict=False)
+        for batch, logged in enumerate(events)
         for ref in logged.event.added
         for entry in entries_of(io, ref)
     ]
