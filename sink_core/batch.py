@@ -71,10 +71,30 @@ def rows_in(manifests: Iterable[ManifestRef]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class ToMerge:
+    """How row changes were written that are to be merged: rows are told apart by `key` (field ids), and the newer one
+    is that with the larger `order` (field id), if given, else the later one.
+
+    `keeps_old`: where they say `KEEP` the row's old value stays. `soft`: rows that are gone are still there, marked.
+    """
+
+    key: tuple[int, ...]
+    order: int | None = None
+    keeps_old: bool = False
+    soft: bool = False
+
+    @property
+    def needs_merge(self) -> bool:
+        """Whether equality deletes can't bring them in: the changes were not held against the table's rows."""
+        return self.order is not None or self.keeps_old
+
+
+@dataclass(frozen=True, slots=True)
 class TableOutput:
     """What a batch holds for one table. `manifests` is empty when the batch has no row for it.
 
     `changes` are the records that its rows and deletes stand for, None for a table that takes no row changes.
+    `to_merge` says how these were written, if to be merged.
     """
 
     table: str
@@ -82,6 +102,7 @@ class TableOutput:
     schema_id: int
     manifests: tuple[ManifestRef, ...] = ()
     changes: int | None = None
+    to_merge: ToMerge | None = None
 
     @property
     def rows(self) -> int:

@@ -57,8 +57,14 @@ def write_batch(
     files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}
     files[pipeline.ledger_table] += write_ledger(plan, counts, tables[pipeline.ledger_table])
     changes = {name: sum(count.written.get(name, 0) for count in counts) for name in pipeline.changing}
+    to_merge = {
+        settings.name: row_changes.to_merge
+        for settings in pipeline.tables
+        if settings.name in tables and (row_changes := row_changes_of(tables[settings.name].metadata, settings))
+    }
     outputs = tuple(
-        output_of(plan.batch_id, name, table, files[name], changes.get(name)) for name, table in tables.items()
+        output_of(plan.batch_id, name, table, files[name], changes.get(name), to_merge.get(name))
+        for name, table in tables.items()
     )
     reach("write.after-manifests")
     return WrittenBatch(plan, outputs, counts)

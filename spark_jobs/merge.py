@@ -18,8 +18,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from sink_core.changes.merging import StagedFile, rows_in_file, staged_files
-from sink_core.changes.settings import RowChanges, row_changes_of
+from sink_core.batch import ToMerge
+from sink_core.changes.merging import StagedFile, check_known, check_mergeable, rows_in_file, staged_files
+from sink_core.changes.settings import row_changes_of
 from sink_core.commit.merge import Events, MergeChanges
 from sink_core.config.effective import CatalogSettings
 from sink_core.maintenance.predicate import quoted
@@ -28,6 +29,7 @@ from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.io import open_io
 from spark_jobs.catalog import attach
 from spark_jobs.ingest import without_history
+from spark_jobs.kept import Kept
 from spark_jobs.procedures import as_ours
 
 if TYPE_CHECKING:
@@ -43,24 +45,30 @@ def on_spark(session: Session, spark: Callable[[], SparkSession]) -> MergeChange
 
     def merge(table: Table, branch: str, events: Events) -> None:
         name = ".".join(table.name())
-        [settings] = [each for each in session.pipeline.tables if each.name == name]
-        changes = row_changes_of(table.metadata, settings)
-        assert changes is not None
-        merge_into(spark(), session.pipeline.catalog, table, branch, changes, events)
+        by = next((logged.event.to_merge for logged in events if logged.event.added), None)
+        if by is None:
+            # Published by an earlier version, or when changes were brought in by equality deletes.
+            [settings] = [each for each in session.pipeline.tables if each.name == name]
+            changes = row_changes_of(table.metadata, settings)
+            by = changes.to_merge if changes else None
+        assert by is not None
+        merge_into(spark(), session.pipeline.catalog, table, branch, by, events)
 
     return merge
 
 
 def merge_into(
-    spark: SparkSession, catalog: CatalogSettings, table: Table, branch: str, changes: RowChanges, events: Events
+    spark: SparkSession, catalog: CatalogSettings, table: Table, branch: str, by: ToMerge, events: Events
 ) -> None:
-    """Does what `MergeChanges` is to do. `changes` says by what rows are told apart, and which is the newer one."""
-    name = ".".join(table.name())
+    """Does what `MergeChanges` is to do, for events that were written in that way."""
+    name, schema = ".".join(table.name()), table.schema()
+    check_known(by, schema, table=name)
+    check_mergeable(schema, table=name)
     with unreachable_as_ours(f"reading the manifests of {name}"):
         files = staged_files(table.io, events)
     given = _Given(catalog, name, without_history(table.metadata), tuple(files))
     with as_ours(f"merging changes into {name}"):
-        _merge(spark, given, table.metadata, changes, branch)
+        _merge(spark, given, schema, by, branch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +81,36 @@ class _Given:
     files: tuple[StagedFile, ...]
 
 
-def _merge(spark: SparkSession, given: _Given, metadata: TableMetadata, changes: RowChanges, branch: str) -> None:
+def _merge(spark: SparkSession, given: _Given, schema: Schema, by: ToMerge, branch: str) -> None:
     from pyspark.sql.types import StructType
 
     attach(spark, given.catalog)
     target = quoted(f"{given.catalog.name}.{given.table}")
     columns = spark.table(target).schema.toNullable()
-    schema = metadata.schema()
-    key = [schema.find_field(field_id).name for field_id in changes.key]
-    order = None if changes.order is None else quoted(schema.find_column_name(changes.order) or "")
+    key = [schema.find_field(field_id).name for field_id in by.key]
+    order = None if by.order is None else quoted(schema.find_column_name(by.order) or "")
+    kept = Kept.of(schema, by) if by.keeps_old else None
     rows = _read(spark, given, tuple(f.field_id for f in schema.fields), columns, keys=False)
     if order is None:
-        keys = _read(spark, given, changes.key, StructType([columns[name] for name in key]), keys=True)
-        source = _last_by_key(rows, keys, key)
+        keys = _read(spark, given, by.key, StructType([columns[name] for name in key]), keys=True)
+        source = (
+            _last_by_key(rows, keys, key) if kept is None else kept.folded(_said(rows, keys, key), key, BATCH, GONE)
+        )
     else:
         source = _newest_by_key(rows, key, order)
     view = f"calve_changes_{uuid.uuid4().hex}"
     source.createOrReplaceTempView(view)
     same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
     newer = f" AND (t.{order} IS NULL OR s.{order} >= t.{order})" if order else ""
+    update, insert = "SET *", "*"
+    if kept is not None:
+        update, insert = f"SET {kept.updates(columns.names)}", kept.inserts(columns.names)
     try:
         spark.sql(
             f"MERGE INTO {target}.{quoted(f'branch_{branch}')} t USING {view} s ON {same} "
             f"WHEN MATCHED AND s.`{GONE}` THEN DELETE "
-            f"WHEN MATCHED{newer} THEN UPDATE SET * "
-            f"WHEN NOT MATCHED AND NOT s.`{GONE}` THEN INSERT *"
+            f"WHEN MATCHED{newer} THEN UPDATE {update} "
+            f"WHEN NOT MATCHED AND NOT s.`{GONE}` THEN INSERT {insert}"
         ).collect()
     finally:
         spark.catalog.dropTempView(view)
@@ -118,8 +131,14 @@ def _last_by_key(rows: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFr
     """For each key what the last batch says that has it: its row, or that it goes."""
     from pyspark.sql import functions as f
 
-    last = keys.groupBy(*map(quoted, key)).agg(f.max(quoted(BATCH)).alias(BATCH))
-    found = last.join(rows.withColumn(GONE, f.lit(False)), on=[*key, BATCH], how="left")
+    return _said(rows, keys.groupBy(*map(quoted, key)).agg(f.max(quoted(BATCH)).alias(BATCH)), key)
+
+
+def _said(rows: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
+    """For each key and batch what that says of it: its row, or that it goes."""
+    from pyspark.sql import functions as f
+
+    found = keys.join(rows.withColumn(GONE, f.lit(False)), on=[*key, BATCH], how="left")
     return found.withColumn(GONE, f.coalesce(f.col(quoted(GONE)), f.lit(True)))
 
 

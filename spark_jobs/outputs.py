@@ -152,6 +152,7 @@ class Feed(Output):
             soft=changes.soft,
             ignores_truncate=changes.ignores_truncate,
             kafka_key=changes.kafka_key,
+            keeps_old=changes.keeps_old,
         )
 
     @cached_property

@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from sink_core.batch import TableOutput
+from sink_core.batch import TableOutput, ToMerge
 from sink_core.changes.equality import key_of, with_global_spec
 from sink_core.changes.rows import buckets_of, change_schema
 from sink_core.changes.settings import RowChanges
@@ -82,12 +82,12 @@ def merge(
     outputs: Sequence[TableOutput],
     spark: SparkSession,
     settings: CatalogSettings,
-    changes: RowChanges,
+    by: ToMerge,
 ) -> None:
     """What a coordinator does with them under `write_mode: merge`."""
 
     def merge_changes(table: Table, branch: str, events: Events) -> None:
-        merge_into(spark, settings, table, branch, changes, events)
+        merge_into(spark, settings, table, branch, by, events)
 
     def swap(table: Table, attempt: Attempt) -> None:
         catalog.commit_table(table, attempt.requirements, attempt.updates)

@@ -46,7 +46,8 @@ class Debezium:
     def said(self, events: pa.RecordBatch) -> Said:
         op = events.column(_OP)
         left_out = is_in(op, ("m",)) | _says_nothing(events)
-        return Said(is_in(op, ("c", "r", "u")), is_in(op, ("d",)), is_in(op, ("t",)), left_out)
+        comes, made = is_in(op, ("c", "r", "u")), is_in(op, ("c", "r"))
+        return Said(comes, made, is_in(op, ("d",)), is_in(op, ("t",)), left_out)
 
     def puzzle(self, events: pa.RecordBatch, row: int) -> str:
         found = events.column(_OP)[row].as_py()

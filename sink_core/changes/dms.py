@@ -44,8 +44,9 @@ class Dms:
     def said(self, events: pa.RecordBatch) -> Said:
         operation, kind = self._told(events)
         control, truncates = is_in(kind, (_CONTROL,)), is_in(operation, _TRUNCATES)
-        comes, goes = is_in(operation, ("load", "insert", "update")), is_in(operation, ("delete",))
-        return Said(comes & ~control, goes & ~control, truncates, control & ~truncates)
+        made = is_in(operation, ("load", "insert"))
+        comes, goes = made | is_in(operation, ("update",)), is_in(operation, ("delete",))
+        return Said(comes & ~control, made, goes & ~control, truncates, control & ~truncates)
 
     def puzzle(self, events: pa.RecordBatch, row: int) -> str:
         found = self._told(events)[0][row].as_py()

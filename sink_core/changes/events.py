@@ -27,23 +27,24 @@ from pyiceberg.types import LongType, NestedField, StructType
 from sink_core.changes.flags import Bools, nulls, true
 from sink_core.changes.kafka_key import KEY, key_parts, keyless
 from sink_core.changes.rows import NO_ORDER
+from sink_core.changes.unavailable import KEEP, UNAVAILABLE, can_keep, stands_in, with_marker
 from sink_core.decode.decoded import Decoded, sifted
 from sink_core.errors import BadRecord, ConfigError
 
 ORDER_COLUMN = "_order"
 """What a table keeps of the order of its rows' last changes, where the rows themselves don't tell."""
 
-UNAVAILABLE = "__debezium_unavailable_value"
-"""In place of a large value that a database doesn't repeat, as it did not change."""
-
 Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What events say, each one of these at most; the others nobody understands."""
+    """What events say, each one of these at most; the others nobody understands. Of what comes some was `made` just
+    now, or read as it stands.
+    """
 
     comes: Bools
+    made: Bools
     goes: Bools
     truncates: Bools
     left_out: Bools
@@ -108,7 +109,8 @@ class Events:
 
     `order_by` is the path of what says what is newer, if there is one: within the event or the row, as the envelope
     has it. `soft`: all of the row before is read, as far as it is there. `ignores_truncate`: a truncate is left out.
-    `kafka_key`: the key is that of `keyed_events`.
+    `kafka_key`: the key is that of `keyed_events`. `keeps_old`: a row that was changed says `KEEP` where its event
+    lacks a value.
     """
 
     def __init__(
@@ -122,11 +124,13 @@ class Events:
         soft: bool = False,
         ignores_truncate: bool = False,
         kafka_key: bool = False,
+        keeps_old: bool = False,
     ) -> None:
         self._envelope, self._key, self._table = envelope, key, table
         self._ignores_truncate, self._kafka_key = ignores_truncate, kafka_key
         self._path = order_by.split(".") if order_by else []
         self._required = [field.name for field in columns.fields if field.required]
+        self._kept = [f.name for f in columns.fields if keeps_old and f.name not in key and can_keep(f.field_type)]
         wanted = [field for field in columns.fields if soft or field.name in key]
         before, order = optional(StructType(*wanted)), self._path if envelope.has_order else []
         self.schema = Schema(*envelope.fields(columns.as_struct(), before, order, columns.highest_field_id + 1))
@@ -158,9 +162,12 @@ class Events:
         said, envelope = self._envelope.said(events), self._envelope
         comes, goes = np.flatnonzero(said.comes), np.flatnonzero(said.goes)
         before = envelope.before(events)
-        moves = np.flatnonzero(said.comes & self._other_key(events, before)) if before is not None else comes[:0]
+        moved = said.comes & self._other_key(events, before) if before is not None else said.comes & ~said.comes
+        moves = np.flatnonzero(moved)
+        # What was made, or comes from another key, has no old row of this one.
+        keeping = (said.comes & ~said.made & ~moved)[comes]
         parts = [
-            self._keyed(_taken(envelope.rows(events), comes), events, comes),
+            self._keyed(self._keeping(_taken(envelope.rows(events), comes), keeping), events, comes),
             self._keyed(_available(_taken(envelope.rows(events, goes=True), goes)), events, goes),
         ]
         if before is not None:
@@ -190,13 +197,20 @@ class Events:
             lacking = said.comes & nulls(pc.struct_field(new, name))
             faults.append((lacking, f"{at}{name}: required, but missing or null"))
         for column in new.type:
-            refused = _unavailable(pc.struct_field(new, column.name))
-            if refused.any():
+            refused = stands_in(pc.struct_field(new, column.name), UNAVAILABLE)
+            if column.name not in self._kept and refused.any():
                 text = f"{at}{column.name}: {UNAVAILABLE}: the source did not send the value, which can't be kept"
                 faults.append((said.comes & refused, text))
         if self._path:
             faults.append((nulls(self._order(events, said)), f"{'.'.join(self._path)}: {NO_ORDER}"))
         return faults
+
+    def _keeping(self, rows: pa.Table, keeping: Bools) -> pa.Table:
+        """With `KEEP` where the source did not send a value of a row that was there."""
+        for name in self._kept:
+            at, column = rows.schema.get_field_index(name), rows.column(name)
+            rows = rows.set_column(at, name, with_marker(column, KEEP, stands_in(column, UNAVAILABLE) & keeping))
+        return rows
 
     def _other_key(self, events: pa.RecordBatch, before: pa.StructArray) -> Bools:
         """Where the row before has another key than what comes; where it has none nobody knows of another."""
@@ -264,22 +278,6 @@ def _taken(rows: pa.StructArray, places: Places) -> pa.Table:
 def _available(rows: pa.Table) -> pa.Table:
     """With nulls where the source did not send a value."""
     for at, name in enumerate(rows.column_names):
-        lacking = _unavailable(rows.column(at).combine_chunks())
-        if lacking.any():
-            kept = pc.if_else(pa.array(lacking), pa.scalar(None, rows.column(at).type), rows.column(at))
-            rows = rows.set_column(at, name, kept)
+        column = rows.column(at)
+        rows = rows.set_column(at, name, with_marker(column, None, stands_in(column, UNAVAILABLE)))
     return rows
-
-
-def _unavailable(column: pa.Array) -> Bools:
-    """Where a text or bytes, or one in a list, stands in for a value that was not sent."""
-    kind = column.type
-    if pa.types.is_large_string(kind):
-        return true(pc.equal(column, pa.scalar(UNAVAILABLE, kind)))
-    if pa.types.is_large_binary(kind):
-        return true(pc.equal(column, pa.scalar(UNAVAILABLE.encode(), kind)))
-    found = np.zeros(len(column), np.bool_)
-    if pa.types.is_large_list(kind):
-        elements = _unavailable(pc.list_flatten(column))
-        found[pc.list_parent_indices(column).to_numpy()[elements]] = True
-    return found

@@ -18,7 +18,8 @@ from pyiceberg.types import NestedField, StringType, StructType
 from sink_core.changes.events import Said, optional
 from sink_core.changes.flags import Bools, is_in
 
-COMES = ("c", "r", "i", "u", "create", "read", "insert", "update", "load")
+MADE = ("c", "r", "i", "create", "read", "insert", "load")
+CHANGED = ("u", "update")
 GOES = ("d", "delete")
 TRUNCATES = ("t", "truncate")
 
@@ -42,9 +43,9 @@ class Flat:
 
     def said(self, events: pa.RecordBatch) -> Said:
         op = pc.utf8_lower(events.column(self._op))
-        comes, goes, truncates = (is_in(op, words) for words in (COMES, GOES, TRUNCATES))
-        nothing: Bools = comes & goes
-        return Said(comes, goes, truncates, nothing)
+        made, changed, goes, truncates = (is_in(op, words) for words in (MADE, CHANGED, GOES, TRUNCATES))
+        nothing: Bools = made & goes
+        return Said(made | changed, made, goes, truncates, nothing)
 
     def puzzle(self, events: pa.RecordBatch, row: int) -> str:
         found = events.column(self._op)[row].as_py()

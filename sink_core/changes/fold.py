@@ -47,9 +47,7 @@ def last_by_key(
         return changes
     sources = changes.column(SOURCE)
     names, keys = _keys(changes, key)
-    by_rank = (
-        _ascending(changes.column(OFFSET)) if order is None else _ascending(order, changes.column(OFFSET), sources)
-    )
+    by_rank = ascending(changes.column(OFFSET)) if order is None else ascending(order, changes.column(OFFSET), sources)
     keyed = pa.table({**keys, "rank": _ranks(by_rank), "source": sources})
     wanted = [("rank", "max"), ("source", "min"), ("source", "max")]
     groups = keyed.group_by(names, use_threads=False).aggregate(wanted)
@@ -70,7 +68,7 @@ def not_outdated(last: pa.Table, key: Sequence[int], order: pa.ChunkedArray, sta
     places = pa.array(np.concatenate([np.arange(len(last)), np.full(len(stand), _STANDS)]))
     both = pa.concat_tables([pa.table({**keys, "order": order}), stand]).append_column("place", places)
     # A change of the same order comes from the same record, or from one that was read later.
-    by_rank = _ascending(both["order"], both["place"])
+    by_rank = ascending(both["order"], both["place"])
     ranked = both.select(names).append_column("rank", _ranks(by_rank))
     groups = ranked.group_by(names, use_threads=False).aggregate([("rank", "max")])
     winners = places.to_numpy()[by_rank[groups["rank_max"].to_numpy()]]
@@ -110,7 +108,7 @@ def _keys(rows: pa.Table, key: Sequence[int]) -> tuple[list[str], dict[str, pa.C
     return names, {name: rows.column(at) for name, at in zip(names, key, strict=True)}
 
 
-def _ascending(*columns: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+def ascending(*columns: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     """Places in ascending order of the first column, among equals of the next."""
     table = pa.table({str(number): column for number, column in enumerate(columns)})
     return pc.sort_indices(table, [(name, "ascending") for name in table.column_names]).to_numpy().astype(np.int64)

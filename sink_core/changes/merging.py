@@ -15,6 +15,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import TimeType, UUIDType
 
+from sink_core.batch import ToMerge
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.errors import TableUnusable
@@ -40,13 +41,44 @@ def staged_files(io: FileIO, events: Sequence[Logged[DataWritten]]) -> list[Stag
     ]
 
 
-def can_merge(events: Sequence[Logged[DataWritten]]) -> bool:
-    """Whether all that the events bring are row changes, and there are any. Rows that somebody appended, or a range
-    job, have no keys beside them.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The first of the events, as many as one commit takes in. `merges`: it does so by a merge."""
+
+    events: Sequence[Logged[DataWritten]]
+    merges: bool
+
+
+def first_part(events: Sequence[Logged[DataWritten]], *, merged: bool) -> Part:
+    """Those that are written alike, or bring nothing. `merged`: the table's changes are to be merged, as far as its
+    batches are changes with their keys; what some batches say of themselves can't be brought in otherwise.
     """
-    return any(logged.event.added for logged in events) and all(
-        logged.event.deletes for logged in events if logged.event.added
-    )
+    ways = [_way(logged.event, merged=merged) for logged in events]
+    first = next((way for way in ways if way is not None), (False, None))
+    end = next((at for at, way in enumerate(ways) if way not in (None, first)), len(ways))
+    return Part(events[:end], merges=first[0])
+
+
+def _way(event: DataWritten, *, merged: bool) -> tuple[bool, ToMerge | None] | None:
+    """Whether the event's changes are merged, and how, as far as it says; None if it brings nothing. Rows that somebody
+    appended, or a range job, have no keys beside them.
+    """
+    if not event.added:
+        return None
+    to_merge = event.to_merge
+    merges = event.deletes and (merged or (to_merge is not None and to_merge.needs_merge))
+    return merges, to_merge if merges else None
+
+
+def check_known(to_merge: ToMerge, schema: Schema, *, table: str) -> None:
+    """Raise TableUnusable if the table has a column no more that changes waiting for it are merged by."""
+    ids = index_by_id(schema)
+    for field_id in (*to_merge.key, *([] if to_merge.order is None else [to_merge.order])):
+        if field_id not in ids:
+            raise TableUnusable(
+                f"{table}: what waits is to be merged by the column with id {field_id}, which the table has no more",
+                hint="somebody dropped it before a commit; make a schema that has it the table's current one again",
+            )
 
 
 def check_mergeable(schema: Schema, *, table: str) -> None:

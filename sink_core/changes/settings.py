@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import StringType
 
+from sink_core.batch import ToMerge
 from sink_core.changes.debezium import Debezium
 from sink_core.changes.deleted import check_deleted
 from sink_core.changes.dms import Dms
@@ -28,7 +29,7 @@ class RowChanges:
     from no other. If `soft`, rows that go are kept, with a mark.
     Records are rows, or change events in the envelope that `events` names, or say by `op_field` what became of the row;
     truncates are left out if `ignores_truncate`. The key's columns are in the rows, or what the Kafka key is made of if
-    `kafka_key`.
+    `kafka_key`. If `merged` Spark brings them in, and then rows that lack a value keep the old one if `keeps_old`.
     """
 
     key: tuple[int, ...]
@@ -40,6 +41,13 @@ class RowChanges:
     op_field: str = ""
     ignores_truncate: bool = False
     kafka_key: bool = False
+    merged: bool = False
+    keeps_old: bool = False
+
+    @property
+    def to_merge(self) -> ToMerge | None:
+        """How changes are written, if to be merged."""
+        return ToMerge(self.key, self.order, self.keeps_old, self.soft) if self.merged else None
 
     @property
     def held(self) -> tuple[int, ...]:
@@ -82,6 +90,8 @@ def row_changes_of(metadata: TableMetadata, settings: TableSettings) -> RowChang
         op_field=settings.op_field,
         ignores_truncate=settings.ignores_truncate,
         kafka_key=bool(settings.kafka_key),
+        merged=settings.merged,
+        keeps_old=settings.keeps_old,
     )
 
 

@@ -14,6 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from sink_core.changes.equality import keys_only
 from sink_core.changes.fold import check_unmoved, folded, last_by_key, not_outdated
+from sink_core.changes.keeping import filled, needed
 from sink_core.changes.rows import places_of
 from sink_core.changes.settings import RowChanges
 from sink_core.errors import ProtocolError
@@ -70,7 +71,7 @@ class ChangeWriter:
         self._is_folded = False
         self._bytes += changes.nbytes
         if self._bytes > self._limit:
-            self._last()
+            self._fold()
             # Where most keys differ, folding what is folded again and again would take the square of the time.
             self._limit = max(FOLD_BYTES, 2 * self._bytes)
 
@@ -102,14 +103,27 @@ class ChangeWriter:
         self._rows.abort()
         self._keys.abort()
 
+    def _fold(self) -> None:
+        """What is needed of the changes so far takes the place of what was gathered."""
+        if not self._changes.keeps_old:
+            self._last()
+            return
+        changes = pa.concat_tables(self._gathered)
+        self._last_of(changes)
+        # Which of them has the value that the last one keeps is known when all are there.
+        self._keep(needed(changes, self._places))
+        self._is_folded = False
+
     def _last(self) -> pa.Table:
-        """The last change of each key so far, which take the place of what was gathered."""
+        """The last change of each key, which take the place of what was gathered."""
         if not self._is_folded:
             changes = pa.concat_tables(self._gathered)
-            order = self._order(changes)
-            last = last_by_key(changes, self._places, table=self._table, topics=self._topics, order=order)
-            self._keep(last)
+            self._keep(self._last_of(filled(changes, self._places) if self._changes.keeps_old else changes))
         return self._gathered[0]
+
+    def _last_of(self, changes: pa.Table) -> pa.Table:
+        order = self._order(changes)
+        return last_by_key(changes, self._places, table=self._table, topics=self._topics, order=order)
 
     def _hold(self) -> None:
         last = self._last()

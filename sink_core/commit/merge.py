@@ -20,7 +20,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from sink_core.changes.merging import can_merge
+from sink_core.changes.merging import Part, first_part
 from sink_core.commit.append import Attempt
 from sink_core.commit.staging import STAGING_MS, Staging, build_merged, dropping, merged_in, staging_of
 from sink_core.control.events import DataWritten
@@ -49,20 +49,19 @@ not matter.
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """The tables that changes are merged into, and by what; None where there is no Spark."""
+    """The tables that changes are to be merged into, and by what; None where there is no Spark."""
 
     tables: Set[str] = frozenset()
     changes: MergeChanges | None = None
 
-    def takes(self, name: str, events: Events) -> bool:
-        """Whether the events are to be merged. Raises TableUnusable if they can't be, here."""
-        if name not in self.tables or not can_merge(events):
-            return False
-        if self.changes is None:
+    def first_part(self, name: str, events: Events) -> Part:
+        """What the next commit to the table takes in. Raises TableUnusable if it merges, and can't do that here."""
+        part = first_part(events, merged=name in self.tables)
+        if part.merges and self.changes is None:
             raise TableUnusable(
                 f"{name}: its changes are merged by Spark, and there is none here", hint="calve commit FILE"
             )
-        return True
+        return part
 
 
 NO_MERGING = Merging()

@@ -72,6 +72,20 @@ class TableCommit:
     conflicts: int = 0
     dropped: tuple[str, ...] = ()
 
+    def followed_by(self, later: TableCommit | None) -> TableCommit:
+        """Both as one; the later one found no table if somebody dropped it in between."""
+        if later is None:
+            return self
+        return replace(
+            later,
+            landed=True,
+            batches=(*self.batches, *later.batches),
+            rows=self.rows + later.rows,
+            files=self.files + later.files,
+            conflicts=self.conflicts + later.conflicts,
+            dropped=(*self.dropped, *later.dropped),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Examined:
@@ -121,20 +135,24 @@ class TableCommitter:
             if not pending:
                 return _nothing_new(table, view, conflicts)
             check_still_there(table, taken.events)
-            if self.merging.takes(name, taken.events):
-                last = pending[-1].event.event_id
-                commit = self._merge(table, view, taken, Share(taken.events, stored_offset, last), conflicts)
+            part = self.merging.first_part(name, taken.events)
+            rest = taken.events[len(part.events) :]
+            taken = replace(taken, events=part.events)
+            share = Share(part.events, stored_offset, pending[-1].event.event_id)
+            if rest:
+                share = Share(part.events, rest[0].offset, part.events[-1].event.event_id)
+            if part.merges:
+                commit = self._merge(table, view, taken, share, conflicts)
                 if commit is not None:
-                    return commit
+                    return commit.followed_by(self.commit(name)) if rest else commit
                 if conflicts + 1 == MERGES:
                     raise lost_merges(name)
                 continue
             with unreachable_as_ours(f"taking dead letters out of {name}"):
                 out = removal(table, name, taken.events, state)
-            last_event_id = pending[-1].event.event_id
             shares = [
-                (share, self._own(share, view, state, out))
-                for share in shares_of(taken.events, stored_offset, last_event_id)
+                (each, self._own(each, view, state, out))
+                for each in shares_of(share.events, share.stored_offset, share.last_event_id)
             ]
             attempt = self._build(table, shares, out)
             reach("commit.after-list")
@@ -142,7 +160,8 @@ class TableCommitter:
                 lost_to = self.swap(table, attempt)
                 if lost_to is None:
                     reach("commit.after-swap")
-                    return _landed(view, attempt, taken, [own for _, own in shares], conflicts)
+                    commit = _landed(view, attempt, taken, [own for _, own in shares], conflicts)
+                    return commit.followed_by(self.commit(name)) if rest else commit
             back_off(conflicts)
         raise gave_up(name, lost_to)
 

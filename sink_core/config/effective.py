@@ -86,6 +86,7 @@ class TableSettings:
     op_field: str = ""
     stops_moved_keys: bool = False
     merged: bool = False
+    keeps_old: bool = False
 
     @property
     def changes_rows(self) -> bool:
@@ -229,6 +230,7 @@ class Pipeline:
                 stops_moved_keys=fed.entry.stops_moved_keys,
                 kafka_key=self._key_type(fed.rule, f"{fed.name}: key: kafka") if fed.entry.key == KAFKA else "",
                 merged=fed.entry.write_mode == "merge",
+                keeps_old=fed.entry.unavailable_value == "keep-old",
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )

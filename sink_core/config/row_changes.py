@@ -10,6 +10,12 @@ from sink_core.config.tables import KAFKA, Table, TableDefaults
 
 Problem = tuple[Location, str, object]
 
+_ORIGINS = {
+    "debezium": ("source.db", "source.schema", "source.table"),
+    "dms": ("metadata.schema-name", "metadata.table-name"),
+}
+"""Where change events say of which source table they are, which is the same for all changes of a row."""
+
 
 def row_changes(
     tables: Sequence[Table], defaults: TableDefaults, source: Source, commit_every: object
@@ -17,6 +23,8 @@ def row_changes(
     """Where the tables' settings and their modes contradict each other, and what to say about it."""
     for number, table in enumerate(tables):
         at: Location = ("tables", number)
+        if table.unavailable_value == "keep-old":
+            yield from _keeping(table, at)
         if table.op_field and table.mode != "cdc":
             yield (*at, "op_field"), "goes with mode: cdc; other records don't say what became of a row", None
         if table.mode == "append":
@@ -46,6 +54,15 @@ def _held_against_rows(table: Table, at: Location, defaults: TableDefaults, comm
     if table.auto_create and not (defaults.kafka_column if table.kafka_column is None else table.kafka_column):
         text = "stop needs the column _kafka of a table that is created; set kafka_column: true, or ignore"
         yield (*at, "on_moved_key"), text, None
+
+
+def _keeping(table: Table, at: Location) -> Iterator[Problem]:
+    if table.mode != "cdc" or table.write_mode != "merge":
+        text = "keep-old needs mode: cdc and write_mode: merge: only a merge looks at the row that is there"
+        yield (*at, "unavailable_value"), f"{text}; or have the source send all values (REPLICA IDENTITY FULL)", None
+    elif table.order_by is not None:
+        text = "keep-old goes without order_by: a late change may have the value that a newer one was to keep"
+        yield (*at, "unavailable_value"), text, None
 
 
 def _append(table: Table, at: Location) -> Iterator[Problem]:
@@ -95,7 +112,14 @@ def _kept_from(table: Table, at: Location) -> Iterator[Problem]:
     if table.history == "replay":
         text = f"replay would put old records over newer ones; mode: {table.mode} goes with none"
         yield (*at, "history"), text, None
-    for name, given in (("where", table.where), ("name_from", table.name_from), ("transform", table.transform)):
+    by_origin = table.where is not None and table.where.field in _ORIGINS.get(table.events, ())
+    if by_origin and table.key == KAFKA:
+        text = "tells whose change an event is, and of a tombstone nobody knows that; name the columns of the key"
+        yield (*at, "key"), f"kafka goes without where: its field {text}", None
+    where = None if by_origin else table.where
+    for name, given in (("where", where), ("name_from", table.name_from), ("transform", table.transform)):
         if given is not None:
             text = f"not available yet with mode: {table.mode}: a record that is left out may be a row's last change"
-            yield (*at, name), text, None
+            known = _ORIGINS.get(table.events, ()) if name == "where" else ()
+            more = f"; only by which table it is of: {', '.join(known)}" if known else ""
+            yield (*at, name), f"{text}{more}", None

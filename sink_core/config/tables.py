@@ -87,15 +87,6 @@ def _no_merge(given: object) -> object:
     return given
 
 
-def _not_kept(given: object) -> object:
-    if given == "keep-old":
-        raise refusal(
-            "keep-old can't be kept: rows are changed by deletes that don't look at them; have the source send all "
-            "values (PostgreSQL: REPLICA IDENTITY FULL)"
-        )
-    return given
-
-
 HistoryChoice = Literal["none", "replay"]
 
 
@@ -150,7 +141,8 @@ class Table(Model):
     """Only records of these topics. Default: of all."""
 
     where: Where | None = None
-    """Only records whose field matches. Default: all."""
+    """Only records whose field matches. With `mode: cdc` the field tells the source table: `source.db`, `source.schema`
+    or `source.table` of Debezium's events, `metadata.schema-name` or `metadata.table-name` of DMS's. Default: all."""
 
     name_from: NameFrom | None = None
     """A field whose value stands for `{value}` in `name`, as it is: letters, digits, _ and -; dots too if `{value}` is
@@ -177,9 +169,10 @@ class Table(Model):
     on_truncate: Literal["stop", "ignore"] = "stop"
     """For `cdc`: whether the pipeline stops when the source table was truncated, or leaves that out."""
 
-    unavailable_value: Annotated[Literal["refuse"], BeforeValidator(_not_kept)] = "refuse"
+    unavailable_value: Literal["refuse", "keep-old"] = "refuse"
     """For `cdc`: what becomes of a change without a large value that did not change, for which Debezium says
-    `__debezium_unavailable_value`. `refuse`: it is a dead letter."""
+    `__debezium_unavailable_value`. `refuse`: it is a dead letter. `keep-old`: the row keeps the value that it has; it
+    needs `write_mode: merge`, and goes without `order_by`."""
 
     key: KeyChoice | None = None
     """For `upsert` and `cdc`: the columns that tell rows apart, required and of plain types. Without `order_by` all
@@ -242,6 +235,11 @@ class Table(Model):
     def wording(self) -> str:
         """In which words change events are written."""
         return "flat" if self.op_field else self.envelope or "debezium"
+
+    @property
+    def events(self) -> str:
+        """As `wording`; nothing where records are no change events."""
+        return self.wording if self.mode == "cdc" else ""
 
     @property
     def key_columns(self) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ def written(batch_id: str, output: TableOutput, pipeline_id: str) -> DataWritten
         schema_id=output.schema_id,
         manifests=output.manifests,
         changes=output.changes,
+        to_merge=output.to_merge,
     )
 
 

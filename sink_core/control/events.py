@@ -17,10 +17,11 @@ from typing import Any, ClassVar, cast
 
 import fastavro
 
-from sink_core.batch import ManifestRef, PartitionSummary, rows_in
+from sink_core.batch import ManifestRef, PartitionSummary, ToMerge, rows_in
 from sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
 from sink_core.control.schemas import (
     CHANGING_READER,
+    MERGING_READER,
     MIN_READER,
     MIN_READER_KEY,
     READER_VERSION,
@@ -87,7 +88,8 @@ class DataWritten(Event):
     """Files of one batch for one table: `manifests` name those with its own rows.
 
     `removes`: it is for the dead letters, of which those leave that lie in the job's ranges. `changes`: the manifests
-    name rows and deletes, which stand for so many records; its deletes are for what the table held before it.
+    name rows and deletes, which stand for so many records; its deletes are for what the table held before it, unless it
+    is `to_merge`.
     """
 
     event_type: ClassVar[str] = "DATA_WRITTEN"
@@ -100,6 +102,7 @@ class DataWritten(Event):
     replaces: Replaces | None = None
     removes: bool = False
     changes: int | None = None
+    to_merge: ToMerge | None = None
 
     @property
     def rows(self) -> int:
@@ -118,6 +121,8 @@ class DataWritten(Event):
 
     @property
     def min_reader(self) -> int:
+        if self.to_merge and self.to_merge.needs_merge:
+            return MERGING_READER
         if self.changes is not None:
             return CHANGING_READER
         if self.removes:
@@ -361,6 +366,7 @@ def _build(cls: type[Event], record: dict[str, Any]) -> Event:
         record["manifests"] = tuple(_manifest(m) for m in record["manifests"])
         record["resolves"] = Resolves(**record["resolves"]) if record["resolves"] else None
         record["replaces"] = _replaces(record["replaces"]) if record["replaces"] else None
+        record["to_merge"] = _to_merge(record["to_merge"]) if record["to_merge"] else None
     if cls is DataComplete:
         record["ranges"] = _ranges(record["ranges"])
     if cls is Checkpoint:
@@ -380,6 +386,11 @@ def _range_job(record: dict[str, Any]) -> RangeJob:
 def _replaces(record: dict[str, Any]) -> Replaces:
     gone, kept = (tuple(_manifest(m) for m in record[key]) for key in ("gone", "kept"))
     return Replaces(base_snapshot_id=record["base_snapshot_id"], gone=gone, kept=kept)
+
+
+def _to_merge(record: dict[str, Any]) -> ToMerge:
+    fields: dict[str, Any] = {**record, "key": tuple(record["key"])}
+    return ToMerge(**fields)
 
 
 def _manifest(record: dict[str, Any]) -> ManifestRef:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-READER_VERSION = 4
+READER_VERSION = 5
 """The highest `min_reader` this code understands."""
 
 MIN_READER_KEY = "calve.min-reader"
@@ -71,6 +71,17 @@ _REPLACES: Schema = {
     ],
 }
 
+_TO_MERGE: Schema = {
+    "type": "record",
+    "name": "ToMerge",
+    "fields": [
+        {"name": "key", "type": {"type": "array", "items": "int"}},
+        {"name": "order", "type": ["null", "int"]},
+        {"name": "keeps_old", "type": "boolean"},
+        {"name": "soft", "type": "boolean"},
+    ],
+}
+
 _RANGE_READ: Schema = {
     "type": "record",
     "name": "RangeRead",
@@ -127,6 +138,7 @@ SCHEMAS: dict[str, Schema] = {
             {"name": "replaces", "type": ["null", _REPLACES], "default": None},
             {"name": "removes", "type": "boolean", "default": False},
             {"name": "changes", "type": ["null", "long"], "default": None},
+            {"name": "to_merge", "type": ["null", _TO_MERGE], "default": None},
         ],
     ),
     "DATA_COMPLETE": _event(
@@ -208,3 +220,6 @@ REMOVING_READER = 3
 
 CHANGING_READER = 4
 """Readers below this would put deletes into one snapshot with rows that they are for."""
+
+MERGING_READER = 5
+"""Readers below this might put late changes over newer rows, or what stands for an old value into the table."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pyiceberg.table import Table
 
-from sink_core.batch import BatchPlan, PartitionCounts, TableOutput
+from sink_core.batch import BatchPlan, PartitionCounts, TableOutput, ToMerge
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.internal import ledger_rows
@@ -24,10 +24,15 @@ def write_ledger(plan: BatchPlan, counts: Sequence[PartitionCounts], table: Tabl
 
 
 def output_of(
-    batch_id: str, name: str, table: Table, files: Sequence[WrittenFile], changes: int | None = None
+    batch_id: str,
+    name: str,
+    table: Table,
+    files: Sequence[WrittenFile],
+    changes: int | None = None,
+    to_merge: ToMerge | None = None,
 ) -> TableOutput:
-    """The table's part of the batch, its manifests written; without any if there are no files. `changes` as in
-    `TableOutput`.
+    """The table's part of the batch, its manifests written; without any if there are no files. `changes` and `to_merge`
+    as in `TableOutput`.
     """
     metadata = table.metadata
     manifests = []
@@ -36,4 +41,4 @@ def output_of(
             path = table.location_provider().new_metadata_location(f"calve-{batch_id}-{spec_id}-{uuid.uuid4()}.avro")
             alike = [file for file in files if (file.spec_id, bool(file.equality_ids)) == (spec_id, deletes)]
             manifests.append(write_manifest(table.io, metadata, spec_id, alike, path))
-    return TableOutput(name, str(metadata.table_uuid), metadata.current_schema_id, tuple(manifests), changes)
+    return TableOutput(name, str(metadata.table_uuid), metadata.current_schema_id, tuple(manifests), changes, to_merge)

@@ -170,6 +170,48 @@ def test_messages_of_dms_and_rows_with_an_operation_give_the_source_table(
     assert [field.name for field in flow.load_table().schema().fields] == ["id", "text", "_kafka"]
 
 
+def test_changes_of_several_source_tables_in_one_topic_go_each_to_its_own(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    tables = [
+        {
+            "name": f"db.{name}",
+            "mode": "cdc",
+            "envelope": "dms",
+            "key": ["id"],
+            "auto_create": {"columns": {"id": "long", "v": kind}},
+            "where": {"field": "metadata.table-name", "matches": name},
+        }
+        for name, kind in (("people", "string"), ("orders", "long"))
+    ]
+    flow = flow.but(tables=("db.people", "db.orders"), extra={**flow.extra, "tables": tables})
+
+    def of(table: str, message: dict[str, Any]) -> str:
+        return json.dumps({**message, "metadata": {**message["metadata"], "schema-name": "s", "table-name": table}})
+
+    truncated = {"control": {}, "metadata": {"record-type": "control", "operation": "truncate-table"}}
+    messages = [
+        *(of("people", dms("insert", {"id": key, "v": "a"})) for key in (1, 2)),
+        # Neither are the same keys those of the same rows, nor fits what the one has the columns of the other.
+        *(of("orders", dms("insert", {"id": key, "v": 10 * key})) for key in (1, 2, 3)),
+        of("people", dms("delete", {"id": 1})),
+        of("orders", dms("update", {"id": 2, "v": 21})),
+        of("logs", dms("insert", {"line": "x"})),
+        of("logs", truncated),
+    ]
+    produce(flow.topic, [message.encode() for message in messages])
+    (batch,) = flow.run(runner).batches
+    assert (batch.dead_lettered, batch.rows["db.people"], batch.rows["db.orders"]) == (0, 3, 4)
+    (ledger,) = [row for row in flow.rows(flow.pipeline.ledger_table) if row["records"]]
+    assert (ledger["unrouted"], dict(ledger["left_out"])) == (2, {"db.people": 4, "db.orders": 3})
+    attached = flow.attached(spark)
+    found = {name: {row["id"]: row["v"] for row in by_spark(spark, f"{attached}.{name}")} for name in flow.tables}
+    assert found == {"db.people": {2: "a"}, "db.orders": {1: 10, 2: 21, 3: 30}}
+    with flow.session() as session:
+        session.bind()
+        assert verify(session, deep=True).violations == ()
+
+
 def test_events_and_keys_in_avro_give_the_source_table_and_their_tombstones_too(
     flow: Flow, registry: SchemaRegistry, produce: Produce, spark: SparkSession, runner: SparkRunner
 ) -> None:

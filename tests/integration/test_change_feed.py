@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sink_core.changes.settings import RowChanges
+from sink_core.batch import ToMerge
 from sink_core.config.effective import CatalogSettings
 from tests import support
 from tests.changing import Change, commit, merge, written
@@ -68,7 +68,7 @@ def test_of_a_merged_table_it_shows_what_became_of_each_row(
     name = create(lake, **{"write.merge.mode": "copy-on-write"})
     for batch in BATCHES:
         outputs = [written(lake, lake.load_table(name), ["id"], batch)]
-        merge(lake, name, outputs, spark, settings, RowChanges((1,)))
+        merge(lake, name, outputs, spark, settings, ToMerge((1,)))
     assert feed(spark, name) == [
         [("INSERT", 1, "a"), ("INSERT", 2, "a")],
         [("UPDATE_AFTER", 1, "b"), ("UPDATE_BEFORE", 1, "a"), ("DELETE", 2, "a"), ("INSERT", 3, "a")],
@@ -89,6 +89,6 @@ def test_with_position_deletes_iceberg_refuses_it(
     name = create(lake, **{"write.merge.mode": "merge-on-read"})
     for batch in BATCHES[:2]:
         outputs = [written(lake, lake.load_table(name), ["id"], batch)]
-        merge(lake, name, outputs, spark, settings, RowChanges((1,)))
+        merge(lake, name, outputs, spark, settings, ToMerge((1,)))
     with pytest.raises(PySparkException, match=REFUSED):
         feed(spark, name)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import spark_jobs.maintenance.expire
 from orchestration.broker import Broker
-from sink_core.changes.settings import RowChanges
+from sink_core.batch import ToMerge
 from sink_core.commit.staging import STAGING_MS, dropping, left_behind
 from sink_core.commit.table import TableCommit
 from sink_core.config.effective import CatalogSettings
@@ -189,7 +189,7 @@ def test_keys_that_move_to_another_partition_leave_no_row_behind(
         # What is written by an older schema fits as well.
         with lake.load_table(name).update_schema() as schema:
             schema.add_column(f"more{len(batches)}", LongType())
-        merge(lake, name, outputs, spark, settings, RowChanges((1,)))
+        merge(lake, name, outputs, spark, settings, ToMerge((1,)))
         for batch in batches:
             state = after(state, batch)
     assert as_state(by_spark(spark, f"lake.{name}")) == state == {1: ("de", 0), 2: ("nl", 0), 3: ("nl", 1)}

@@ -15,6 +15,7 @@ from sink_core.batch import (
     PartitionCounts,
     PartitionSummary,
     TableOutput,
+    ToMerge,
     WrittenBatch,
 )
 from sink_core.batch_json import (
@@ -72,7 +73,12 @@ MANIFESTS = st.builds(
     partitions=st.lists(SUMMARIES, max_size=3).map(tuple),
 )
 TABLES = st.builds(
-    TableOutput, table=TEXT, table_uuid=TEXT, schema_id=COUNT, manifests=st.lists(MANIFESTS, max_size=3).map(tuple)
+    TableOutput,
+    table=TEXT,
+    table_uuid=TEXT,
+    schema_id=COUNT,
+    manifests=st.lists(MANIFESTS, max_size=3).map(tuple),
+    to_merge=st.none() | st.builds(ToMerge, st.lists(COUNT, max_size=2).map(tuple), st.none() | COUNT, st.booleans()),
 )
 COUNTS = st.builds(
     PartitionCounts,

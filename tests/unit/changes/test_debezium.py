@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from pyiceberg.types import BinaryType, ListType, LongType, NestedField, StringT
 
 from sink_core.changes.debezium import Debezium
 from sink_core.changes.events import Events
+from sink_core.changes.unavailable import KEEP, UNAVAILABLE
 from sink_core.decode.connect import ConnectDecoder
 from sink_core.decode.decoded import Decoded, Decoder
 from sink_core.decode.json import JsonDecoder
@@ -30,7 +32,6 @@ ENVELOPE = {
     "type": "struct",
     "fields": [{"field": "before", **ROW}, {"field": "after", **ROW}, {"field": "op", "type": "string"}],
 }
-UNAVAILABLE = "__debezium_unavailable_value"
 
 Event = Mapping[str, Any]
 Done = list[tuple[dict[str, Any], bool]]
@@ -138,6 +139,44 @@ def test_a_value_that_was_not_sent_is_refused_by_name_and_null_in_what_goes() ->
         (2, f"after.tags: {told}"),
     ]
     assert done(event("d", row(1, UNAVAILABLE)), soft=True) == [({"id": 1, "text": None}, True)]
+
+
+def test_a_row_that_was_changed_keeps_what_was_not_sent_and_one_without_an_old_row_says_so() -> None:
+    columns = Schema(
+        *COLUMNS.fields,
+        NestedField(3, "raw", BinaryType(), required=False),
+        NestedField(4, "tags", ListType(5, StringType(), element_required=False), required=False),
+    )
+    reads = Events(Debezium(), columns, ["id"], table="db.t", keeps_old=True)
+    encoded = base64.b64encode(UNAVAILABLE.encode()).decode()
+    without = {"text": UNAVAILABLE, "raw": encoded, "tags": [UNAVAILABLE]}
+    events = [
+        event("u", None, {"id": 1, **without}),
+        event("u", row(2), {"id": 2, "text": "b", "raw": encoded, "tags": None}),
+        # As Debezium has the insert of a key that was changed, and where that is one event.
+        event("c", None, {"id": 3, **without}),
+        event("u", row(4), {"id": 5, **without}),
+        event("d", {"id": 6, **without}),
+    ]
+    found = judged(events, reads)
+    assert found.bad == ()
+    kept = {"text": KEEP, "raw": KEEP.encode(), "tags": [KEEP]}
+    none = {"text": UNAVAILABLE, "raw": UNAVAILABLE.encode(), "tags": [UNAVAILABLE]}
+    gone = {"text": None, "raw": None, "tags": None}
+    assert reads.meant(found.columns).rows.to_pylist() == [
+        {"id": 1, **kept},
+        {"id": 2, "text": "b", "raw": KEEP.encode(), "tags": None},
+        {"id": 3, **none},
+        {"id": 5, **none},
+        {"id": 6, **gone},
+        {"id": 4, **gone},
+    ]
+
+
+def test_a_key_that_was_not_sent_is_refused_whatever_is_kept() -> None:
+    columns = Schema(NestedField(1, "id", StringType(), required=True))
+    told = "after.id: __debezium_unavailable_value: the source did not send the value, which can't be kept"
+    assert bad(event("u", None, {"id": UNAVAILABLE}), columns=columns, keeps_old=True) == [(0, told)]
 
 
 def test_the_order_of_an_event_goes_with_its_rows() -> None:

@@ -15,6 +15,7 @@ from sink_core.changes.dms import Dms
 from sink_core.changes.events import Envelope, Events
 from sink_core.changes.flat import Flat
 from sink_core.changes.kafka_key import keyed_events, optional_key
+from sink_core.changes.unavailable import KEEP, UNAVAILABLE
 from sink_core.decode.json import JsonDecoder
 from sink_core.errors import BadRecord, ConfigError
 from sink_core.tables.infer import infer_schema
@@ -118,6 +119,15 @@ def test_messages_that_say_nothing_known_are_bad() -> None:
     ]
     lacking = "lsn: missing or null, and by it changes are in order"
     assert judged(Dms(), [message("delete", row(1))], order_by="lsn", soft=True)[1] == [(0, lacking)]
+
+
+def test_only_rows_that_were_changed_keep_what_was_not_sent() -> None:
+    lacking = row(1, UNAVAILABLE)
+    rows = judged(Dms(), [message(word, lacking) for word in ("load", "insert", "update")], keeps_old=True)[0]
+    assert [each["name"] for each, _ in rows] == [UNAVAILABLE, UNAVAILABLE, KEEP]
+    events = [{"__op": word, **lacking} for word in ("c", "R", "insert", "u", "UPDATE")]
+    rows = judged(Flat("__op", [field.name for field in COLUMNS.fields]), events, keeps_old=True)[0]
+    assert [each["name"] for each, _ in rows] == [*[UNAVAILABLE] * 3, KEEP, KEEP]
 
 
 def test_a_new_table_has_the_columns_of_the_rows() -> None:

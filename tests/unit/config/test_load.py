@@ -186,7 +186,15 @@ def _upsert(**changes: object) -> dict[str, object]:
         (_upsert() | {"commit": {"every": "1m"}}, "tables.0.on_moved_key: stop needs commit.every: batch: each batch"),
         (_upsert(auto_create={}, kafka_column=False), "tables.0.on_moved_key: stop needs the column _kafka of a table"),
         ({"tables": [{"name": "a.b", "order_by": "lsn"}]}, "tables.0.order_by: goes with mode: upsert or cdc"),
-        (_upsert(mode="cdc", unavailable_value="keep-old"), "tables.0.unavailable_value: keep-old can't be kept: rows"),
+        (
+            _upsert(mode="cdc", unavailable_value="keep-old"),
+            "tables.0.unavailable_value: keep-old needs mode: cdc and write_mode: merge: only a merge looks at the row",
+        ),
+        (_upsert(write_mode="merge", unavailable_value="keep-old"), "tables.0.unavailable_value: keep-old needs mode:"),
+        (
+            _upsert(mode="cdc", write_mode="merge", unavailable_value="keep-old", order_by="ts_ms", deletes="soft"),
+            "tables.0.unavailable_value: keep-old goes without order_by: a late change may have the value that a newer",
+        ),
         (_upsert(mode="cdc", order_by="ts_ms"), "tables.0.order_by: needs deletes: soft with mode: cdc"),
         (_upsert(mode="cdc", order_by="after.at", deletes="soft"), "tables.0.order_by: names a field of the row"),
         (_upsert(mode="cdc", evolve=["widen"]), "tables.0.evolve: not available yet with mode: cdc"),
@@ -204,6 +212,24 @@ def _upsert(**changes: object) -> dict[str, object]:
             "tables.0.evolve: make_optional could make the key optional",
         ),
         (_upsert(where={"field": "x", "matches": "y"}), "tables.0.where: not available yet with mode: upsert"),
+        (
+            _upsert(mode="cdc", where={"field": "after.country", "matches": "nl"}),
+            "tables.0.where: not available yet with mode: cdc: a record that is left out may be a row's last change; "
+            "only by which table it is of: source.db, source.schema, source.table",
+        ),
+        (
+            _upsert(mode="cdc", envelope="dms", where={"field": "source.table", "matches": "t"}),
+            "tables.0.where: not available yet with mode: cdc: a record that is left out may be a row's last change; "
+            "only by which table it is of: metadata.schema-name, metadata.table-name",
+        ),
+        (
+            _upsert(mode="cdc", op_field="Op", where={"field": "table", "matches": "t"}),
+            "tables.0.where: not available yet with mode: cdc: a record that is left out may be a row's last change",
+        ),
+        (
+            _upsert(mode="cdc", key="kafka", where={"field": "source.table", "matches": "t"}),
+            "tables.0.key: kafka goes without where: its field tells whose change an event is",
+        ),
         (_upsert(transform={"select": "id"}), "tables.0.transform: not available yet with mode: upsert"),
         (
             _upsert() | _source(value={"type": "string"}),

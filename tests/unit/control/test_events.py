@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sink_core.batch import ManifestRef, PartitionSummary
+from sink_core.batch import ManifestRef, PartitionSummary, ToMerge
 from sink_core.control.events import (
     EVENT_TYPES,
     BatchAbandoned,
@@ -77,6 +77,7 @@ RESOLVES = st.builds(
     base_snapshot_id=st.none() | LONGS,
     covers_offset=LONGS,
 )
+TO_MERGE = st.builds(ToMerge, st.lists(INTS, max_size=3).map(tuple), st.none() | INTS, st.booleans(), st.booleans())
 RANGES = st.lists(st.builds(RangeRead, TEXTS, INTS, LONGS, LONGS, LONGS), max_size=3).map(tuple)
 RANGE_JOBS = st.lists(st.builds(RangeJob, TEXTS, TEXTS, st.booleans(), LONGS, RANGES, st.booleans()), max_size=2).map(
     tuple
@@ -94,6 +95,8 @@ FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "manifests": MANIFEST_LISTS,
         "resolves": st.none() | RESOLVES,
         "replaces": st.none() | REPLACES,
+        "changes": st.none() | LONGS,
+        "to_merge": st.none() | TO_MERGE,
     },
     DataComplete: {
         **dict.fromkeys(("batch_id", "predecessor", "kind"), TEXTS),
@@ -182,6 +185,15 @@ def test_an_older_reader_stops_at_a_job_that_replaces_rows_and_at_no_other() -> 
     assert [event.min_reader for event in (*events, *checkpoints)] == [1, 2, 1, 2]
     readers = [fastavro.reader(io.BytesIO(encode(event))).metadata[MIN_READER_KEY] for event in events]
     assert readers == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("to_merge", "reader"),
+    [(None, 4), (ToMerge((1,), soft=True), 4), (ToMerge((1,), order=3), 5), (ToMerge((1,), keeps_old=True), 5)],
+)
+def test_an_older_reader_stops_at_changes_that_only_a_merge_brings_in(to_merge: ToMerge | None, reader: int) -> None:
+    """It would take them in by what its own file says."""
+    assert replace(written("b"), changes=1, to_merge=to_merge).min_reader == reader
 
 
 def test_an_unknown_event_type_stops_the_reader_and_says_to_upgrade() -> None:
