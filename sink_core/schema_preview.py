@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sink_core.batch import BatchPlan
-from sink_core.changes.kafka_key import key_columns, optional_key
+from sink_core.changes.settings import columns_read, events_of, row_changes_of
 from sink_core.decode.names import names_of
 from sink_core.formats import Formats
 from sink_core.session import Session
 from sink_core.tables.create import load_if_there
 from sink_core.tables.evolution import evolved, merged
-from sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +35,17 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
         if table is None:
             continue
         schema = table.schema()
-        read = without_kafka_column(schema) if has_kafka_column(schema, table=settings.name) else schema
-        if settings.kafka_key:
-            read = optional_key(read, [field.name for field in key_columns(settings.kafka_key).fields])
-        names = names_of(read, table.metadata.name_mapping(), any_case=settings.case_insensitive)
+        row_changes = row_changes_of(table.metadata, settings)
+        read = columns_read(schema, row_changes, table=settings.name)
+        events = events_of(row_changes, read, table=settings.name)
+        read, within = (events.schema, events.rows_at) if events else (read, "")
+        names = names_of(read, table.metadata.name_mapping(), any_case=settings.case_insensitive, within=within)
         asked = [
             value_format.decoder(read, settings.evolve, names).decode([v for topic in topics for v in sampled[topic]])
             for value_format, topics in formats.by_topics(filter(settings.rule.takes_topic, sampled))
         ]
         wanted = [decoded.wanted for decoded in asked if decoded.wanted is not None]
+        wanted = [events.wanted(each) for each in wanted] if events else wanted
         found = evolved(schema, merged(wanted), settings.evolve) if wanted else None
         if found is not None:
             changes[settings.name] = found.changes

@@ -106,8 +106,8 @@ class Feeds:
             places = np.arange(len(values)) if wanted is None else wanted
             decoded = self._decoders[decoder].decode(chosen)
             feed = parts[0][0]
-            if decoded.wanted is not None:
-                self._want(feed.name, decoded.wanted)
+            if (wanted_fields := feed.wanted(decoded)) is not None:
+                self._want(feed.name, wanted_fields)
             if feed.transforming is not None:
                 decoded = feed.transforming.apply(decoded, partial(_at, origins, read, feed.key_type, places))
                 left.update(np.setdiff1d(places, places[_known(decoded)]).tolist())

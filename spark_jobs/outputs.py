@@ -14,20 +14,21 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from sink_core.changes.deleted import DELETED_COLUMN
-from sink_core.changes.events import ORDER_COLUMN, Events
-from sink_core.changes.kafka_key import keyed_events, keyed_rows, keyless, optional_key, told_by
+from sink_core.changes.events import Events
+from sink_core.changes.kafka_key import keyed_events, keyed_rows, keyless, told_by
 from sink_core.changes.keys import RowKeyDecoder, orderless
 from sink_core.changes.rows import NO_ORDER, change_schema, changes_of
-from sink_core.changes.settings import RowChanges, envelope_of
+from sink_core.changes.settings import RowChanges, columns_read, events_of
 from sink_core.decode.decoded import Decoded, sifted
 from sink_core.decode.keys import ReadKeys, key_type
 from sink_core.decode.names import Names, names_of
 from sink_core.tables.arrow import arrow_schema
 from sink_core.tables.budget import Budget
 from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.evolution import evolved
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.io import open_io
-from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column, without_kafka_column
+from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
 from sink_core.tables.partition import column_of
 from sink_core.tables.writer import TableWriter
 from spark_jobs.change_pieces import ChangePieces
@@ -121,39 +122,19 @@ class Feed(Output):
 
     @cached_property
     def _columns(self) -> Schema:
-        schema = self.metadata.schema()
-        schema = without_kafka_column(schema) if self._has_kafka_column else schema
-        kept = {DELETED_COLUMN} if self.changes and self.changes.soft else set[str]()
-        kept |= {ORDER_COLUMN} if self.changes and self.changes.order_by and self._has_order else set()
-        read = Schema(*(field for field in schema.fields if field.name not in kept))
-        return optional_key(read, self._key_names) if self.by_kafka_key else read
-
-    @property
-    def _has_order(self) -> bool:
-        """Whether it is events, not rows, that say what is newer."""
-        envelope = envelope_of(self.changes.events, self.changes.op_field) if self.changes else None
-        return envelope is not None and envelope.has_order
+        return columns_read(self.metadata.schema(), self.changes, table=self.name)
 
     @cached_property
     def events(self) -> Events | None:
         """What reads the records, if these are change events."""
-        changes = self._table.changes
-        if changes is None or not changes.events:
-            return None
-        envelope = envelope_of(changes.events, changes.op_field, [field.name for field in self._columns.fields])
-        if envelope is None:
-            return None
-        return Events(
-            envelope,
-            self._columns,
-            self._key_names,
-            table=self.name,
-            order_by=changes.order_by,
-            soft=changes.soft,
-            ignores_truncate=changes.ignores_truncate,
-            kafka_key=changes.kafka_key,
-            keeps_old=changes.keeps_old,
-        )
+        return events_of(self.changes, self._columns, table=self.name)
+
+    def wanted(self, decoded: Decoded) -> Schema | None:
+        """What records need that the table lacks and may be given."""
+        if decoded.wanted is None or self.events is None:
+            return decoded.wanted
+        wanted = self.events.wanted(decoded.wanted)
+        return wanted if evolved(self.metadata.schema(), wanted, self.evolve) else None
 
     @cached_property
     def schema(self) -> Schema:
@@ -184,7 +165,8 @@ class Feed(Output):
     @cached_property
     def names(self) -> Names:
         """Under which records have them."""
-        return names_of(self.schema, self.metadata.name_mapping(), any_case=self._any_case)
+        within = self.events.rows_at if self.events else ""
+        return names_of(self.schema, self.metadata.name_mapping(), any_case=self._any_case, within=within)
 
     @cached_property
     def _has_kafka_column(self) -> bool:

@@ -157,6 +157,18 @@ class Events:
             bad |= {row: message for row, message in lacking.items() if changes[row] and row not in bad}
         return sifted(decoded, bad, np.flatnonzero(left_out).tolist())
 
+    @property
+    def rows_at(self) -> str:
+        """The field with the row that comes; nothing if it is all of the event."""
+        return self._envelope.new[:-1]
+
+    def wanted(self, events: Schema) -> Schema:
+        """Of what events need, by `schema`: what their rows that come do of the table."""
+        if not (name := self.rows_at):
+            return self._envelope.row_columns(events, table=self._table)
+        found = next((field.field_type for field in events.fields if field.name == name), None)
+        return Schema(*found.fields) if isinstance(found, StructType) else Schema()
+
     def meant(self, events: pa.RecordBatch) -> Meant:
         """What good events do."""
         said, envelope = self._envelope.said(events), self._envelope

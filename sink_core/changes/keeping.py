@@ -35,7 +35,7 @@ def needed(changes: pa.Table, key: Sequence[int]) -> pa.Table:
     if not len(starts):
         return changes
     since = np.maximum.reduceat(np.where(whole[order], places, -1), starts)
-    kept = places >= np.repeat(since, np.diff([*starts, len(changes)]))
+    kept = places >= np.repeat(since, np.diff(np.append(starts, len(changes))))
     return changes.take(pa.array(np.sort(order[kept])))
 
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import StringType
 
 from sink_core.batch import ToMerge
 from sink_core.changes.debezium import Debezium
-from sink_core.changes.deleted import check_deleted
+from sink_core.changes.deleted import DELETED_COLUMN, check_deleted
 from sink_core.changes.dms import Dms
 from sink_core.changes.equality import key_of
-from sink_core.changes.events import ORDER_COLUMN, Envelope
+from sink_core.changes.events import ORDER_COLUMN, Envelope, Events
 from sink_core.changes.flat import Flat
-from sink_core.changes.kafka_key import check_key_types, key_columns
+from sink_core.changes.kafka_key import check_key_types, key_columns, optional_key
 from sink_core.changes.merging import check_mergeable
 from sink_core.changes.standing import order_of, source_fields
 from sink_core.config.effective import TableSettings
 from sink_core.errors import TableUnusable
+from sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,39 @@ def row_changes_of(metadata: TableMetadata, settings: TableSettings) -> RowChang
         kafka_key=bool(settings.kafka_key),
         merged=settings.merged,
         keeps_old=settings.keeps_old,
+    )
+
+
+def columns_read(schema: Schema, changes: RowChanges | None, *, table: str) -> Schema:
+    """The columns of the rows in records: those of a table of which Calve has nothing to say itself."""
+    if has_kafka_column(schema, table=table):
+        schema = without_kafka_column(schema)
+    if changes is None:
+        return schema
+    envelope = envelope_of(changes.events, changes.op_field)
+    own = {DELETED_COLUMN} if changes.soft else set[str]()
+    own |= {ORDER_COLUMN} if changes.order_by and envelope is not None and envelope.has_order else set()
+    names = [field.name for field in schema.fields if field.field_id in changes.key]
+    read = Schema(*(field for field in schema.fields if field.name not in own))
+    return optional_key(read, names) if changes.kafka_key else read
+
+
+def events_of(changes: RowChanges | None, columns: Schema, *, table: str) -> Events | None:
+    """What reads the records of a table with these `columns_read`, if they are change events."""
+    names = [field.name for field in columns.fields]
+    envelope = envelope_of(changes.events, changes.op_field, names) if changes and changes.events else None
+    if changes is None or envelope is None:
+        return None
+    return Events(
+        envelope,
+        columns,
+        [columns.find_field(field_id).name for field_id in changes.key],
+        table=table,
+        order_by=changes.order_by,
+        soft=changes.soft,
+        ignores_truncate=changes.ignores_truncate,
+        kafka_key=changes.kafka_key,
+        keeps_old=changes.keeps_old,
     )
 
 

@@ -33,7 +33,7 @@ def row_changes(
         yield from _key(table, at, source)
         yield from _kept_from(table, at)
         if table.mode == "cdc":
-            yield from _cdc(table, at, defaults)
+            yield from _cdc(table, at)
         yield from _held_against_rows(table, at, defaults, commit_every)
         if "make_optional" in (defaults.evolve if table.evolve is None else table.evolve):
             text = f"make_optional could make the key optional; leave it out for mode: {table.mode}"
@@ -92,11 +92,9 @@ def _key(table: Table, at: Location, source: Source) -> Iterator[Problem]:
         yield (*at, "key"), f"missing; a table that is created for mode: {table.mode} needs it", None
 
 
-def _cdc(table: Table, at: Location, defaults: TableDefaults) -> Iterator[Problem]:
+def _cdc(table: Table, at: Location) -> Iterator[Problem]:
     if table.op_field and table.envelope:
         yield (*at, "op_field"), f"stands in place of envelope, which is {table.envelope}; leave one out", None
-    if defaults.evolve if table.evolve is None else table.evolve:
-        yield (*at, "evolve"), "not available yet with mode: cdc; leave it out", None
     if table.order_by is None:
         return
     if table.deletes == "hard":

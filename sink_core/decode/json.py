@@ -127,7 +127,7 @@ class JsonDecoder:
         others = set(others_in(found.schema, self._parsed))
         if any(self._names.may_be_other(name.rpartition(".")[2]) for name in others):
             raise ValueError(_OTHER_NAMES)
-        others -= self._passed_over
+        others = {name for name in others - self._passed_over if self._names.asks(name)}
         if others and self._adds:
             sifted.others |= others
             sifted.news += places

@@ -28,6 +28,8 @@ class Names:
     any_case: bool = False
     known: frozenset[str] = frozenset()
     """What another name for some field may be, in lower case if that doesn't matter."""
+    within: str = ""
+    """The field below which records are asked what the table lacks, nothing for all of them."""
 
     @property
     def exact(self) -> bool:
@@ -37,6 +39,10 @@ class Names:
     def may_be_other(self, name: str) -> bool:
         """Whether a name that isn't a field's own, wherever it stands, may be another one for a field."""
         return (name.casefold() if self.any_case else name) in self.known
+
+    def asks(self, path: str) -> bool:
+        """Whether it matters that the table lacks the field at this dotted path."""
+        return not self.within or path.startswith(f"{self.within}.")
 
     def own_names(self, fields: Iterable[tuple[int, str]], given: Iterable[str]) -> dict[str, str]:
         """By given name the own name of the field it stands for, those of no field left out.
@@ -76,8 +82,8 @@ class Names:
 EXACT = Names()
 
 
-def names_of(schema: Schema, mapping: NameMapping | None, *, any_case: bool = False) -> Names:
-    """The names of a table's fields."""
+def names_of(schema: Schema, mapping: NameMapping | None, *, any_case: bool = False, within: str = "") -> Names:
+    """The names of a table's fields. `within` as in `Names`."""
     own = {field_id: of.name for field_id, of in index_by_id(schema).items()}
     aliases = {
         field_id: others
@@ -85,9 +91,9 @@ def names_of(schema: Schema, mapping: NameMapping | None, *, any_case: bool = Fa
         if field_id in own and (others := frozenset(names) - {own[field_id]})
     }
     if not aliases and not any_case:
-        return EXACT
+        return Names(within=within) if within else EXACT
     others = [*own.values(), *(name for names in aliases.values() for name in names)]
-    return Names(aliases, any_case, frozenset(name.casefold() if any_case else name for name in others))
+    return Names(aliases, any_case, frozenset(name.casefold() if any_case else name for name in others), within)
 
 
 def _mapped(fields: Iterable[MappedField]) -> Iterable[tuple[int, list[str]]]:

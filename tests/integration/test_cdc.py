@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
 from sink_core.errors import BadRecord
+from sink_core.planning import Planner
+from sink_core.schema_preview import schema_preview
 from sink_core.verify.verify import verify
 from spark_jobs.runner import SparkRunner
 from tests.changing import by_spark
@@ -170,6 +172,42 @@ def test_messages_of_dms_and_rows_with_an_operation_give_the_source_table(
     assert [field.name for field in flow.load_table().schema().fields] == ["id", "text", "_kafka"]
 
 
+def test_the_table_gets_the_columns_that_rows_get(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    created = {"columns": {"id": "long", "text": "string", "n": "int"}}
+    evolving = {**flow.extra["tables"][0], "evolve": ["add_column", "widen"], "auto_create": created}
+    flow = flow.but(extra={**flow.extra, "tables": [evolving]})
+
+    def of(op: str, row: dict[str, Any], before: dict[str, Any] | None = None) -> bytes:
+        return json.dumps({"before": before, "after": row, "op": op, "source": {"lsn": 1}, "ts_ms": 5}).encode()
+
+    produce(flow.topic, [of("c", {"id": key, "text": "a", "n": 1}) for key in (1, 2, 3)])
+    flow.run(runner)
+    schemas = len(flow.load_table().schemas())
+    gone = {"id": 3, "text": "a", "n": 1, "never": 1}
+    produce(
+        flow.topic,
+        [
+            of("u", {"id": 1, "text": "b", "n": 2**40, "email": "a@b.c"}),
+            json.dumps({"before": gone, "after": None, "op": "d", "source": {"lsn": 1}}).encode(),
+        ],
+    )
+    with flow.session() as session:
+        session.bind()
+        planned = Planner(session, max_tasks=1).preview()
+        assert planned
+        assert schema_preview(session, planned).changes == {
+            flow.table: ("widen n from int to long", "add email string")
+        }
+    flow.run(runner)
+    found = by_spark(spark, f"{flow.attached(spark)}.{flow.table}")
+    rows = sorted((row["id"], row["text"], row["n"], row["email"]) for row in found)
+    assert rows == [(1, "b", 2**40, "a@b.c"), (2, "a", 1, None)]
+    assert [field.name for field in flow.load_table().schema().fields] == ["id", "text", "n", "_kafka", "email"]
+    assert len(flow.load_table().schemas()) == schemas + 1
+
+
 def test_changes_of_several_source_tables_in_one_topic_go_each_to_its_own(
     flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
 ) -> None:
@@ -203,7 +241,7 @@ def test_changes_of_several_source_tables_in_one_topic_go_each_to_its_own(
     (batch,) = flow.run(runner).batches
     assert (batch.dead_lettered, batch.rows["db.people"], batch.rows["db.orders"]) == (0, 3, 4)
     (ledger,) = [row for row in flow.rows(flow.pipeline.ledger_table) if row["records"]]
-    assert (ledger["unrouted"], dict(ledger["left_out"])) == (2, {"db.people": 4, "db.orders": 3})
+    assert (ledger["unrouted"], dict(ledger["left_out"])) == (2, {"db.people": 6, "db.orders": 5})
     attached = flow.attached(spark)
     found = {name: {row["id"]: row["v"] for row in by_spark(spark, f"{attached}.{name}")} for name in flow.tables}
     assert found == {"db.people": {2: "a"}, "db.orders": {1: 10, 2: 21, 3: 30}}

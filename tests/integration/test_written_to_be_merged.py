@@ -88,6 +88,7 @@ def test_what_was_written_by_another_key_is_merged_by_that(
         assert verify(session, deep=True).violations == ()
 
 
+@pytest.mark.faults
 def test_changes_keep_their_old_values_when_that_is_refused_again(
     flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,13 +11,16 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
+from sink_core.changes.debezium import Debezium
 from sink_core.changes.dms import Dms
 from sink_core.changes.events import Envelope, Events
 from sink_core.changes.flat import Flat
 from sink_core.changes.kafka_key import keyed_events, optional_key
 from sink_core.changes.unavailable import KEEP, UNAVAILABLE
 from sink_core.decode.json import JsonDecoder
+from sink_core.decode.names import names_of
 from sink_core.errors import BadRecord, ConfigError
+from sink_core.tables.evolution import evolved
 from sink_core.tables.infer import infer_schema
 
 COLUMNS = Schema(
@@ -128,6 +131,31 @@ def test_only_rows_that_were_changed_keep_what_was_not_sent() -> None:
     events = [{"__op": word, **lacking} for word in ("c", "R", "insert", "u", "UPDATE")]
     rows = judged(Flat("__op", [field.name for field in COLUMNS.fields]), events, keeps_old=True)[0]
     assert [each["name"] for each, _ in rows] == [*[UNAVAILABLE] * 3, KEEP, KEEP]
+
+
+@pytest.mark.parametrize(
+    ("envelope", "event"),
+    [
+        (Debezium(), lambda row: {"before": {"id": 1, "gone": 1}, "after": row, "op": "u", "source": {"lsn": 5}}),
+        (Dms(), lambda row: {**message("update", row), "trace": 5}),
+        (Flat("__op", [field.name for field in COLUMNS.fields]), lambda row: {"__op": "u", **row}),
+    ],
+)
+def test_a_table_is_wanted_to_have_what_the_rows_that_come_have(
+    envelope: Envelope, event: Callable[[Event], Event]
+) -> None:
+    reads = Events(envelope, COLUMNS, ["id"], table="db.t")
+    decoder = JsonDecoder(reads.schema, ["add_column"], names_of(reads.schema, None, within=reads.rows_at))
+
+    def wanted(row: Event) -> tuple[str, ...]:
+        found = decoder.decode([json.dumps(event(row)).encode()]).wanted
+        more = evolved(COLUMNS, reads.wanted(found), ["add_column"]) if found else None
+        return more.changes if more else ()
+
+    assert wanted({**row(1), "email": "a@b.c", "age": 7}) == ("add email string", "add age long")
+    # What else events have is not the table's, and costs no second look at each of them.
+    assert wanted(row(1)) == ()
+    assert decoder.decode([json.dumps(event(row(1))).encode()]).wanted is None
 
 
 def test_a_new_table_has_the_columns_of_the_rows() -> None:

@@ -197,7 +197,6 @@ def _upsert(**changes: object) -> dict[str, object]:
         ),
         (_upsert(mode="cdc", order_by="ts_ms"), "tables.0.order_by: needs deletes: soft with mode: cdc"),
         (_upsert(mode="cdc", order_by="after.at", deletes="soft"), "tables.0.order_by: names a field of the row"),
-        (_upsert(mode="cdc", evolve=["widen"]), "tables.0.evolve: not available yet with mode: cdc"),
         (_upsert(mode="cdc", envelope="maxwell"), "tables.0.envelope: "),
         (_upsert(op_field="Op"), "tables.0.op_field: goes with mode: cdc; other records don't say"),
         (
@@ -206,6 +205,7 @@ def _upsert(**changes: object) -> dict[str, object]:
         ),
         (_upsert(mode="cdc", op_field="Op", order_by="at"), "tables.0.order_by: needs deletes: soft with mode: cdc"),
         (_upsert(history="replay"), "tables.0.history: replay would put old records over newer ones"),
+        (_upsert(mode="cdc", evolve=["make_optional"]), "tables.0.evolve: make_optional could make the key optional"),
         (_upsert(evolve=["make_optional"]), "tables.0.evolve: make_optional could make the key optional"),
         (
             _upsert() | {"table_defaults": {"evolve": ["make_optional"]}},
