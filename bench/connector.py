@@ -10,15 +10,18 @@ from __future__ import annotations
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyiceberg.catalog.sql import SqlCatalog
 
 from bench.measure import Measured
+from bench.registry import avro_registry
 from bench.scenario import Bench
-from bench.workload import COLUMNS
+from bench.shapes import AVRO
+from bench.workload import COLUMNS, fill
+from sink_core.jars import JarSet
 from sink_core.tables.type_text import schema_of
 from tests import support
 from tests.peers.connect import Connect
@@ -27,54 +30,89 @@ TABLE = "bench.events"
 TASKS = 2
 COMMIT_EVERY_MS = 5_000
 HEAP_MB = 2_048
+JAVA_OPTIONS = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+"""What Kafka's own scripts start a worker with."""
 READS = {"consumer.max.poll.records": "20000", "consumer.fetch.max.bytes": str(128 * 2**20)}
+AVRO_JARS = JarSet("apicurio-converter", roots=("io.apicurio:apicurio-registry-utils-converter:2.6.13.Final",))
+AVRO_CLASS = "io.apicurio.registry.utils.converter.AvroConverter"
+AVRO_CONVERTER = {
+    "apicurio.registry.headers.enabled": "false",
+    "apicurio.registry.id-handler": "io.apicurio.registry.serde.Legacy4ByteIdHandler",
+    "apicurio.registry.use-id": "contentId",
+}
+"""Confluent's own is not in Maven Central; this one reads the same wire format."""
 LOOK_EVERY_S = 0.2
 GIVE_UP_S = 900.0
 
 
-def steady(bench: Bench) -> Measured:
-    """From the first commit that makes a quarter of the events on, to the last event."""
-    with _worker(bench) as (connect, catalog):
-        began = _until(catalog, connect, bench.records // 4)
+def of_json(bench: Bench) -> Sequence[Measured]:
+    """From the first commit that makes a quarter of the events on to the last event; and from the worker's start."""
+    return _both(bench, bench.topic, bench.records, READS)
+
+
+def of_avro(bench: Bench) -> Sequence[Measured]:
+    """The first of these, of half as many events."""
+    records = bench.records // 2
+    topic = fill(bench.bootstrap, records, lambda _: None, AVRO)
+    with tempfile.TemporaryDirectory(dir=bench.directory) as scratch, avro_registry(Path(scratch)) as registry:
+        converter = {f"value.converter.{key}": value for key, value in AVRO_CONVERTER.items()}
+        address = {"value.converter.apicurio.registry.url": registry.url.partition("/apis/")[0] + "/apis/registry/v2"}
+        # The converter's jar says nothing of what is in it.
+        found = {"plugin.discovery": "hybrid_warn", "value.converter": AVRO_CLASS}
+        reads = {**READS, **found, **converter, **address}
+        return _both(bench, topic, records, reads)[:1]
+
+
+def _both(bench: Bench, topic: str, records: int, reads: Mapping[str, str]) -> Sequence[Measured]:
+    start_s = time.monotonic()
+    with worker(bench.bootstrap, topic, bench.directory, reads=reads) as (connect, catalog):
+        began = _until(catalog, connect, records // 4)
         cpu_s, wall_s = connect.cpu_s, time.monotonic()
-        _until(catalog, connect, bench.records)
-        return Measured(bench.records - began, connect.cpu_s - cpu_s, time.monotonic() - wall_s)
-
-
-def cold(bench: Bench) -> Measured:
-    """From the worker's start to the last event in the table."""
-    wall_s = time.monotonic()
-    with _worker(bench) as (connect, catalog):
-        _until(catalog, connect, bench.records)
-        return Measured(bench.records, connect.cpu_s, time.monotonic() - wall_s)
+        _until(catalog, connect, records)
+        now_s, used_s = time.monotonic(), connect.cpu_s
+        return Measured(records - began, used_s - cpu_s, now_s - wall_s), Measured(records, used_s, now_s - start_s)
 
 
 @contextmanager
-def _worker(bench: Bench) -> Iterator[tuple[Connect, SqlCatalog]]:
-    """A worker that has started, and the catalog with its table; it is stopped at the end."""
+def worker(
+    bootstrap: str,
+    topic: str,
+    directory: Path,
+    commit_every_ms: int = COMMIT_EVERY_MS,
+    reads: Mapping[str, str] = READS,
+) -> Iterator[tuple[Connect, SqlCatalog]]:
+    """A worker that has started, and the catalog with its table, below `directory`; it is stopped at the end."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
-    with tempfile.TemporaryDirectory(dir=bench.directory) as scratch:
+    with tempfile.TemporaryDirectory(dir=directory) as scratch:
         lake = Path(scratch) / "lake"
         lake.mkdir()
         catalog = SqlCatalog("bench", uri=f"sqlite:///{lake / 'catalog.db'}", warehouse=f"file://{lake}")
         catalog.create_namespace("bench")
         catalog.create_table(TABLE, schema_of(COLUMNS))
-        control = support.create_topic(bench.bootstrap, f"{name}-control")
+        control = support.create_topic(bootstrap, f"{name}-control")
         settings = {
             "name": name,
             "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
             "tasks.max": str(TASKS),
-            "topics": bench.topic,
+            "topics": topic,
             "iceberg.tables": TABLE,
             "iceberg.control.topic": control,
-            "iceberg.control.commit.interval-ms": str(COMMIT_EVERY_MS),
+            "iceberg.control.commit.interval-ms": str(commit_every_ms),
             "iceberg.catalog": "bench",
             "iceberg.catalog.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
             "iceberg.catalog.jdbc.schema-version": "V1",
             "iceberg.catalog.uri": f"jdbc:sqlite:{lake / 'catalog.db'}",
             "iceberg.catalog.warehouse": f"file://{lake}",
         }
-        connect = Connect(bench.bootstrap, Path(scratch) / "worker", settings, worker=READS, heap_mb=HEAP_MB)
+        connect = Connect(
+            bootstrap,
+            Path(scratch) / "worker",
+            settings,
+            worker=reads,
+            heap_mb=HEAP_MB,
+            java_options=JAVA_OPTIONS,
+            plugins=(AVRO_JARS,) if "value.converter" in reads else (),
+        )
         connect.start()
         try:
             yield connect, catalog

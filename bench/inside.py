@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import yaml
 from pyiceberg.transforms import IdentityTransform
 
 from bench.measure import Measured, Meter
+from bench.registry import avro_registry
+from bench.shapes import AVRO, FLAT, SHAPES, Shape
 from bench.workload import COLUMNS, PARTITIONS, events, fill, write_pipeline
 from sink_core.config.effective import Pipeline
 from sink_core.config.load import load
@@ -24,6 +30,7 @@ from sink_core.tables.sort_order import DISTRIBUTION
 from sink_core.tables.type_text import schema_of
 from spark_jobs.run import run_pipeline
 from spark_jobs.runner import SparkRunner
+from tests.schema_registry import SchemaRegistry
 
 BATCH = 10_000
 DAYS = ("day(at)",)
@@ -31,45 +38,64 @@ _WARM_UP_RECORDS = 200_000
 """Enough for a task on each core, so that all Python workers are up."""
 
 
-def ingest(bootstrap: str, topic: str, records: int, directory: Path) -> Measured:
-    """A run on a session that is up and has run a small pipeline."""
-    return _ingest(bootstrap, topic, records, directory)
-
-
-def partitioned(bootstrap: str, topic: str, records: int, directory: Path) -> Measured:
-    """The same into a table with twelve partitions."""
-    return _ingest(bootstrap, topic, records, directory, DAYS)
-
-
-def distributed(bootstrap: str, topic: str, records: int, directory: Path) -> Measured:
-    """The same into a table that is sorted within its partitions, each of which is written by one task."""
-    return _ingest(bootstrap, topic, records, directory, DAYS, distribution="hash")
-
-
-def ranged(bootstrap: str, topic: str, records: int, directory: Path) -> Measured:
-    """The same with each file a range of the table's order."""
-    return _ingest(bootstrap, topic, records, directory, DAYS, distribution="range")
-
-
 def _ingest(
     bootstrap: str,
     topic: str,
     records: int,
     directory: Path,
+    *,
+    shape: Shape = FLAT,
     partition_by: Sequence[str] = (),
     distribution: str | None = None,
 ) -> Measured:
-    small = fill(bootstrap, _WARM_UP_RECORDS, lambda _: None)
-    warm_up, pipeline = (
-        load(write_pipeline(directory / name, bootstrap, source, partition_by))
-        for name, source in (("warm-up", small), ("measured", topic))
-    )
-    with SparkRunner(pipeline.spark) as runner:
-        for each in (warm_up, pipeline):
-            if distribution:
-                _sort(each, distribution)
-        caught_up(warm_up, runner, _WARM_UP_RECORDS)
-        return caught_up(pipeline, runner, records)
+    """A run on a session that is up and has run a small pipeline. Of flat events those of `topic` are read, if there
+    are that many.
+    """
+    if shape is not FLAT or not topic.endswith(f"-{records}"):
+        topic = fill(bootstrap, records, lambda _: None, shape)
+    small = fill(bootstrap, _WARM_UP_RECORDS, lambda _: None, shape)
+    with _registry(directory / "registry", needed=shape is AVRO) as registry:
+        warm_up, pipeline = (
+            load(_pipeline(directory / name, bootstrap, source, partition_by, shape, registry))
+            for name, source in (("warm-up", small), ("measured", topic))
+        )
+        with SparkRunner(pipeline.spark) as runner:
+            for each in (warm_up, pipeline):
+                if distribution:
+                    _sort(each, distribution)
+            caught_up(warm_up, runner, _WARM_UP_RECORDS)
+            return caught_up(pipeline, runner, records, without=[registry.pid] if registry else [])
+
+
+@contextmanager
+def _registry(directory: Path, *, needed: bool) -> Generator[SchemaRegistry | None]:
+    if not needed:
+        yield None
+        return
+    with avro_registry(directory) as registry:
+        yield registry
+
+
+def _pipeline(
+    directory: Path,
+    bootstrap: str,
+    topic: str,
+    partition_by: Sequence[str],
+    shape: Shape,
+    registry: SchemaRegistry | None,
+) -> Path:
+    """As `write_pipeline` makes it; with a registry its values are Avro."""
+    file = write_pipeline(directory, bootstrap, topic, partition_by, shape)
+    if registry:
+        _amend(file, lambda found: found["source"].update(value={"type": "avro", "registry": "main"}))
+        _amend(directory / "connections.yaml", lambda found: found.update(registry={"main": {"url": registry.url}}))
+    return file
+
+
+def _amend(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    found = yaml.safe_load(file.read_text())
+    change(found)
+    file.write_text(yaml.safe_dump(found, sort_keys=False))
 
 
 def caught_up(pipeline: Pipeline, runner: SparkRunner, records: int, without: Collection[int] = ()) -> Measured:
@@ -119,10 +145,12 @@ def decode(_bootstrap: str, _topic: str, records: int, _directory: Path) -> Meas
 
 
 PARTS: dict[str, Callable[[str, str, int, Path], Measured]] = {
-    "ingest": ingest,
-    "partitioned": partitioned,
-    "distributed": distributed,
-    "ranged": ranged,
+    **{name: partial(_ingest, shape=shape) for name, shape in SHAPES.items()},
+    "partitioned": partial(_ingest, partition_by=DAYS),
+    # Sorted within partitions, each of which is written by one task.
+    "distributed": partial(_ingest, partition_by=DAYS, distribution="hash"),
+    # Each file is a range of the table's order.
+    "ranged": partial(_ingest, partition_by=DAYS, distribution="range"),
     "consume": consume,
     "decode": decode,
 }

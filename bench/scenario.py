@@ -1,8 +1,8 @@
-"""What a row of the table is made of."""
+"""What the table is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +20,18 @@ class Bench:
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
-    """A row. `aim` in records per CPU-second, if there is one; `peer` names the row that its ratio is of."""
+class Row:
+    """A line of the table. `peer` names the line that its ratio is of, `aim` is the least that ratio is to be."""
 
     name: str
     what: str
-    run: Callable[[Bench], Measured]
-    aim: int | None = None
     peer: str = ""
+    aim: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is run for one row or several: `run` gives a measurement for each of `rows`."""
+
+    rows: tuple[Row, ...]
+    run: Callable[[Bench], Sequence[Measured]]

@@ -7,53 +7,57 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench import connector
 from bench.measure import ROOT, Measured, measured
-from bench.scenario import Bench, Scenario
+from bench.scenario import Bench, Row, Scenario
 from bench.workload import write_pipeline
 
 
-def ingest_cold(bench: Bench) -> Measured:
+def ingest_cold(bench: Bench) -> Sequence[Measured]:
     """`calve run` from its start to its end."""
     with tempfile.TemporaryDirectory(dir=bench.directory) as scratch:
         file = write_pipeline(Path(scratch) / "pipeline", bench.bootstrap, bench.topic)
         calve = Path(sys.executable).parent / "calve"
-        return measured([str(calve), "run", str(file), "--json"], bench.records)
+        return [measured([str(calve), "run", str(file), "--json"], bench.records)]
 
 
-def _inside(part: str) -> Callable[[Bench], Measured]:
-    """A part of `bench.inside`, which measures itself, in a process of its own."""
+def _inside(part: str, share: float = 1.0) -> Callable[[Bench], Sequence[Measured]]:
+    """A part of `bench.inside`, which measures itself, in a process of its own, of a share of the events."""
 
-    def run(bench: Bench) -> Measured:
+    def run(bench: Bench) -> Sequence[Measured]:
         scratch = Path(tempfile.mkdtemp(dir=bench.directory))
         command = [sys.executable, "-m", "bench.inside", part]
-        command += [bench.bootstrap, bench.topic, str(bench.records), str(scratch)]
+        command += [bench.bootstrap, bench.topic, str(int(bench.records * share)), str(scratch)]
         try:
             done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
         finally:
             shutil.rmtree(scratch)
-        return Measured(**json.loads(done.stdout.splitlines()[-1]))
+        return [Measured(**json.loads(done.stdout.splitlines()[-1]))]
 
     return run
 
 
 SCENARIOS = (
-    Scenario("ingest", "Kafka → Iceberg, without Spark's start", _inside("ingest"), aim=250_000, peer="connector"),
+    Scenario((Row("json", "JSON of 270 bytes, Spark is up", "connector", 4.0),), _inside("flat")),
+    Scenario((Row("json-cold", "the same, `calve run` with Spark's start", "connector-cold", 3.0),), ingest_cold),
     Scenario(
-        "ingest-cold",
-        "Kafka → Iceberg, `calve run` with Spark's start",
-        ingest_cold,
-        aim=150_000,
-        peer="connector-cold",
+        (
+            Row("connector", "the same by iceberg-kafka-connect 1.12.0, warm"),
+            Row("connector-cold", "the same by iceberg-kafka-connect 1.12.0 with its start"),
+        ),
+        connector.of_json,
     ),
-    Scenario("connector", "iceberg-kafka-connect 1.12.0, warm", connector.steady),
-    Scenario("connector-cold", "iceberg-kafka-connect 1.12.0 with its start", connector.cold),
-    Scenario("partitioned", "the first row's into twelve partitions", _inside("partitioned")),
-    Scenario("distributed", "the same, sorted and hash-distributed", _inside("distributed")),
-    Scenario("ranged", "the same, sorted and range-distributed", _inside("ranged")),
-    Scenario("consume", "the floor: librdkafka's consume and value() alone", _inside("consume")),
-    Scenario("decode", "JSON → Arrow alone, in batches of 10,000", _inside("decode")),
+    Scenario((Row("avro", "Avro of 147 bytes, Spark is up", "connector-avro", 4.0),), _inside("avro", 0.5)),
+    Scenario((Row("connector-avro", "the same by iceberg-kafka-connect 1.12.0, warm"),), connector.of_avro),
+    Scenario((Row("small", "JSON of 59 bytes with 4 fields", "json"),), _inside("small", 0.5)),
+    Scenario((Row("large", "JSON of 1 kB with 10 fields", "json"),), _inside("large", 0.25)),
+    Scenario((Row("nested", "JSON of 1.4 kB with 100 fields in 10 structs", "json"),), _inside("nested", 0.1)),
+    Scenario((Row("partitioned", "JSON of 270 bytes into twelve partitions", "json"),), _inside("partitioned", 0.5)),
+    Scenario((Row("distributed", "the same, sorted and hash-distributed", "json"),), _inside("distributed", 0.5)),
+    Scenario((Row("ranged", "the same, sorted and range-distributed", "json"),), _inside("ranged", 0.5)),
+    Scenario((Row("consume", "the floor: librdkafka's consume and value() alone", "json"),), _inside("consume")),
+    Scenario((Row("decode", "JSON → Arrow alone, in batches of 10,000", "json"),), _inside("decode")),
 )

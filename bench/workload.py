@@ -1,12 +1,9 @@
-"""What is measured with: a topic of JSON events of 270 bytes with 10 typed fields, made once and kept."""
+"""What is measured with: topics of events, made once and kept, and pipelines that read them."""
 
 from __future__ import annotations
 
-import json
-import random
 import uuid
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -14,30 +11,18 @@ import yaml
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.shapes import DISTINCT, FLAT, Shape
 from sink_core.kafka import clients
 from sink_core.kafka.source import describe_topics, high_watermarks
 
 PARTITIONS = 4
-EVENT_BYTES = 270
-COLUMNS = {
-    "id": "long",
-    "user_id": "long",
-    "session": "string",
-    "event": "string",
-    "country": "string",
-    "amount": "double",
-    "quantity": "int",
-    "paid": "boolean",
-    "at": "timestamptz",
-    "note": "string",
-}
-_DISTINCT = 100_000
+COLUMNS = FLAT.columns
 _TIMEOUT_S = 300.0
 
 
-def fill(bootstrap: str, records: int, say: Callable[[str], None]) -> str:
+def fill(bootstrap: str, records: int, say: Callable[[str], None], shape: Shape = FLAT) -> str:
     """The topic with `records` events on `PARTITIONS` partitions, lz4 as producers set it; its name."""
-    topic = f"bench-{records}"
+    topic = f"bench-{shape.name}-{records}"
     if _records(bootstrap, topic) == records:
         return topic
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -45,7 +30,7 @@ def fill(bootstrap: str, records: int, say: Callable[[str], None]) -> str:
         admin.delete_topics([topic])[topic].result(_TIMEOUT_S)
     _create(admin, topic)
     say(f"producing {records:,} events to {topic}")
-    _produce(bootstrap, topic, records, say)
+    _produce(bootstrap, topic, shape, records, say)
     return topic
 
 
@@ -57,10 +42,8 @@ def new_topic(bootstrap: str) -> str:
 
 
 def events(number: int) -> list[bytes]:
-    """The first `number` events; they repeat after a while."""
-    chance = random.Random(1)  # noqa: S311 - the same events each time
-    distinct = [_event(chance, i) for i in range(min(number, _DISTINCT))]
-    return list(islice(cycle(distinct), number))
+    """The first `number` events with ten fields."""
+    return FLAT.events(number)
 
 
 def numbered(event: bytes, number: int) -> bytes:
@@ -68,7 +51,9 @@ def numbered(event: bytes, number: int) -> bytes:
     return b'{"id":%d%b' % (number, event[event.index(b",") :])
 
 
-def write_pipeline(directory: Path, bootstrap: str, topic: str, partition_by: Sequence[str] = ()) -> Path:
+def write_pipeline(
+    directory: Path, bootstrap: str, topic: str, partition_by: Sequence[str] = (), shape: Shape = FLAT
+) -> Path:
     """The file of a pipeline that has never run, which reads `topic` into a new table of a catalog in `directory`."""
     directory.mkdir(parents=True)
     connections = {
@@ -83,37 +68,19 @@ def write_pipeline(directory: Path, bootstrap: str, topic: str, partition_by: Se
         },
         "spark": {"here": {"master": "local[*]"}},
     }
+    auto_create = {"columns": dict(shape.columns), "partition_by": list(partition_by)}
     pipeline = {
         "name": f"bench_{uuid.uuid4().hex[:8]}",
         "kind": "sink",
         "source": {"kafka": "main", "topics": [topic]},
         "catalog": "lake",
         "spark": "here",
-        "tables": [{"name": "bench.events", "auto_create": {"columns": COLUMNS, "partition_by": list(partition_by)}}],
+        "tables": [{"name": "bench.events", "auto_create": auto_create}],
     }
     (directory / "connections.yaml").write_text(yaml.safe_dump(connections, sort_keys=False))
     path = directory / "pipeline.yaml"
     path.write_text(yaml.safe_dump(pipeline, sort_keys=False))
     return path
-
-
-def _event(chance: random.Random, number: int) -> bytes:
-    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(milliseconds=chance.randrange(10**9))
-    event = {
-        "id": number,
-        "user_id": chance.randrange(10**9),
-        "session": f"{chance.getrandbits(64):016x}",
-        "event": chance.choice(["view", "click", "buy", "return"]),
-        "country": chance.choice(["DE", "FR", "NL", "PL", "US"]),
-        "amount": round(chance.uniform(1, 999), 2),
-        "quantity": chance.randrange(1, 9),
-        "paid": chance.random() < 0.5,
-        "at": at.isoformat(timespec="milliseconds"),
-        "note": "",
-    }
-    words = " ".join(chance.choice(("glacier", "calving", "iceberg", "fjord", "drift")) for _ in range(20))
-    event["note"] = words[: EVENT_BYTES - len(json.dumps(event, separators=(",", ":")))]
-    return json.dumps(event, separators=(",", ":")).encode()
 
 
 def _records(bootstrap: str, topic: str) -> int:
@@ -136,7 +103,7 @@ def _create(admin: AdminClient, topic: str) -> None:
             return
 
 
-def _produce(bootstrap: str, topic: str, records: int, say: Callable[[str], None]) -> None:
+def _produce(bootstrap: str, topic: str, shape: Shape, records: int, say: Callable[[str], None]) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -146,7 +113,7 @@ def _produce(bootstrap: str, topic: str, records: int, say: Callable[[str], None
             "queue.buffering.max.messages": 500_000,
         }
     )
-    for number, value in enumerate(islice(cycle(events(_DISTINCT)), records)):
+    for number, value in enumerate(islice(cycle(shape.events(DISTINCT)), records)):
         while True:
             try:
                 producer.produce(topic, value, partition=number % PARTITIONS)

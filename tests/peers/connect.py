@@ -57,7 +57,8 @@ _SHOWN_CHARACTERS = 120
 class Connect:
     """A standalone worker with one connector; sink offsets are in Kafka, so that it keeps nothing of its own.
 
-    `worker` are settings beside `WORKER`'s.
+    `worker` are settings beside `WORKER`'s. `java_options` start it quickly unless others are given. `plugins` are
+    converters that come beside the connector.
     """
 
     bootstrap: str
@@ -66,6 +67,8 @@ class Connect:
     port: int = field(default_factory=support.steady_port)
     worker: Mapping[str, str] = field(default_factory=dict[str, str])
     heap_mb: int = 768
+    java_options: tuple[str, ...] = tuple(JAVA_OPTIONS.split())
+    plugins: tuple[JarSet, ...] = ()
     _process: subprocess.Popen[bytes] | None = None
     _read: int = 0
 
@@ -91,7 +94,7 @@ class Connect:
         command = [
             str(find_java()),
             f"-Xmx{self.heap_mb}m",
-            *JAVA_OPTIONS.split(),
+            *self.java_options,
             f"-Dlog4j2.configurationFile={self._logging()}",
         ]
         command += ["-cp", os.pathsep.join(map(str, [*resolve(CONNECT), *kafka_jars()]))]
@@ -145,15 +148,18 @@ class Connect:
         return write_logging(self.directory)
 
     def _worker(self) -> Path:
-        plugin = self.directory / "plugins" / "iceberg"
-        plugin.mkdir(parents=True, exist_ok=True)
+        plugins = self.directory / "plugins"
         hadoop = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar")
-        for jar in [*resolve(CONNECTOR), *hadoop]:
-            with suppress(FileExistsError):
-                (plugin / jar.name).symlink_to(jar)
+        of = {"iceberg": [*resolve(CONNECTOR), *hadoop], **{jars.name: resolve(jars) for jars in self.plugins}}
+        for name, jars in of.items():
+            (plugins / name).mkdir(parents=True, exist_ok=True)
+            # Kafka's own come with the worker, in its version.
+            for jar in (jar for jar in jars if not jar.name.startswith(("connect-", "kafka-clients-"))):
+                with suppress(FileExistsError):
+                    (plugins / name / jar.name).symlink_to(jar)
         settings = {
             "bootstrap.servers": self.bootstrap,
-            "plugin.path": str(plugin.parent),
+            "plugin.path": str(plugins),
             "offset.storage.file.filename": str(self.directory / "offsets"),
             "listeners": f"http://{HOST}:{self.port}",
             **WORKER,
