@@ -34,7 +34,7 @@ GIVE_UP_S = 900.0
 
 def steady(bench: Bench) -> Measured:
     """From the first commit that makes a quarter of the events on, to the last event."""
-    with _worker(bench) as (connect, catalog):
+    with worker(bench.bootstrap, bench.topic, bench.directory) as (connect, catalog):
         began = _until(catalog, connect, bench.records // 4)
         cpu_s, wall_s = connect.cpu_s, time.monotonic()
         _until(catalog, connect, bench.records)
@@ -44,37 +44,39 @@ def steady(bench: Bench) -> Measured:
 def cold(bench: Bench) -> Measured:
     """From the worker's start to the last event in the table."""
     wall_s = time.monotonic()
-    with _worker(bench) as (connect, catalog):
+    with worker(bench.bootstrap, bench.topic, bench.directory) as (connect, catalog):
         _until(catalog, connect, bench.records)
         return Measured(bench.records, connect.cpu_s, time.monotonic() - wall_s)
 
 
 @contextmanager
-def _worker(bench: Bench) -> Iterator[tuple[Connect, SqlCatalog]]:
-    """A worker that has started, and the catalog with its table; it is stopped at the end."""
+def worker(
+    bootstrap: str, topic: str, directory: Path, commit_every_ms: int = COMMIT_EVERY_MS
+) -> Iterator[tuple[Connect, SqlCatalog]]:
+    """A worker that has started, and the catalog with its table, below `directory`; it is stopped at the end."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
-    with tempfile.TemporaryDirectory(dir=bench.directory) as scratch:
+    with tempfile.TemporaryDirectory(dir=directory) as scratch:
         lake = Path(scratch) / "lake"
         lake.mkdir()
         catalog = SqlCatalog("bench", uri=f"sqlite:///{lake / 'catalog.db'}", warehouse=f"file://{lake}")
         catalog.create_namespace("bench")
         catalog.create_table(TABLE, schema_of(COLUMNS))
-        control = support.create_topic(bench.bootstrap, f"{name}-control")
+        control = support.create_topic(bootstrap, f"{name}-control")
         settings = {
             "name": name,
             "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
             "tasks.max": str(TASKS),
-            "topics": bench.topic,
+            "topics": topic,
             "iceberg.tables": TABLE,
             "iceberg.control.topic": control,
-            "iceberg.control.commit.interval-ms": str(COMMIT_EVERY_MS),
+            "iceberg.control.commit.interval-ms": str(commit_every_ms),
             "iceberg.catalog": "bench",
             "iceberg.catalog.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
             "iceberg.catalog.jdbc.schema-version": "V1",
             "iceberg.catalog.uri": f"jdbc:sqlite:{lake / 'catalog.db'}",
             "iceberg.catalog.warehouse": f"file://{lake}",
         }
-        connect = Connect(bench.bootstrap, Path(scratch) / "worker", settings, worker=READS, heap_mb=HEAP_MB)
+        connect = Connect(bootstrap, Path(scratch) / "worker", settings, worker=READS, heap_mb=HEAP_MB)
         connect.start()
         try:
             yield connect, catalog

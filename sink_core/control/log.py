@@ -26,7 +26,7 @@ from sink_core.errors import (
 from sink_core.finding import Finding
 from sink_core.kafka import clients
 from sink_core.kafka.failures import classify, reported
-from sink_core.kafka.source import describe_topics, end_offsets, high_watermarks, log_starts, offsets_at
+from sink_core.kafka.source import end_offsets, high_watermarks, log_starts, offsets_at, topic_ids
 from sink_core.offsets import TopicPartition, after
 
 PARTITION = 0
@@ -189,7 +189,7 @@ class ControlLog:
             self._consumer = None
 
     def _id_now(self) -> str:
-        return describe_topics(self._admin, [self.topic], timeout_s=clients.ADMIN_TIMEOUT_S)[self.topic].topic_id
+        return topic_ids(self._admin, [self.topic], timeout_s=clients.ADMIN_TIMEOUT_S)[self.topic]
 
     def _exists(self) -> bool:
         with reported(f"looking for topic {self.topic}"):
@@ -211,7 +211,7 @@ class ControlLog:
         deadline = time.monotonic() + READ_TIMEOUT_S
         while True:
             try:
-                describe_topics(self._admin, [self.topic], timeout_s=clients.ADMIN_TIMEOUT_S)
+                self._id_now()
                 self._ask(end_offsets)
             except (ConfigError, RetriableError):
                 if time.monotonic() > deadline:
