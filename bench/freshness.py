@@ -38,7 +38,7 @@ from sink_core.config.effective import Pipeline
 from sink_core.config.load import load
 from sink_core.session import Session
 from sink_core.tables.catalog import open_catalog
-from spark_jobs.run import run_pipeline
+from spark_jobs.run import Bounds, run_pipeline
 from tests.e2e.dagster.stack import Stack, stack, until
 from tests.pipelines import InProcess
 
@@ -46,6 +46,7 @@ DIRECTORY = ROOT / ".bench"
 SCRATCH = DIRECTORY / "freshness"
 GIVE_UP_S = 180.0
 CONNECTOR_INTERVALS_MS = (1_000, 5_000)
+AT_ONCE = Bounds(max_batches=10, max_duration_s=60.0, linger_s=0.0)
 FEW = 1_000
 """Events of a cold start."""
 
@@ -163,7 +164,7 @@ def _committed_once(pipeline: Pipeline, bootstrap: str, topic: str, snapshots: i
     """The pipeline has its tables, with a first batch in them, and as many snapshots; gives its catalog."""
     _send(bootstrap, topic)
     with Session.open(pipeline) as session:
-        run_pipeline(session, InProcess())
+        run_pipeline(session, InProcess(), bounds=AT_ONCE)
     catalog = open_catalog(pipeline.catalog)
     if snapshots > 1:
         lengthen(catalog, TABLE, pipeline.tag, snapshots)

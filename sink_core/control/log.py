@@ -40,6 +40,14 @@ CREATED_CONFIG = {**REQUIRED_CONFIG, "message.timestamp.type": "LogAppendTime", 
 """LogAppendTime makes the append of `START_COMMIT` tell the broker's time."""
 
 
+_READS: dict[str, object] = {
+    # The log ends in a transaction's marker, which shows as an empty fetch only: the broker holds that back this long.
+    # Between two reads nothing is fetched, as the end that was seen lies in the queue.
+    "fetch.wait.max.ms": 2,
+    "fetch.queue.backoff.ms": 1,
+}
+
+
 class Trimmed(Exception):
     """The events that a reader wants next were deleted: it has to begin again, at the log start."""
 
@@ -277,7 +285,7 @@ class ControlLog:
     def _begin(self) -> Consumer:
         """A consumer at the log start, and the fold with it."""
         log_start = self.log_start()
-        consumer = clients.reader(self._settings, group=f"{self.topic}.reader", **{"fetch.wait.max.ms": 50})
+        consumer = clients.reader(self._settings, group=f"{self.topic}.reader", **_READS)
         self.state.restart(log_start)
         consumer.assign([KafkaTopicPartition(self.topic, PARTITION, log_start)])
         self._consumer = consumer
