@@ -7,6 +7,7 @@ snapshots, and pyiceberg would read it three times for a batch, and copy all of 
 from __future__ import annotations
 
 from typing import TypeVar
+from uuid import UUID
 
 from pydantic import BaseModel
 from pyiceberg.catalog import Catalog
@@ -17,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 KNOWN = 64
-"""Metadata files that are kept; the one used longest ago makes room."""
+"""Tables whose last metadata is kept; the one used longest ago makes room."""
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -26,7 +27,9 @@ class RememberingSqlCatalog(SqlCatalog):
     """pyiceberg's SQL catalog, which knows the metadata it has read or written last."""
 
     def __init__(self, name: str, **properties: str) -> None:
+        # By place, one of each table.
         self._known: dict[str, TableMetadata] = {}
+        self._place: dict[UUID, str] = {}
         super().__init__(name, **properties)
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
@@ -56,11 +59,15 @@ class RememberingSqlCatalog(SqlCatalog):
                 "snapshot_log": _as(_KeptLogEntry, metadata.snapshot_log),
             }
         )
-        self._known.pop(location, None)
-        self._known[location] = kept
-        if len(self._known) > KNOWN:
-            del self._known[next(iter(self._known))]
+        self._forget(metadata.table_uuid)
+        self._known[location], self._place[metadata.table_uuid] = kept, location
+        if len(self._place) > KNOWN:
+            self._forget(next(iter(self._place)))
         return kept
+
+    def _forget(self, table: UUID) -> None:
+        if (location := self._place.pop(table, None)) is not None:
+            self._known.pop(location, None)
 
 
 class _Unchanging:

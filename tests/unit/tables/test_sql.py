@@ -89,6 +89,8 @@ def test_what_was_loaded_stays_as_it_was(ours: Catalog) -> None:
 
 def test_it_remembers_only_so_many(ours: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(ours, RememberingSqlCatalog)
+    _append(ours.load_table(NAME))
+    assert len(ours._known) == 1, "the last metadata of a table"  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(sql, "KNOWN", 2)
     for number in range(4):
         ours.create_table(f"db.t{number}", schema_of({"id": "long"}))
