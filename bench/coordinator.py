@@ -20,10 +20,8 @@ from itertools import pairwise
 from typing import Any
 
 import psutil
-from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableRequirement, TableUpdate
 
+from bench.history import lengthen
 from bench.measure import ROOT
 from orchestration import broker
 from sink_core.offsets import TopicPartition
@@ -171,28 +169,10 @@ def _snapshots(bootstrap: str, size: int) -> dict[str, float]:
     flow = _flow(bootstrap)
     _produce(flow, [0])
     flow.run()
-    _with_history(flow, size)
+    with flow.iceberg() as catalog:
+        lengthen(catalog, flow.table, flow.pipeline.tag, size)
     _produce(flow, [0])
     return _timed_batch(flow)
-
-
-def _with_history(flow: Flow, size: int) -> None:
-    """As many snapshots like the table's last, each the parent of the next, in one call; the tag is on the last."""
-    with flow.iceberg() as catalog:
-        table = catalog.load_table(flow.table)
-        [last] = table.metadata.snapshots
-        first = last.snapshot_id
-        chain = [_like(last, first + number, table.metadata.last_sequence_number + number) for number in range(size)]
-        refs = [{"ref-name": MAIN_BRANCH, "type": "branch"}, {"ref-name": flow.pipeline.tag, "type": "tag"}]
-        updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=each) for each in chain[1:]]
-        updates += [SetSnapshotRefUpdate.model_validate({**ref, "snapshot-id": chain[-1].snapshot_id}) for ref in refs]
-        catalog.commit_table(table, tuple[TableRequirement, ...](), tuple(updates))
-
-
-def _like(snapshot: Snapshot, number: int, sequence_number: int) -> Snapshot:
-    parent = number - 1 if number > snapshot.snapshot_id else None
-    changes = {"snapshot_id": number, "parent_snapshot_id": parent, "sequence_number": sequence_number}
-    return snapshot.model_copy(update=changes)
 
 
 def _partitions(_bootstrap: str, size: int) -> dict[str, float]:

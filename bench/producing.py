@@ -17,15 +17,17 @@ FULL_S = 0.1
 class Producing(threading.Thread):
     """Sends `per_second` events in small steps until stopped; the timestamp is the producer's.
 
-    With `ids` each has its own: 0, 1, 2, … in the order of sending. What the broker can't take at the moment is sent
-    later, each once.
+    With `ids` each has its own: 0, 1, 2, … in the order of sending. With `stamped` the ids are the milliseconds at
+    which they were sent. What the broker can't take at the moment is sent later, each once.
     """
 
-    def __init__(self, bootstrap: str, topic: str, per_second: int, *, ids: bool = False) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, per_second: int, *, ids: bool = False, stamped: bool = False
+    ) -> None:
         super().__init__(daemon=True)
         settings = {"bootstrap.servers": bootstrap, "compression.type": "lz4", "linger.ms": 5}
         self._producer = Producer({**settings, "enable.idempotence": True}, logger=clients.LOGGER)
-        self._topic, self._per_second, self._ids = topic, per_second, ids
+        self._topic, self._per_second, self._ids, self._stamped = topic, per_second, ids, stamped
         self._values = events(10_000)
         self._ended, self.sent, self._last_s = threading.Event(), 0, 0.0
 
@@ -48,8 +50,10 @@ class Producing(threading.Thread):
     def _send(self, number: int) -> None:
         """Queue an event, unless the queue is full for now."""
         value = self._values[number % len(self._values)]
+        if self._ids or self._stamped:
+            value = numbered(value, time.time_ns() // 1_000_000 if self._stamped else number)
         try:
-            self._producer.produce(self._topic, numbered(value, number) if self._ids else value)
+            self._producer.produce(self._topic, value)
         except BufferError:
             self._producer.poll(FULL_S)
             return

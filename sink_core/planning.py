@@ -36,6 +36,7 @@ from sink_core.kafka.source import (
     log_starts,
     offsets_at,
     sample,
+    topic_ids,
 )
 from sink_core.offsets import Offsets, Position, Positions, TopicPartition
 from sink_core.plan import Limits, plan_batch
@@ -348,10 +349,9 @@ class Planner:
             raise finding.error(str(self._session.pipeline.path))
 
 
-def check_topics(session: Session, topic_ids: Mapping[str, str]) -> None:
-    """Raise FindingError if a topic has another UUID than `topic_ids` say: other records are at the same offsets."""
-    topics = describe_topics(session.admin, topic_ids, timeout_s=ADMIN_TIMEOUT_S)
-    finding = checks.topic_changed(topic_ids, {name: topic.topic_id for name, topic in topics.items()})
+def check_topics(session: Session, planned: Mapping[str, str]) -> None:
+    """Raise FindingError if a topic has another UUID than `planned` says: other records are at the same offsets."""
+    finding = checks.topic_changed(planned, topic_ids(session.admin, planned, timeout_s=ADMIN_TIMEOUT_S))
     if finding is not None:
         raise finding.error(str(session.pipeline.path))
 

@@ -118,8 +118,11 @@ class Ingest:
         plan = planned.plan
         what = f"{plan.offsets:,} offsets in {len(plan.tasks)} tasks"
         self._progress(Progress("write", what, plan.batch_id, plan.offsets))
-        with _timed(seconds, "write"):
+        # Done while Spark works.
+        self._session.publisher.connect()
+        with _timed(seconds, "load tables"):
             tables = self._load_tables(plan)
+        with _timed(seconds, "write"):
             written = write_batch(
                 plan,
                 pipeline=self._session.pipeline,

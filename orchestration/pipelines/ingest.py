@@ -20,6 +20,7 @@ from sink_core.errors import CalveError
 if TYPE_CHECKING:
     from sink_core.commit.coordinator import CommitReport
     from sink_core.session import Session
+    from spark_jobs.batches import BatchReport
     from spark_jobs.run import Bounds, Progress, RunReport
     from spark_jobs.runner import SparkRunner
 
@@ -80,15 +81,25 @@ class _Run:
         from spark_jobs.run import RunReport, run_steps
 
         report, committing = RunReport(), self.pipeline.config.commit.every == "batch"
-        for step in run_steps(
+        steps = run_steps(
             self.session, runner, report, bounds=bounds, on_progress=self._progress, committing=committing
-        ):
-            if not isinstance(step, BatchReport):
-                yield from self._commit(step)
-            elif step.published:
-                yield dg.AssetMaterialization(
-                    batches_key(self.pipeline), metadata=metadata.of_batch(step), tags=metadata.tags_of_batches()
-                )
+        )
+        # Telling takes Dagster a while, for which the commit of a batch need not wait.
+        waiting: BatchReport | None = None
+        try:
+            for step in steps:
+                yield from self._batch(waiting)
+                waiting = None
+                if not isinstance(step, BatchReport):
+                    yield from self._commit(step)
+                elif committing:
+                    waiting = step
+                else:
+                    yield from self._batch(step)
+        except Exception:
+            yield from self._batch(waiting)
+            raise
+        yield from self._batch(waiting)
         self._say(report)
         yield from self._checks()
         if self._commit_has_work():
@@ -100,6 +111,12 @@ class _Run:
             )
         elif self.pipeline.config.commit.every == "batch":
             self.context.log.info("all that is published is in its tables: the commit step is left out")
+
+    def _batch(self, batch: "BatchReport | None") -> Iterator[dg.AssetMaterialization]:
+        if batch is not None and batch.published:
+            yield dg.AssetMaterialization(
+                batches_key(self.pipeline), metadata=metadata.of_batch(batch), tags=metadata.tags_of_batches()
+            )
 
     def _commit(self, report: "CommitReport") -> Iterator[dg.AssetMaterialization]:
         for landed in report.landed:

@@ -81,6 +81,7 @@ def of_commit(commit: TableCommit, now_ms: int) -> dict[str, Any]:
         "total bytes": commit.total_bytes,
         "snapshot id": str(commit.snapshot_id),
         "lost races": commit.conflicts,
+        "seconds to commit": commit.seconds,
     }
     if commit.valid_through_ms:
         known["valid through"] = dg.MetadataValue.timestamp(commit.valid_through_ms / 1000)

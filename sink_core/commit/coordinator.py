@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sink_core.commit.table import TableCommit, TableCommitter
 from sink_core.control.events import CommitComplete, CommitToTable
@@ -59,12 +60,14 @@ class Coordinator:
         commits: list[TableCommit] = []
         failed: dict[str, CalveError] = {}
         for name in sorted({*tables, *state.tables_with_news()}):
+            began = time.monotonic()
             try:
                 commit = self._committer.commit(name)
             except CalveError as error:
                 failed[name] = error
                 continue
             if commit is not None:
+                commit = replace(commit, seconds=round(time.monotonic() - began, 3))
                 commits.append(commit)
                 self._tell(commit, state, pipeline_id)
                 if on_table:

@@ -7,14 +7,19 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from sink_core.errors import ProtocolError
 
 COMMIT_ID = "kafka.connect.commit-id"
 VALID_THROUGH = "kafka.connect.valid-through-ts"
 
+_OFFSETS = "kafka.connect.offsets."
 # The control topic of a group has its name, so the key has it twice.
 _OFFSETS_OF_CALVE = re.compile(r"kafka\.connect\.offsets\.(calve\.[a-z0-9_.-]+)\.control\.\1")
+REMEMBERED = 16_384
+"""Summaries of snapshots, by what they say."""
+
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
@@ -109,8 +114,15 @@ def to_summary(keys: SummaryKeys, own: Own) -> dict[str, str]:
 def from_summary(keys: SummaryKeys, summary: Mapping[str, str]) -> Own | None:
     """The reverse of `to_summary`; None for a snapshot that is not this pipeline's.
 
-    Raises ProtocolError for values that this pipeline never writes.
+    Raises ProtocolError for values that this pipeline never writes. Remembers: each look at a table asks for all of its
+    snapshots, and they are the same but for the last.
     """
+    return _from_items(keys, tuple(summary.items()))
+
+
+@lru_cache(REMEMBERED)
+def _from_items(keys: SummaryKeys, items: tuple[tuple[str, str], ...]) -> Own | None:
+    summary = dict(items)
     offsets, batches = summary.get(keys.offsets), summary.get(keys.batches)
     if offsets is None or batches is None:
         return None
@@ -132,9 +144,11 @@ def name_of(group: str) -> str:
 def others_in(keys: SummaryKeys, summaries: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """The groups of other pipelines of Calve by what snapshots say, each with the id of its cluster."""
     others: dict[str, str] = {}
+    mine = keys.offsets
     for summary in summaries:
-        found = filter(None, map(_OFFSETS_OF_CALVE.fullmatch, summary))
-        for group in (match[1] for match in found if match[0] != keys.offsets):
+        # A table may have thousands of snapshots, and this looks at every property of them.
+        offsets = (key for key in summary if key.startswith(_OFFSETS) and key != mine)
+        for group in (match[1] for match in map(_OFFSETS_OF_CALVE.fullmatch, offsets) if match):
             name = name_of(group)
             if f"calve.{name}.batches" in summary:
                 others[group] = summary.get(f"calve.{name}.cluster-id", "")

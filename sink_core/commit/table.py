@@ -54,7 +54,7 @@ class TableCommit:
 
     `landed` is False when there was nothing new. `conflicts` counts lost races before success. `rows` and `files` were
     added; the totals, in rows, files and bytes, are the table's with them. `dropped` are range jobs that were to
-    replace rows and did not fit the table any more.
+    replace rows and did not fit the table any more. `seconds` of wall time, lost races included.
     """
 
     table: str
@@ -71,6 +71,7 @@ class TableCommit:
     total_bytes: int = 0
     conflicts: int = 0
     dropped: tuple[str, ...] = ()
+    seconds: float = 0.0
 
     def followed_by(self, later: TableCommit | None) -> TableCommit:
         """Both as one; the later one found no table if somebody dropped it in between."""

@@ -74,6 +74,11 @@ class Publisher:
         self._transactional_id = transactional_id
         self._group = group
         self._log = log
+        self._connecting: Producer | None = None
+
+    def connect(self) -> None:
+        """Begin to connect for the next publish; does not wait. Nobody is fenced by it, and it may be left at that."""
+        self._connecting = self._producer({})
 
     def publish(
         self,
@@ -161,7 +166,7 @@ class Publisher:
         last: CalveError | None = None
         for attempt in range(ATTEMPTS):
             try:
-                producer = clients.transactional_producer(self._settings, self._transactional_id, **settings or {})
+                producer = self._producer(settings or {})
                 with _translated("fencing earlier publishers"):
                     producer.init_transactions(TRANSACTION_S)
                 reach("publish.after-fence")
@@ -173,6 +178,13 @@ class Publisher:
                 time.sleep(random.uniform(0, 0.2 * 2**attempt))  # noqa: S311 - jitter, not a secret
         assert last is not None
         raise last
+
+    def _producer(self, settings: clients.Settings) -> Producer:
+        """One that has fenced nobody yet; the one that is connecting if no other settings are wanted."""
+        connecting, self._connecting = self._connecting, None
+        if connecting is not None and not settings:
+            return connecting
+        return clients.transactional_producer(self._settings, self._transactional_id, **settings)
 
     def _transaction(
         self, producer: Producer, events: Sequence[Event], positions: Positions, letters: Letters = NONE

@@ -91,14 +91,23 @@ class Sample(NamedTuple):
 
 def describe_topics(admin: AdminClient, names: Iterable[str], *, timeout_s: float) -> dict[str, Topic]:
     """The topics by name. Raises ConfigError naming the first one that does not exist."""
+    described = _described(admin, names, timeout_s)
+    types = _timestamp_types(admin, list(described), timeout_s) if described else {}
+    return {name: Topic(name, str(d.topic_id), len(d.partitions), types[name]) for name, d in described.items()}
+
+
+def topic_ids(admin: AdminClient, names: Iterable[str], *, timeout_s: float) -> dict[str, str]:
+    """UUIDs of topics, for half the price. Raises ConfigError naming the first one that does not exist."""
+    return {name: str(d.topic_id) for name, d in _described(admin, names, timeout_s).items()}
+
+
+def _described(admin: AdminClient, names: Iterable[str], timeout_s: float) -> dict[str, Any]:
     wanted = sorted(set(names))
     if not wanted:
         return {}
     with reported("describing topics"):
         futures = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_s)
-    described = {name: _answer(futures[name], f"describing topic {name}", timeout_s) for name in wanted}
-    types = _timestamp_types(admin, wanted, timeout_s)
-    return {name: Topic(name, str(d.topic_id), len(d.partitions), types[name]) for name, d in described.items()}
+    return {name: _answer(futures[name], f"describing topic {name}", timeout_s) for name in wanted}
 
 
 def existing_topic_ids(admin: AdminClient, names: Iterable[str], *, timeout_s: float) -> dict[str, str]:

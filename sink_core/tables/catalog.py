@@ -29,8 +29,8 @@ from sink_core.config.references import redact, resolve
 from sink_core.errors import CalveError, ConfigError, TableUnusable, Unreachable
 
 _SHOWN_CHARACTERS = 300
-# Loaded by name, so that other catalogs don't pay for the import of an HTTP client.
-_REST = "sink_core.tables.rest.BoundedRestCatalog"
+# Loaded by name, so that other catalogs don't pay for the import of an HTTP client, or of SQLAlchemy.
+_OURS = {"rest": "sink_core.tables.rest.BoundedRestCatalog", "sql": "sink_core.tables.sql.RememberingSqlCatalog"}
 
 _REFUSED = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError, SignError, PermissionError)
 _BAD_ADDRESS = (InvalidURL, InvalidSchema, MissingSchema, ArgumentError, NoSuchModuleError)
@@ -62,8 +62,8 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
 
 
 def _load(name: str, properties: Mapping[str, Any]) -> Catalog:
-    if properties.get("type") == "rest":
-        properties = {**{k: v for k, v in properties.items() if k != "type"}, "py-catalog-impl": _REST}
+    if ours := _OURS.get(properties.get("type", "")):
+        properties = {**{k: v for k, v in properties.items() if k != "type"}, "py-catalog-impl": ours}
     try:
         return load_catalog(name, **properties)
     except SQLAlchemyError as error:

@@ -69,6 +69,22 @@ def test_offsets_in_an_unfinished_transaction_hold_nobody_up(flow: Flow, monkeyp
     assert len(published(flow)) == 1
 
 
+def test_a_publisher_that_connects_ahead_fences_nobody_until_it_publishes(flow: Flow) -> None:
+    flow.run()
+    flow.produce(range(10))
+    with flow.session() as ahead:
+        ahead.bind()
+        with reached("publish.after-fence", ahead.publisher.connect):
+            [batch] = flow.run().batches
+        assert batch.verdict is Verdict.PUBLISH
+        flow.produce(range(10, 20))
+        with reached("publish.after-events", ahead.publisher.keep_alive):
+            [late] = flow.run().batches
+        assert late.verdict is Verdict.PUBLISH, "fenced by the one that was connected, it looked and tried again"
+    assert flow.ids() == list(range(20))
+    assert len(published(flow)) == 2
+
+
 def test_a_batch_planned_before_another_was_published_is_stale(flow: Flow) -> None:
     flow.run()
     flow.produce(range(10))

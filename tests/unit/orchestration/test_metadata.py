@@ -74,6 +74,7 @@ def commit(valid_through_ms: int | None = 1_800_000_000_500) -> TableCommit:
         total_files=40,
         total_bytes=10**15,
         conflicts=1,
+        seconds=0.25,
     )
 
 
@@ -131,6 +132,7 @@ def test_a_commit_tells_ids_as_text_and_counts_as_numbers() -> None:
         "total bytes": 10**15,
         "snapshot id": str(LARGE_ID),
         "lost races": 1,
+        "seconds to commit": 0.25,
         "seconds behind": 1.5,
     }
     json_numbers = [v for v in known.values() if isinstance(v, int)]
