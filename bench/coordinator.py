@@ -21,6 +21,7 @@ from typing import Any
 
 import psutil
 
+from bench.batches import publish
 from bench.history import lengthen
 from bench.measure import ROOT
 from orchestration import broker
@@ -88,7 +89,7 @@ def _options() -> argparse.ArgumentParser:
         ("silent", [0, 99, 999], "tables beside the one that a batch feeds"),
         ("snapshots", [10, 100, 1_000, 10_000], "snapshots of a table"),
         ("partitions", [100, 1_000, 10_000], "partitions of a plan"),
-        ("batches", [100, 1_000], "batches that status and verify look at"),
+        ("batches", [100, 1_000, 10_000], "batches that status and verify look at"),
     ):
         parser.add_argument(f"--{name}", type=int, nargs="*", default=sizes, metavar="N", help=f"{what} {sizes}")
     return parser
@@ -193,11 +194,14 @@ def _partitions(_bootstrap: str, size: int) -> dict[str, float]:
 
 
 def _batches(bootstrap: str, size: int) -> dict[str, float]:
-    flow = _flow(bootstrap, extra={"batch": {"max_records": 1}})
-    _produce(flow, range(size))
+    """The first one creates the tables."""
+    flow = _flow(bootstrap)
+    _produce(flow, [0])
+    flow.run()
+    _produce(flow, range(1, size))
     with flow.session() as session:
-        bounds = Bounds(max_batches=size, max_duration_s=86_400.0, linger_s=0.0)
-        run_pipeline(session, InProcess(), bounds=bounds, committing=False)
+        session.bind()
+        publish(session, flow.table, 1, size)
         began = time.perf_counter()
         session.coordinator().commit(after_publish=True).raise_failures()
         committed = time.perf_counter()

@@ -20,10 +20,14 @@ from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.manifests import entries_of
+from sink_core.verify.alike import Alike, Together, in_groups
 from sink_core.verify.report import Evidence
 
 REQUESTS = 16
 """Existence checks in flight at a time."""
+
+UNREADABLE = (OSError, pa.ArrowException, EOFError)
+"""What reading a broken file raises."""
 
 _PROGRESS_EVERY = 1000
 # No snapshot has this id.
@@ -42,19 +46,35 @@ class ReadableFiles:
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The columns as Arrow batches, deletes applied; those that the table lacks are left out.
 
-        Memory: these columns of one file.
+        Memory: these columns of one file, or of a group of small ones.
         """
         known = self.table.schema().column_names
         schema = self.table.schema().select(*(name for name in columns if name in known))
-        scan = ArrowScan(self.table.metadata, self.table.io, schema, AlwaysTrue())
-        for done, task in enumerate(self.tasks):
-            if done % 100 == 0:
-                self.evidence.progress(f"{self.name}: file {done + 1} of {len(self.tasks)}")
-            try:
-                yield from scan.to_record_batches([task])
-            except (OSError, pa.ArrowException, EOFError) as error:
-                message = f"{task.file.file_path} can't be read: {type(error).__name__}: {str(error)[:200]}"
-                self.evidence.violation("file-unreadable", self.name, message)
+        scan, alike = ArrowScan(self.table.metadata, self.table.io, schema, AlwaysTrue()), Alike(self.table.io, schema)
+        done = 0
+        for group in in_groups(self.tasks):
+            self.evidence.progress(f"{self.name}: file {done + 1} of {len(self.tasks)}")
+            done += len(group)
+            together = self._together(alike, group)
+            yield from together.batches
+            for task in together.others:
+                yield from self._alone(scan, task)
+
+    def _together(self, alike: Alike, group: list[FileScanTask]) -> Together:
+        if len(group) == 1:
+            return Together([], group)
+        try:
+            return alike.read(group)
+        except UNREADABLE:
+            # Read one by one they tell which it is.
+            return Together([], group)
+
+    def _alone(self, scan: ArrowScan, task: FileScanTask) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from scan.to_record_batches([task])
+        except UNREADABLE as error:
+            message = f"{task.file.file_path} can't be read: {type(error).__name__}: {str(error)[:200]}"
+            self.evidence.violation("file-unreadable", self.name, message)
 
 
 def head_tasks(table: Table, name: str, evidence: Evidence) -> list[FileScanTask] | None:
