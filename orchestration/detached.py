@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,8 +76,21 @@ def launch(command: list[str], port: int, log: Path, environment: Mapping[str, s
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     output = [(os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600), (os.POSIX_SPAWN_DUP2, 1, 2)]
     silent = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
-    pid = os.posix_spawn(command[0], command, environment, file_actions=[*silent, *output], setsid=True)
+    # What our starter left open for us, such as the lock of `flock`, would be held for as long as the server runs.
+    closed = [(os.POSIX_SPAWN_CLOSE, number) for number in _inherited()]
+    pid = os.posix_spawn(command[0], command, environment, file_actions=[*closed, *silent, *output], setsid=True)
     return Detached(pid, psutil.Process(pid).create_time(), port)
+
+
+def _inherited() -> list[int]:
+    """Open files that a new process would get, the standard ones left out."""
+    found: list[int] = []
+    for number in [int(each.name) for each in Path("/dev/fd").iterdir()]:
+        # That of the listing is closed by now.
+        with suppress(OSError):
+            if number > 2 and os.get_inheritable(number):
+                found.append(number)
+    return found
 
 
 def choose_port(asked: int, before: Detached | None, server: str, start: str) -> int:
