@@ -46,9 +46,9 @@ def start(
     """The running server of `directory`: the one that is there, else a new one, once it has run a task.
 
     `port` 0 means the port it had before, or a free one the first time. `conf` are Spark's settings on top of ours,
-    which a running server must have been started with. `timeout` in seconds. Raises ConfigError (no Java, port taken,
-    another port or other settings than the running one's) and Unreachable (it died or did not answer; with the end of
-    its log).
+    which a running server must have been started with. `timeout` in seconds. For a process without a Spark of its own,
+    which can't have one after this. Raises ConfigError (no Java, port taken, another port or other settings than the
+    running one's) and Unreachable (it died or did not answer; with the end of its log).
     """
     directory = directory.absolute()
     with exclusive(directory / ".lock"):
@@ -95,13 +95,16 @@ def _check_same(running: SparkServer, port: int, conf: Mapping[str, str]) -> Non
     directory = running.directory
     hint = f"stop it first, or leave that out: `calve spark stop --dir {directory}`"
     if port not in (0, running.server.port):
-        already = f"already runs on port {running.server.port}, asked for {port}"
-        raise ConfigError(f"the Spark server in {directory} {already}", hint=hint)
+        raise ConfigError(
+            f"the Spark server in {directory} already runs on port {running.server.port}, asked for {port}", hint=hint
+        )
     has = set(_settings_file(directory).read_text("ascii").splitlines())
     others = [line.partition("=")[0] for line in property_lines(conf) if line not in has]
     if others:
-        already = f"already runs with other settings than asked for: {', '.join(others)}"
-        raise ConfigError(f"the Spark server in {directory} {already}", hint=hint)
+        raise ConfigError(
+            f"the Spark server in {directory} already runs with other settings than asked for: {', '.join(others)}",
+            hint=hint,
+        )
 
 
 def _launch(directory: Path, port: int, conf: Mapping[str, str]) -> SparkServer:
