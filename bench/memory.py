@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Producer
+
 from bench.measure import ROOT
 from bench.workload import fill, write_pipeline
 from orchestration import broker
@@ -26,6 +28,7 @@ from tests.pipelines import Flow
 DIRECTORY = ROOT / ".bench"
 SCRATCH = DIRECTORY / "memory"
 MB = 1_000_000
+QUEUED = 50_000
 ONE_TASK = {"batch": {"min_task_bytes": "64GiB", "max_bytes": "64GiB"}}
 """However much there is, a single task reads it."""
 
@@ -92,8 +95,14 @@ def _kafka_partitions(bootstrap: str, size: int) -> Path:
     topic = support.create_topic(bootstrap, support.unique("memory"), size)
     flow = Flow.create(SCRATCH, bootstrap, topic, extra=ONE_TASK)
     values = [json.dumps({"id": i, "text": "x" * 960}).encode() for i in range(100)]
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
     for partition in range(size):
-        support.produce(bootstrap, topic, values, partition=partition)
+        for value in values:
+            producer.produce(topic, value, partition=partition)
+        producer.poll(0)
+        if len(producer) > QUEUED:
+            producer.flush()
+    assert producer.flush(60) == 0
     return flow.pipeline.path
 
 
