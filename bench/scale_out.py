@@ -71,7 +71,7 @@ class Counting(SparkRunner):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print one JSON document; 1 if neither efficiency reaches the aim."""
+    """Measure and print one JSON document; 1 if that by wall time misses the aim."""
     options = _options().parse_args(arguments)
     shutil.rmtree(SCRATCH, ignore_errors=True)
     started = broker.start(DIRECTORY / "broker")
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "batch_of_few_records": fixed,
     }
     print(json.dumps(found, indent=2))
-    return 0 if max(wall, cpu) >= options.aim else 1
+    return 0 if wall >= options.aim else 1
 
 
 @dataclass(frozen=True, slots=True)
