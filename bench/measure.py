@@ -40,19 +40,19 @@ class Meter:
     """Of this process and its living descendants, what they reaped included, between two looks from inside.
 
     Spark's Python workers live on between the jobs of a session, so that none is missed. Processes of `without` don't
-    count: servers that were started here.
+    count: servers that were started here. `of` is another process than this one to look at.
     """
 
-    def __init__(self, without: Collection[int] = ()) -> None:
-        self._without = without
+    def __init__(self, without: Collection[int] = (), of: int | None = None) -> None:
+        self._without, self._root = without, psutil.Process(of)
         self._cpu, self._wall = self._tree(), time.monotonic()
 
     def read(self, records: int) -> Measured:
         return Measured(records, self._tree() - self._cpu, time.monotonic() - self._wall)
 
     def _tree(self) -> float:
-        me = psutil.Process()
-        counted = (process for process in (me, *me.children(recursive=True)) if process.pid not in self._without)
+        family = (self._root, *self._root.children(recursive=True))
+        counted = (process for process in family if process.pid not in self._without)
         times = [process.cpu_times() for process in counted]
         return sum(t.user + t.system + t.children_user + t.children_system for t in times)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from bench.measure import ROOT
 from bench.workload import new_topic, write_pipeline
 from orchestration import broker
-from orchestration.broker import free_port
+from orchestration.detached import free_port
 from sink_core.config.effective import Pipeline
 from sink_core.config.load import load
 from sink_core.control.events import Paused

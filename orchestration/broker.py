@@ -6,39 +6,40 @@ says which process serves it and on which port. The process is detached: it outl
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from orchestration import broker_files
+from orchestration.detached import HOST, Detached, choose_port, free_port, launch, tail
 from orchestration.java import find_java
 from sink_core.errors import ConfigError, Unreachable
 from sink_core.jars import kafka_jars
 from sink_core.locks import exclusive
 
-HOST = "127.0.0.1"
 _POLL_SECONDS = 0.1
-# The clock behind a process's start time moves with corrections of the system clock.
-_CREATE_TIME_TOLERANCE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker's process and address. `created` is the process's start in seconds since the epoch."""
+    """A broker's process and address."""
 
     directory: Path
-    pid: int
-    created: float
-    port: int
+    server: Detached
+
+    @property
+    def pid(self) -> int:
+        return self.server.pid
+
+    @property
+    def port(self) -> int:
+        return self.server.port
 
     @property
     def bootstrap(self) -> str:
@@ -64,7 +65,8 @@ def start(
     with exclusive(directory / ".lock"):
         running = status(directory)
         if running is None:
-            running = _launch(directory, _choose_port(directory, port), properties or {}, heap_mb)
+            port = choose_port(port, _recorded(directory), f"the broker in {directory}", "calve broker start")
+            running = _launch(directory, port, properties or {}, heap_mb)
         elif port not in (0, running.port):
             raise ConfigError(
                 f"the broker in {directory} already runs on port {running.port}, asked for {port}",
@@ -86,38 +88,15 @@ def stop(directory: Path, *, timeout: float = 30.0) -> bool:
         broker = status(directory)
         if broker is None:
             return False
-        _end(broker, timeout)
+        broker.server.end(timeout)
     return True
 
 
 def status(directory: Path) -> Broker | None:
     """The broker of `directory` if its process runs (it may not answer yet), else None."""
-    broker = _recorded(directory.absolute())
-    return broker if broker is not None and _process(broker) is not None else None
-
-
-def free_port() -> int:
-    """A TCP port nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def _choose_port(directory: Path, asked: int) -> int:
-    recorded = _recorded(directory)
-    port = asked or (recorded.port if recorded else 0)
-    if port == 0:
-        return free_port()
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise ConfigError(
-                f"port {port} for the broker in {directory} is taken: {error.strerror}",
-                hint="end what listens there, or choose another with `calve broker start --port`",
-            ) from error
-    return port
+    directory = directory.absolute()
+    server = _recorded(directory)
+    return Broker(directory, server) if server is not None and server.process() is not None else None
 
 
 def _launch(directory: Path, port: int, properties: Mapping[str, str], heap_mb: int) -> Broker:
@@ -127,9 +106,8 @@ def _launch(directory: Path, port: int, properties: Mapping[str, str], heap_mb: 
     _format(directory, java, settings)
     server = broker_files.write_properties(directory / "server.properties", settings)
     command = [*java, f"-Xms{heap_mb // 4}m", f"-Xmx{heap_mb}m", "-Djava.awt.headless=true", "kafka.Kafka", str(server)]
-    pid = _spawn(command, directory / "broker.log")
-    broker = Broker(directory, pid, psutil.Process(pid).create_time(), port)
-    _record(broker)
+    broker = Broker(directory, launch(command, port, _log(directory)))
+    broker.server.record(_state(directory), bootstrap=broker.bootstrap)
     return broker
 
 
@@ -152,74 +130,41 @@ def _format(directory: Path, java: list[str], settings: Mapping[str, str]) -> No
     fresh.rename(data)
 
 
-def _spawn(command: list[str], log: Path) -> int:
-    # Not subprocess.Popen: its object must be waited for, and this process is to outlive us.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    output = [(os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600), (os.POSIX_SPAWN_DUP2, 1, 2)]
-    silent = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
-    return os.posix_spawn(command[0], command, os.environ, file_actions=[*silent, *output], setsid=True)
-
-
 def _wait_until_it_answers(broker: Broker, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while not _answers(broker):
-        if _process(broker) is None:
+        if broker.server.process() is None:
             raise Unreachable(
-                f"the broker in {broker.directory} ended while starting:\n{broker_files.tail(broker.directory)}",
-                hint=f"see {broker.directory / 'broker.log'}",
+                f"the broker in {broker.directory} ended while starting:\n{tail(_log(broker.directory))}",
+                hint=f"see {_log(broker.directory)}",
             )
         if time.monotonic() > deadline:
             raise Unreachable(
-                f"the broker at {broker.bootstrap} has not answered for {timeout:g} s:\n"
-                f"{broker_files.tail(broker.directory)}",
-                hint=f"see {broker.directory / 'broker.log'}; `calve broker stop --dir {broker.directory}` ends it",
+                f"the broker at {broker.bootstrap} has not answered for {timeout:g} s:\n{tail(_log(broker.directory))}",
+                hint=f"see {_log(broker.directory)}; `calve broker stop --dir {broker.directory}` ends it",
             )
         time.sleep(_POLL_SECONDS)
 
 
 def _answers(broker: Broker) -> bool:
+    # librdkafka complains on stderr about refused connections, so it is asked only when something listens.
+    if not broker.server.listens():
+        return False
     try:
-        # librdkafka complains on stderr about refused connections, so it is asked only when something listens.
-        socket.create_connection((HOST, broker.port), timeout=1).close()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "socket.timeout.ms": 5000})
         answer = admin.describe_cluster(request_timeout=5).result()
-    except (OSError, KafkaException):
+    except KafkaException:
         return False
     return answer.cluster_id == broker_files.cluster_id(broker.directory)
 
 
-def _end(broker: Broker, timeout: float) -> None:
-    process = _process(broker)
-    if process is None:
-        return
-    process.terminate()
-    try:
-        process.wait(timeout)
-    except psutil.TimeoutExpired:
-        process.kill()
-        process.wait()
+def _recorded(directory: Path) -> Detached | None:
+    return Detached.recorded(_state(directory))
 
 
-def _process(broker: Broker) -> psutil.Process | None:
-    try:
-        process = psutil.Process(broker.pid)
-        same = abs(process.create_time() - broker.created) < _CREATE_TIME_TOLERANCE_SECONDS
-        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
-    except psutil.NoSuchProcess:
-        return None
+def _state(directory: Path) -> Path:
+    return directory / "broker.json"
 
 
-def _record(broker: Broker) -> None:
-    state = {**asdict(broker), "bootstrap": broker.bootstrap}
-    del state["directory"]
-    scratch = broker.directory / "broker.json.new"
-    scratch.write_text(json.dumps(state) + "\n")
-    scratch.rename(broker.directory / "broker.json")
-
-
-def _recorded(directory: Path) -> Broker | None:
-    try:
-        state = json.loads((directory / "broker.json").read_text())
-    except FileNotFoundError:
-        return None
-    return Broker(directory, state["pid"], state["created"], state["port"])
+def _log(directory: Path) -> Path:
+    return directory / "broker.log"

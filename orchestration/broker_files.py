@@ -1,4 +1,4 @@
-"""What the embedded broker keeps in its directory besides topics: settings, the logging set-up, identity, the log."""
+"""What the embedded broker keeps in its directory besides topics: settings, the logging set-up and its identity."""
 
 from __future__ import annotations
 
@@ -68,16 +68,21 @@ def write_properties(path: Path, values: Mapping[str, str]) -> Path:
     """Write a Java properties file only its owner can read: passwords of listeners are in it."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="latin-1") as file:
-        file.writelines(f"{name}={_escaped(value)}\n" for name, value in values.items())
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.writelines(f"{line}\n" for line in property_lines(values))
     return path
+
+
+def property_lines(values: Mapping[str, str]) -> list[str]:
+    """Properties as Java and Spark read them, who differ about what is not ASCII: that is escaped."""
+    return [f"{name}={_escaped(value)}" for name, value in values.items()]
 
 
 def _escaped(value: str) -> str:
     # java.util.Properties: a backslash escapes, a line break ends the value, a leading blank is dropped, and what is
-    # not Latin-1 is written as \uXXXX, in UTF-16.
+    # not ASCII is written as \uXXXX, in UTF-16.
     text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    text = re.sub(r"[^\x00-\xff]", lambda match: _utf16(match[0]), text)
+    text = re.sub(r"[^\x00-\x7f]", lambda match: _utf16(match[0]), text)
     return f"\\{text}" if text.startswith((" ", "\t")) else text
 
 
@@ -110,10 +115,3 @@ def cluster_id(directory: Path) -> str | None:
     meta = directory / "data" / "meta.properties"
     found = re.search(r"^cluster\.id=(.*)$", meta.read_text(), re.MULTILINE) if meta.is_file() else None
     return found[1].replace("\\", "") if found else None
-
-
-def tail(directory: Path, lines: int = 20) -> str:
-    """The last lines of the broker's log, indented."""
-    log = directory / "broker.log"
-    text = log.read_text(errors="replace").splitlines()[-lines:] if log.is_file() else []
-    return "\n".join(f"    {line}" for line in text) or "    (its log is empty)"

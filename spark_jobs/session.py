@@ -66,7 +66,7 @@ def configuration(settings: SparkSettings) -> Generator[dict[str, str]]:
 
     before = SparkSession.getActiveSession()
     with tempfile.TemporaryDirectory(prefix="calve-spark-", ignore_cleanup_errors=True) as scratch:
-        yield {**_defaults(_resolved(settings.master or ""), settings.driver_memory, scratch), **_own(settings)}
+        yield {**defaults(_resolved(settings.master or ""), settings.driver_memory, scratch), **_own(settings)}
         session = SparkSession.getActiveSession()
         if session is not None and session is not before:
             session.stop()
@@ -112,7 +112,7 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
 
     scratch = tempfile.TemporaryDirectory(prefix="calve-spark-", ignore_cleanup_errors=True)
     log = Path(scratch.name) / "driver.log"
-    conf = SparkConf().setAll(list({**_defaults(master, driver_memory, scratch.name), **own}.items()))
+    conf = SparkConf().setAll(list({**defaults(master, driver_memory, scratch.name), **own}.items()))
     try:
         with log.open("ab") as output:
             # The JVM writes to the terminal it inherits before any of its log settings apply. A JVM of an earlier
@@ -134,7 +134,8 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
     return Started(session, stop)
 
 
-def _defaults(master: str, driver_memory: int | None, scratch: str) -> dict[str, str]:
+def defaults(master: str, driver_memory: int | None, scratch: str) -> dict[str, str]:
+    """Spark's settings for a driver whose scratch files are in `scratch`; `driver_memory` in bytes."""
     conf = {
         "spark.master": master,
         "spark.app.name": "calve",

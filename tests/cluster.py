@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from orchestration import broker_files
-from orchestration.broker import HOST
+from orchestration.detached import HOST, tail
 from orchestration.java import find_java
 from sink_core.jars import kafka_jars
 from sink_core.kafka import clients
@@ -109,7 +109,7 @@ class ThreeBrokers:
                 if there():
                     return
             dead = [node for node, process in self._processes.items() if process.poll() is not None]
-            assert not dead, broker_files.tail(self.directory / str(dead[0]))
+            assert not dead, tail(self.directory / str(dead[0]) / "broker.log")
             assert time.monotonic() < deadline
             time.sleep(0.2)
 

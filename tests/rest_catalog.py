@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyspark
 
-from orchestration.broker import HOST
+from orchestration.detached import HOST
 from orchestration.java import find_java
 from sink_core.jars import JarSet, resolve
 from tests import support

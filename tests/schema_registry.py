@@ -22,7 +22,7 @@ from typing import Any
 import fastavro
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-from orchestration.broker import HOST
+from orchestration.detached import HOST
 from orchestration.java import find_java
 from sink_core.jars import JarSet, resolve
 from tests import support

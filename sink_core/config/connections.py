@@ -111,7 +111,7 @@ class SparkSettings(Model):
     `remote`."""
 
     remote: Text | None = None
-    """Spark Connect address: `sc://host:15002`."""
+    """Spark Connect address: `sc://host:15002`. `calve spark start` starts a server for this machine."""
 
     conf: dict[str, Property] = Field(default={})
     """Spark's own settings, handed through."""

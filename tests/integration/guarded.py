@@ -10,7 +10,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from orchestration.broker import HOST, free_port
+from orchestration.detached import HOST, free_port
 from sink_core.failpoints import VARIABLE
 from tests import support
 from tests.integration.conftest import StartBroker

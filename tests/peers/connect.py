@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from orchestration.broker import HOST
 from orchestration.broker_files import write_logging, write_properties
+from orchestration.detached import HOST
 from orchestration.java import find_java
 from sink_core.jars import JarSet, kafka_jars, resolve
 from spark_jobs.session import JAVA_OPTIONS

@@ -20,7 +20,7 @@ def test_values_are_escaped_as_java_reads_them(tmp_path: Path) -> None:
     written = broker_files.write_properties(tmp_path / "p", values).read_bytes().split(b"\n")
     assert written[0] == rb"a=back\\slash"
     assert written[1] == rb"b=two\nlines"
-    assert written[2] == b"c=\\u017e\xe1ba \xe9"
+    assert written[2] == rb"c=\u017e\u00e1ba \u00e9"
     assert written[3] == rb"d=\ blank"
     assert written[4] == rb"e=\ud83e\uddca"
 

@@ -20,7 +20,7 @@ from playwright.sync_api import Page, expect
 
 from examples.flights import produce
 from orchestration import broker
-from orchestration.broker import free_port
+from orchestration.detached import free_port
 from orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
 from tests.e2e.dagster.browser import browser, group_path, sensor_path
 from tests.e2e.dagster.stack import ROOT, until

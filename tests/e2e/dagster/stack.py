@@ -20,7 +20,7 @@ import psutil
 from dagster import DagsterInstance
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
-from orchestration.broker import free_port
+from orchestration.detached import free_port
 from orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
 
 ROOT = Path(__file__).parents[3]

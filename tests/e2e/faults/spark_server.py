@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from orchestration.broker import free_port
+from orchestration.detached import free_port
 from sink_core.jars import spark_jars
 from spark_jobs import daemon
 from tests.e2e.faults.processes import ROOT

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from orchestration.broker import free_port
+from orchestration.detached import free_port
 from orchestration.pipelines import metadata
 from orchestration.pipelines.runs import error_tags
 from sink_core.commit.table import TableCommit

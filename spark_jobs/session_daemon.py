@@ -1,0 +1,59 @@
+"""The daemon of `spark_jobs.daemon` for Spark Connect, which ends by itself once nobody has used it for a while.
+
+A Connect server has a daemon for each session, and ends none of them before itself: a run a minute would leave
+fourteen hundred of them a day. Spark starts another if one is missing that it needs after all.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark import daemon
+
+from spark_jobs.daemon import manager
+
+UNUSED_S = 60.0
+"""Spark ends workers, whose daemon this is, that had nothing to do for a minute; then this one begins."""
+
+
+class Looks:
+    """Stands in for `select` in the daemon's loop, which asks once a second; raises SystemExit once it is unused.
+
+    It is not while it has workers, or whoever wants one is waiting.
+    """
+
+    error = select.error
+
+    def __init__(self) -> None:
+        self._used = time.monotonic()
+
+    def select(self, *asked: Any) -> tuple[Sequence[Any], ...]:
+        ready = select.select(*asked)
+        if any(ready) or _has_workers():
+            self._used = time.monotonic()
+        elif time.monotonic() - self._used > UNUSED_S:
+            raise SystemExit
+        return ready
+
+
+def _has_workers() -> bool:
+    """The daemon ignores SIGCHLD: a worker that ended is a child no longer."""
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def main() -> None:
+    """Be the daemon until it is unused, or Spark ends it."""
+    daemon.select = Looks()
+    manager()
+
+
+if __name__ == "__main__":
+    main()
