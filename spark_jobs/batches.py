@@ -13,7 +13,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sink_core.batch import BatchPlan, WrittenBatch, not_stored
-from sink_core.changes.equality import with_global_spec
+from sink_core.changes.equality import with_spec_of_deletes
+from sink_core.changes.settings import row_changes_of
 from sink_core.commit.schema_change import change_schema
 from sink_core.commit.view import TableView
 from sink_core.control.complete import data_complete, data_written
@@ -185,12 +186,12 @@ class Ingest:
         if gone:
             raise TableUnusable(f"{', '.join(gone)}: dropped while this run was at work", hint="run again")
         loaded |= self._load(self._behind(loaded))
-        changing = session.pipeline.changing
-        return {
-            name: with_global_spec(session.catalog, found[0]) if name in changing else found[0]
-            for name, found in loaded.items()
-            if found is not None
-        }
+        return {name: self._with_spec_of_deletes(name, found[0]) for name, found in loaded.items() if found}
+
+    def _with_spec_of_deletes(self, name: str, table: Table) -> Table:
+        settings = next((each for each in self._session.pipeline.tables if each.name == name), None)
+        changes = row_changes_of(table.metadata, settings) if settings else None
+        return with_spec_of_deletes(self._session.catalog, table, changes.key) if changes else table
 
     def _behind(self, loaded: Mapping[str, tuple[Table, TableView] | None]) -> list[str]:
         """Commits what is published to tables whose rows a batch's changes are held against, and gives their names.

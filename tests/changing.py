@@ -15,13 +15,14 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from sink_core.batch import TableOutput, ToMerge
-from sink_core.changes.equality import key_of, with_global_spec
+from sink_core.changes.equality import key_of, with_spec_of_deletes
 from sink_core.changes.rows import buckets_of, change_schema
 from sink_core.changes.settings import RowChanges
 from sink_core.changes.writer import ChangeWriter
 from sink_core.commit import own
 from sink_core.commit.append import Attempt, Step, build_append
 from sink_core.commit.merge import Events, Merge
+from sink_core.commit.relisting import with_spec_to_relist
 from sink_core.config.effective import CatalogSettings
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
@@ -46,8 +47,8 @@ class Change:
 
 def written(catalog: Catalog, table: Table, key: Sequence[str], changes: Sequence[Change]) -> TableOutput:
     """The batch of `changes`, whose offsets are their places, shared among several writers."""
-    table = with_global_spec(catalog, table)
     ids = key_of(table.metadata, key, table=".".join(table.name()))
+    table = with_spec_of_deletes(catalog, table, ids)
     schema = change_schema(table.schema())
     further = [{"calve:deletes": c.deletes, "calve:source": c.partition} for c in changes]
     rows = [{**c.row, **more, "calve:offset": at} for at, (c, more) in enumerate(zip(changes, further, strict=True))]
@@ -70,8 +71,9 @@ def commit(catalog: Catalog, name: str, outputs: Sequence[TableOutput]) -> None:
 
 
 def attempt_of(table: Table, outputs: Sequence[TableOutput]) -> Attempt:
-    """A commit of batches that wait to the table as loaded."""
+    """A commit of batches that wait to the table as loaded; with the spec that their deletes need, if it lacks it."""
     events = events_of(".".join(table.name()), outputs)
+    table = with_spec_to_relist(table.catalog, table, own.manifests_of(events))
     steps = [Step(own.manifests_of(share.events), {}) for share in own.shares_of(events, len(events), "")]
     return build_append(table, steps, tag=TAG)
 

@@ -1,4 +1,7 @@
-"""What equality deletes need of a table: a key that tells rows apart, and a partition spec that reaches all of them."""
+"""What equality deletes need of a table: a key that tells rows apart, and a partition spec that reaches all of them.
+
+That is the table's own, if it has no other and the key says the partition; else one without fields.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddPartitionSpecUpdate, AssertDefaultSpecId, AssertTableUUID
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import DoubleType, FloatType
 
 from sink_core.config.problems import nearest
@@ -66,8 +70,26 @@ def global_spec(metadata: TableMetadata) -> PartitionSpec | None:
     return next((spec for spec in metadata.partition_specs if spec.is_unpartitioned()), None)
 
 
+def spec_of_deletes(metadata: TableMetadata, key: Sequence[int]) -> PartitionSpec | None:
+    """The spec that deletes by `key` (field ids) are written under, None if the table lacks it as yet.
+
+    Where the table has never had another one, and the key has all that its partitions are made of, every row with a
+    key of the deletes lies in their partition; as long as no other spec comes (`sink_core/commit/relisting.py`).
+    """
+    first, *others = metadata.partition_specs
+    by_key = all(field.source_id in key and not isinstance(field.transform, VoidTransform) for field in first.fields)
+    return first if by_key and not others else global_spec(metadata)
+
+
+def with_spec_of_deletes(catalog: Catalog, table: Table, key: Sequence[int]) -> Table:
+    """The table, with the spec that deletes by `key` need. Raises as `with_global_spec`."""
+    return table if spec_of_deletes(table.metadata, key) else with_global_spec(catalog, table)
+
+
 def with_global_spec(catalog: Catalog, table: Table) -> Table:
-    """The table with such a spec, added beside its default one if it has none. Raises CommitConflict, Unreachable."""
+    """The table with a spec without fields, added beside its default one if it has none. Raises CommitConflict,
+    Unreachable.
+    """
     for _ in range(TRIES):
         metadata = table.metadata
         if global_spec(metadata) is not None:
@@ -93,11 +115,11 @@ def with_global_spec(catalog: Catalog, table: Table) -> Table:
 
 
 def keys_only(metadata: TableMetadata, key: Sequence[int]) -> TableMetadata:
-    """The table as files of its keys see it: the key's columns under the spec that reaches all rows, in no order.
+    """The table as files of its keys see it: the key's columns under the spec of its deletes, in no order.
 
     Raises TableUnusable if there is no such spec.
     """
-    spec, schema = global_spec(metadata), metadata.schema()
+    spec, schema = spec_of_deletes(metadata, key), metadata.schema()
     if spec is None:
         raise TableUnusable(
             f"table at {metadata.location}: has no unpartitioned spec any more, which its deletes are written under",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import ManifestContent, ManifestFile, write_manifest_list
 from pyiceberg.table import Table
@@ -26,6 +26,7 @@ from pyiceberg.table.update import (
 )
 
 from sink_core.batch import ManifestRef
+from sink_core.commit.relisting import asserted, relisted
 from sink_core.commit.replace import paths_of
 from sink_core.failpoints import reach
 from sink_core.tables.manifests import manifest_file, rewritten_name, write_without
@@ -59,10 +60,12 @@ class Step:
 def build_append(table: Table, steps: Sequence[Step], *, tag: str, branch: str = MAIN_BRANCH) -> Attempt:
     """Snapshots on top of `branch` as loaded, one for each of `steps` (at least one), and the tag on the last.
 
-    All data files that the `gone` of a step name must be in the head.
+    All data files that the `gone` of a step name must be in the head. Deletes that may not reach all rows are
+    `relisted`; the table must be one `with_spec_to_relist` them.
 
     The requirements assert the table's UUID, the branch head and the tag's snapshot (or its absence): all that the
-    check before this looked at. Writes the manifest lists, and again each manifest that names a file of a `gone`.
+    check before this looked at; and the specs, where deletes rest on these. Writes the manifest lists, and again each
+    manifest that names a file of a `gone` or such deletes.
     """
     metadata = table.metadata
     head, tagged = metadata.refs.get(branch), metadata.refs.get(tag)
@@ -72,8 +75,13 @@ def build_append(table: Table, steps: Sequence[Step], *, tag: str, branch: str =
         # pyiceberg refuses an assertion on any ref but main while a table has no snapshot; then the head says it all,
         # because whoever sets the tag moves the branch in the same call.
         requirements = (*requirements, at_ref(tag, tagged.snapshot_id if tagged else None))
+    numbered = [
+        (number, replace(step, manifests=[relisted(table, ref, number) for ref in step.manifests]))
+        for number, step in enumerate(steps, metadata.next_sequence_number())
+    ]
+    requirements = (*requirements, *asserted(metadata, [ref for _, step in numbered for ref in step.manifests]))
     snapshots: list[Snapshot] = []
-    for sequence_number, step in enumerate(steps, metadata.next_sequence_number()):
+    for sequence_number, step in numbered:
         parent = new_snapshot(table, parent, step, sequence_number)
         snapshots.append(parent)
     last = snapshots[-1]

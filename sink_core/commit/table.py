@@ -28,6 +28,7 @@ from sink_core.commit.merge import MERGES, NO_MERGING, Merge, Merging, lost_merg
 from sink_core.commit.others import Others, Reading, reading_of
 from sink_core.commit.own import Share, gone_of, manifests_of, own_of, shares_of
 from sink_core.commit.properties import Own, SummaryKeys, to_summary
+from sink_core.commit.relisting import with_spec_to_relist
 from sink_core.commit.removal import Removal, removal
 from sink_core.commit.replace import Taken, fitting
 from sink_core.commit.view import TableView, view_of
@@ -52,7 +53,7 @@ LOOKS = 3
 class TableCommit:
     """What a commit found or did at one table. `snapshot_id` is None for a table that has never had a commit of ours.
 
-    `landed` is False when there was nothing new. `conflicts` counts lost races before success. `rows` and `files` were
+    `landed` is False when there was nothing new. `conflicts` counts tries before success. `rows` and `files` were
     added; the totals, in rows, files and bytes, are the table's with them. `dropped` are range jobs that were to
     replace rows and did not fit the table any more. `seconds` of wall time, lost races included.
     """
@@ -148,6 +149,9 @@ class TableCommitter:
                     return commit.followed_by(self.commit(name)) if rest else commit
                 if conflicts + 1 == MERGES:
                     raise lost_merges(name)
+                continue
+            if with_spec_to_relist(self.catalog, table, manifests_of(taken.events)) is not table:
+                # It has a spec more than what was looked at.
                 continue
             with unreachable_as_ours(f"taking dead letters out of {name}"):
                 out = removal(table, name, taken.events, state)

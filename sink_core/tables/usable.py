@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import GeographyType, GeometryType, TimestampNanoType, TimestamptzNanoType, UnknownType
+from pyiceberg.types import FixedType, GeographyType, GeometryType, TimestampNanoType, TimestamptzNanoType, UnknownType
 
 from sink_core.errors import TableUnusable
 from sink_core.tables.metrics import statistics_plan
@@ -42,6 +42,13 @@ def check_usable(metadata: TableMetadata, *, table: str) -> None:
             f"{table}: encryption.key-id is set, Calve writes no encrypted files", hint="use a table without encryption"
         )
     _check_schema(metadata.schema(), table)
+    for field in metadata.spec().partition_type(metadata.schema()).fields:
+        if isinstance(field.field_type, FixedType):
+            raise TableUnusable(
+                f"{table}: partition field {field.name} is {field.field_type}; pyiceberg writes such values in a way "
+                "that Java can't read",
+                hint="partition by a bucket of the column, or by another one",
+            )
     try:
         parquet_settings(metadata)
         statistics_plan(metadata)

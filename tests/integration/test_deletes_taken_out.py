@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import BucketTransform
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
@@ -26,6 +27,7 @@ from tests.integration.test_changes_read_back import BY_COUNTRY, State, after, a
 from tests.pipelines import Flow
 from tests.support import Produce, TopicFactory
 
+BY_KEY = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "bucket"))
 MANY = 3
 NOW = Compact(lag=0.0, min_files=100, max_deletes=MANY)
 
@@ -74,7 +76,7 @@ def test_files_with_many_deletes_are_rewritten_and_the_deletes_go(
         assert verify(session, deep=True).violations == ()
 
 
-@pytest.mark.parametrize("spec", [PartitionSpec(), BY_COUNTRY], ids=["one partition", "by country"])
+@pytest.mark.parametrize("spec", [PartitionSpec(), BY_COUNTRY, BY_KEY], ids=["one partition", "by country", "by key"])
 @pytest.mark.parametrize("seed", range(3))
 def test_deletes_are_counted_as_iceberg_counts_them(
     lake: SqlCatalog, spark: SparkSession, spec: PartitionSpec, seed: int
@@ -88,6 +90,8 @@ def test_deletes_are_counted_as_iceberg_counts_them(
         take_in(lake, name, changes)
         state = after(state, changes)
     table = lake.load_table(name)
+    of_partitions = [delete.partition for delete in equality_deletes(table) if delete.partition is not None]
+    assert bool(of_partitions) == (spec == BY_KEY)
     wanted = sum(file.deletes >= MANY for file in live_files(table, count_deletes=MANY))
     assert wanted
     options = {

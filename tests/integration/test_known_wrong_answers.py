@@ -56,13 +56,13 @@ CASES: list[tuple[Scenario, str, State, Rows]] = [
     ),
     (
         moved,
-        "deletes are for all partitions and specs",
+        "deletes reach all partitions and specs",
         {1: ("de", 0), 2: ("nl", 0)},
         [(1, "be", 0), (1, "de", 0), (1, "nl", 0), (2, "nl", 0)],
     ),
     (
         evolved,
-        "deletes are for all partitions and specs",
+        "deletes reach all partitions and specs",
         {2: ("nl", 1), 3: ("nl", 0)},
         [(1, "nl", 0), (2, "nl", 0), (2, "nl", 1), (3, "nl", 0)],
     ),

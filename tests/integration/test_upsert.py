@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
@@ -21,7 +22,7 @@ from spark_jobs.letter_job import LetterJobs
 from spark_jobs.range_job import RangeJobs
 from spark_jobs.runner import SparkRunner
 from tests.changing import by_chdb, by_spark
-from tests.pipelines import Flow
+from tests.pipelines import Flow, reached
 from tests.resolving import refused
 from tests.support import Produce, TopicFactory
 
@@ -105,6 +106,41 @@ def test_batches_that_waited_are_in_order_and_each_in_a_snapshot_of_its_own(
     offsets = [said.stored_offset for _, said in own]
     assert offsets == sorted(set(offsets))
     check(flow, spark, {2: "b"})
+
+
+def test_where_the_key_says_the_partition_both_read_it_until_the_spec_changes(
+    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+) -> None:
+    created = {**flow.extra["tables"][0]["auto_create"], "partition_by": ["bucket(2, id)"]}
+    flow = flow.but(extra={**flow.extra, "tables": [{**flow.extra["tables"][0], "auto_create": created}]})
+    send(flow, produce, *(put(key, "a") for key in range(5)))
+    flow.run(runner)
+    send(flow, produce, drop(0), put(1, "b"))
+    flow.run(runner)
+    check(flow, spark, {1: "b", 2: "a", 3: "a", 4: "a"})
+    assert len(flow.load_table().specs()) == 1
+    send(flow, produce, drop(1), put(2, "c"))
+    publish(flow, runner)
+
+    def changed() -> None:
+        with flow.load_table().update_spec() as update:
+            update.add_identity("text")
+
+    # Between what a commit has looked at and its swap.
+    with reached("commit.after-list", changed):
+        report = flow.commit()
+    [commit] = [each for each in report.landed if each.table == flow.table]
+    assert commit.conflicts
+    table, head = flow.load_table(), flow.load_table().current_snapshot()
+    assert head is not None
+    [latest] = [m for m in head.manifests(table.io) if m.content == ManifestContent.DELETES and m.sequence_number == 3]
+    assert table.specs()[latest.partition_spec_id].is_unpartitioned()
+    rewrite = f"CALL {flow.attached(spark)}.system.rewrite_data_files(table => '{flow.table}')"
+    assert spark.sql(rewrite).collect()
+    assert flow.spark_ids(spark) == [2, 3, 4]
+    with flow.session() as session:
+        session.bind()
+        assert verify(session, deep=True).violations == ()
 
 
 def publish(flow: Flow, runner: SparkRunner) -> None:

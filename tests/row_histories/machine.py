@@ -175,11 +175,11 @@ class Histories(RuleBasedStateMachine):
 
 
 def for_clickhouse(given: Lake, only: Kind | None = None) -> type[Histories]:
-    """Of tables without partitions, looked at after each commit; of one kind, if given."""
+    """Of tables without partitions, and by key, looked at after each commit; of one kind, if given."""
 
     class ByClickHouse(Histories):
         lake, keys, every_commit = given, CLICKHOUSE_KEYS, True
-        kinds, specs = (only,) if only else tuple(Kind), (NO_SPEC,)
+        kinds, specs = (only,) if only else tuple(Kind), (NO_SPEC, BY_KEY)
 
     return ByClickHouse
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.row_histories.machine import BY_COUNTRY, Histories, Lake, for_clickhouse, for_spark
+from tests.row_histories.machine import BY_COUNTRY, BY_KEY, Histories, Lake, for_clickhouse, for_spark
 from tests.row_histories.records import Kind
 from tests.row_histories.rules import RULES
 from tests.row_histories.test_histories import SPARK_STEPS, STEPS
@@ -17,12 +17,15 @@ RELIABILITY = Path(__file__).parents[2] / "docs/reliability.md"
 TABLES = 40
 BY_SPARK = (
     # Seen in partitioned tables only, whose deletes ClickHouse leaves out.
-    "deletes are for all partitions and specs",
+    "deletes reach all partitions and specs",
+    "deletes of a partition are for all once the spec has changed",
     # ClickHouse refuses such a table, Spark does not see it.
     "deletes name the key's columns",
     # The other way round.
     "ids of the key's columns are ints",
 )
+BY_KEY_ONLY = ("deletes of a partition are for all once the spec has changed",)
+"""Of tables whose key says the partition."""
 ORDERED = ("late changes are left out", "of equal order the one read later counts")
 """Of these tables only."""
 
@@ -42,10 +45,14 @@ def test_it_is_found_by_clickhouse(name: str, by_clickhouse: Lake, monkeypatch: 
     is_found(for_clickhouse(by_clickhouse, Kind.ORDERED if name in ORDERED else None), STEPS)
 
 
-@pytest.mark.parametrize("name", BY_SPARK)
+@pytest.mark.parametrize(
+    # Found late; what it is about, test_partition_deletes.py of tests/integration shows at once.
+    "name",
+    [pytest.param(name, marks=pytest.mark.faults) if name in BY_KEY_ONLY else name for name in BY_SPARK],
+)
 def test_it_is_found_by_spark(name: str, by_spark: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     RULES[name](monkeypatch)
-    is_found(for_spark(by_spark, (BY_COUNTRY,)), SPARK_STEPS)
+    is_found(for_spark(by_spark, (BY_KEY if name in BY_KEY_ONLY else BY_COUNTRY,)), SPARK_STEPS)
 
 
 def test_the_document_names_each() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.types import LongType, NestedField, TimestampNanoType
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import FixedType, LongType, NestedField, TimestampNanoType
 
 from sink_core.errors import TableUnusable
 from sink_core.tables.usable import check_usable
@@ -63,3 +64,11 @@ def test_types_of_format_version_3_are_named_with_their_column(tmp_path: Path) -
 @pytest.mark.parametrize("codec", ["zstd", "ZSTD", "snappy", "gzip", "lz4", "brotli", "uncompressed"])
 def test_the_usual_codecs_can_be_written(tmp_path: Path, codec: str) -> None:
     check_usable(metadata(tmp_path, **{"write.parquet.compression-codec": codec}), table="ns.t")
+
+
+def test_a_partition_by_fixed_bytes_is_refused(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "digest", FixedType(16)))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "digest"))
+    table = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, str(tmp_path))
+    with pytest.raises(TableUnusable, match=r"t: partition field digest is fixed\[16\]"):
+        check_usable(table, table="t")
