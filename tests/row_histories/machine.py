@@ -9,11 +9,10 @@ from __future__ import annotations
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from pyiceberg.catalog import Catalog
@@ -23,11 +22,15 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from sink_core.batch import TableOutput
+from sink_core.changes.equality import with_spec_of_deletes
+from sink_core.commit.append import Attempt
 from tests.changing import attempt_of
 from tests.row_histories.records import PARTITIONS, Drawn, Kind, Record, Row, State, changes_of, drawn, slices
-from tests.row_histories.writing import SCHEMA, written
+from tests.row_histories.writing import KEY, SCHEMA, written
 
 CLICKHOUSE_KEYS, SPARK_KEYS = 12, 30
+RECORDS = 1_000
+"""More than a history has."""
 BETWEEN_COMPACTIONS = 3
 """Batches at least: each takes Spark a second."""
 
@@ -39,88 +42,127 @@ BY_KEY = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "id_bucket"))
 class Reader(Protocol):
     """Somebody else's reader of tables with equality deletes."""
 
-    def __call__(self, table: Table, snapshot_ids: list[int]) -> list[list[Row]]:
+    def __call__(self, table: Table, snapshot_ids: Sequence[int]) -> list[list[Row]]:
         """The rows of each of these snapshots, sorted."""
         ...
 
 
 @dataclass
 class Lake:
-    """Where tables are made, and who reads them. `compact` rewrites the files of a table."""
+    """Where tables are made, and who reads them, by name. `compact` rewrites the files of a table."""
 
     catalog: Catalog
-    read: Reader
+    readers: Mapping[str, Reader]
     compact: Callable[[str], None] | None = None
     counted: Counter[str] = field(default_factory=Counter[str])
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is published, and the dictionary once it is committed."""
+
+    output: TableOutput
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """One that has read the first `batches` of those that wait, and seen the table `at`, and has not committed yet."""
+
+    attempt: Attempt
+    batches: int
+    at: tuple[int | None, int, int | None]
+
+
 class Histories(RuleBasedStateMachine):
-    """A history of one table. Batches are committed in the order they were published in, several at once or one."""
+    """A history of one table. Batches are committed in the order they were published in, several at once or one. Its
+    snapshots are read when it ends.
+    """
 
     lake: ClassVar[Lake]
     keys: ClassVar[int]
     kinds: ClassVar[tuple[Kind, ...]]
     specs: ClassVar[tuple[PartitionSpec, ...]]
-    every_commit: ClassVar[bool]
-    """Read after each commit, and not all of them at the end."""
+    evolves: ClassVar[bool]
+    """Partition fields come and go."""
 
-    @initialize(data=st.data())
-    def create(self, data: st.DataObject) -> None:
-        self.kind = data.draw(st.sampled_from(self.kinds), "kind")
+    @initialize(data=st.data(), apart=st.booleans())
+    def create(self, data: st.DataObject, apart: bool) -> None:
+        """`apart`: no two records have the same order."""
+        self.kind, self.apart = data.draw(st.sampled_from(self.kinds), "kind"), apart
         spec = data.draw(st.sampled_from(self.specs), "spec")
         self.lake.catalog.create_namespace_if_not_exists("histories")
         self.name = f"histories.t{uuid.uuid4().hex}"
         properties = {"format-version": "2", "read.split.adaptive-size.enabled": "false"}
-        self.lake.catalog.create_table(self.name, SCHEMA, partition_spec=spec, properties=properties)
+        self.table = self.lake.catalog.create_table(self.name, SCHEMA, partition_spec=spec, properties=properties)
         self.offsets, self.number = [0] * PARTITIONS, 0
-        self.published = State(self.kind, {})
-        self.waiting: list[TableOutput] = []
+        self.state = State(self.kind, {})
+        self.died, self.unpublished = False, list[Record]()
+        self.past: list[Record] = []
+        self.waiting: list[Batch] = []
+        self.asleep: list[Coordinator] = []
         self.unread: list[tuple[int, State]] = []
         self.touched = set[int]()
         self.since_evolved = self.since_compacted = 0
-        self.lake.counted["tables"] += 1
 
     @rule(data=st.data(), size=st.integers(1, 8), chance=st.randoms(use_true_random=False))
     def publish(self, data: st.DataObject, size: int, chance: random.Random) -> None:
         """A batch, written and not committed; `size` is how many records a task reads."""
-        records = [self._record(one) for one in data.draw(drawn(self.keys), "records")]
-        if self.kind is Kind.ORDERED:
-            # What has been published is committed first: `order_by` needs `commit.every: batch`.
-            self._take_in()
-        standing = [(key, last.n or 0) for key, last in self.published.last.items()]
-        tasks = slices(records, size)
-        self.waiting.append(written(self.lake.catalog, self.name, self.kind, tasks, chance, standing))
-        self.published = self.published.after(records)
-        self.since_evolved, self.since_compacted = self.since_evolved + 1, self.since_compacted + 1
-        changes = [change for record in records for change in record.changes]
-        self.touched |= {change.key for change in changes}
-        self.lake.counted += Counter(batches=1, changes=len(changes), tasks=len(tasks))
+        records = self._read_on(data)
+        self._publish(records, size, chance)
+        self.unpublished, self.past = [], [*self.past, *records]
+
+    @precondition(lambda self: self.state.last and not self.died)
+    @rule(data=st.data(), size=st.integers(1, 8), chance=st.randoms(use_true_random=False))
+    def die(self, data: st.DataObject, size: int, chance: random.Random) -> None:
+        """A process writes a batch and is killed, or woken up too late to publish it. Its files stay, named by nobody,
+        and its records come again in the next batch, in whatever tasks. Once in a history: it costs what a batch does.
+        """
+        self.died, self.unpublished = True, self._read_on(data)
+        self._written(self.unpublished, size, chance)
+        self.lake.counted["batches never published"] += 1
+
+    @precondition(lambda self: self.past and self.kind is Kind.ORDERED)
+    @rule(data=st.data(), size=st.integers(1, 8), chance=st.randoms(use_true_random=False))
+    def replay(self, data: st.DataObject, size: int, chance: random.Random) -> None:
+        """Records of earlier batches come again; they change nothing if their order is theirs alone."""
+        places = data.draw(st.sets(st.integers(0, len(self.past) - 1), min_size=1, max_size=8), "past")
+        before = self.state
+        self._publish([self.past[place] for place in sorted(places)], size, chance)
+        assert self.state == before or not self.apart
+        self.lake.counted["replays"] += 1
 
     @precondition(lambda self: self.waiting)
-    @rule(asleep=st.booleans())
-    def commit(self, asleep: bool) -> None:
-        """All that waits; `asleep` is another coordinator, which wakes up with the same once it has landed."""
-        table = self.lake.catalog.load_table(self.name)
-        late = attempt_of(table, self.waiting) if asleep else None
+    @rule()
+    def commit(self) -> None:
+        """All that waits."""
         self._take_in()
-        if late is not None:
-            with pytest.raises(CommitFailedException):
-                self.lake.catalog.commit_table(table, late.requirements, late.updates)
-            self.lake.counted["late coordinators"] += 1
 
-    @precondition(lambda self: self.lake.compact and self.since_evolved)
+    @precondition(lambda self: self.waiting and len(self.asleep) < 2)
+    @rule()
+    def fall_asleep(self) -> None:
+        """A coordinator sleeps, or is killed, when all is ready for the commit."""
+        self.asleep.append(self._coordinator())
+
+    @precondition(lambda self: self.asleep)
+    @rule()
+    def wake(self) -> None:
+        """It goes on: with what others have committed meanwhile, or as the first."""
+        self._swap(self.asleep.pop())
+
+    @precondition(lambda self: self.evolves and self.since_evolved)
     @rule(spec=st.sampled_from(["country", "id_bucket", "v_bucket"]))
     def evolve(self, spec: str) -> None:
         """A partition field comes, or goes if it is there."""
         self.since_evolved = 0
-        table = self.lake.catalog.load_table(self.name)
-        with table.update_spec() as update:
-            if spec in {field.name for field in table.spec().fields}:
+        with self.table.update_spec() as update:
+            if spec in {field.name for field in self.table.spec().fields}:
                 update.remove_field(spec)
             elif spec == "country":
                 update.add_identity("country")
             else:
                 update.add_field(spec.removesuffix("_bucket"), BucketTransform(2), spec)
+        self.table = self.lake.catalog.load_table(self.name)
         self.lake.counted["changes of a spec"] += 1
 
     @precondition(lambda self: self.lake.compact and self.unread and self.since_compacted >= BETWEEN_COMPACTIONS)
@@ -136,62 +178,102 @@ class Histories(RuleBasedStateMachine):
     def teardown(self) -> None:
         if self.touched:
             self._take_in()
+            while self.asleep:
+                self.wake()
             self._read()
-            self.lake.counted["keys"] += len(self.touched)
+            self.lake.counted += Counter(histories=1, keys=len(self.touched))
+
+    def _read_on(self, data: st.DataObject) -> list[Record]:
+        """What nobody has published yet, and more."""
+        return [*self.unpublished, *(self._record(one) for one in data.draw(drawn(self.keys), "records"))]
 
     def _record(self, one: Drawn) -> Record:
         self.number += 1
         # Without an order all changes of a key come in one partition.
         partition = one.anywhere if self.kind is Kind.ORDERED else one.key % PARTITIONS
         self.offsets[partition] += 1
+        one = replace(one, n=one.n * RECORDS + self.number) if self.apart else one
         return Record(partition, self.offsets[partition], changes_of(one, self.number, self.kind, self.keys))
 
+    def _publish(self, records: Sequence[Record], size: int, chance: random.Random) -> None:
+        output = self._written(records, size, chance)
+        self.state = self.state.after(records)
+        self.waiting.append(Batch(output, self.state))
+        self.since_evolved, self.since_compacted = self.since_evolved + 1, self.since_compacted + 1
+        changes = [change for record in records for change in record.changes]
+        self.touched |= {change.key for change in changes}
+        self.lake.counted += Counter(batches=1, changes=len(changes))
+
+    def _written(self, records: Sequence[Record], size: int, chance: random.Random) -> TableOutput:
+        if self.kind is Kind.ORDERED:
+            # What has been published is committed first: `order_by` needs `commit.every: batch`.
+            self._take_in()
+        self.table = with_spec_of_deletes(self.lake.catalog, self.table, KEY)
+        standing = [(key, last.n or 0) for key, last in self.state.last.items()]
+        tasks = slices(records, size)
+        self.lake.counted["tasks"] += len(tasks)
+        return written(self.table, self.name, self.kind, tasks, chance, standing)
+
     def _take_in(self) -> None:
-        if not self.waiting:
+        if self.waiting:
+            self._swap(self._coordinator())
+
+    def _coordinator(self) -> Coordinator:
+        outputs = [batch.output for batch in self.waiting]
+        attempt = attempt_of(self.table, outputs)
+        self.table = self.lake.catalog.load_table(self.name)
+        return Coordinator(attempt, len(outputs), self._at())
+
+    def _at(self) -> tuple[int | None, int, int | None]:
+        """The head, the default spec, and the last partition field: all that a commit rests on."""
+        metadata = self.table.metadata
+        return metadata.current_snapshot_id, metadata.default_spec_id, metadata.last_partition_id
+
+    def _swap(self, by: Coordinator) -> None:
+        """The commit itself, which lands if the table is as it was seen; after a change of the spec it may."""
+        try:
+            self.lake.catalog.commit_table(self.table, by.attempt.requirements, by.attempt.updates)
+        except CommitFailedException:
+            assert by.at != self._at()
+            self.lake.counted["late coordinators"] += 1
             return
-        table = self.lake.catalog.load_table(self.name)
-        attempt = attempt_of(table, self.waiting)
-        self.lake.catalog.commit_table(table, attempt.requirements, attempt.updates)
-        self.lake.counted += Counter(commits=1, **{"commits of several batches": len(self.waiting) > 1})
-        self.waiting = []
-        self._to_read(self.published)
+        assert by.at[0] == self._at()[0]
+        self.lake.counted += Counter(commits=1, **{"commits of several batches": by.batches > 1})
+        state, self.waiting = self.waiting[by.batches - 1].state, self.waiting[by.batches :]
+        self._to_read(state)
 
     def _to_read(self, state: State) -> None:
-        head = self.lake.catalog.load_table(self.name).current_snapshot()
+        self.table = self.lake.catalog.load_table(self.name)
+        head = self.table.metadata.current_snapshot_id
         assert head is not None
-        self.unread.append((head.snapshot_id, state))
-        if self.every_commit:
-            self._read()
+        self.unread.append((head, state))
 
     def _read(self) -> None:
-        if not self.unread:
-            return
-        table, unread = self.lake.catalog.load_table(self.name), self.unread
-        found = self.lake.read(table, [snapshot_id for snapshot_id, _ in unread])
-        for rows, (snapshot_id, state) in zip(found, unread, strict=True):
-            assert rows == state.rows(), f"{self.name} at {snapshot_id}"
-        self.lake.counted["looks"] += len(unread)
-        self.unread = []
+        for reader, read in self.lake.readers.items():
+            found = read(self.table, [snapshot_id for snapshot_id, _ in self.unread])
+            for rows, (snapshot_id, state) in zip(found, self.unread, strict=True):
+                assert rows == state.rows(), f"{self.name} at {snapshot_id}, read by {reader}"
+            self.lake.counted[f"looks by {reader}"] += len(self.unread)
 
 
-def for_clickhouse(given: Lake, only: Kind | None = None) -> type[Histories]:
-    """Of tables without partitions, and by key, looked at after each commit; of one kind, if given."""
+def of_one_spec(given: Lake, only: Kind | None = None) -> type[Histories]:
+    """Of tables without partitions or with such as the key says, which every reader reads; of one kind, if given."""
 
-    class ByClickHouse(Histories):
-        lake, keys, every_commit = given, CLICKHOUSE_KEYS, True
+    class OfOneSpec(Histories):
+        lake, keys, evolves = given, CLICKHOUSE_KEYS, False
         kinds, specs = (only,) if only else tuple(Kind), (NO_SPEC, BY_KEY)
 
-    return ByClickHouse
+    return OfOneSpec
 
 
 SPECS = (NO_SPEC, BY_COUNTRY, BY_KEY)
 
 
-def for_spark(given: Lake, begin: tuple[PartitionSpec, ...] = SPECS) -> type[Histories]:
-    """Of tables with any partitions, which change; all of their snapshots are looked at in one query."""
+def of_many_specs(given: Lake, begin: tuple[PartitionSpec, ...] = SPECS) -> type[Histories]:
+    """Of tables with any partitions, which change."""
 
-    class BySpark(Histories):
-        lake, keys, every_commit = given, SPARK_KEYS, False
-        kinds, specs = (Kind.HARD, Kind.SOFT), begin
+    class OfManySpecs(Histories):
+        lake, keys, evolves = given, SPARK_KEYS, True
+        kinds, specs = tuple(Kind), begin
 
-    return BySpark
+    return OfManySpecs

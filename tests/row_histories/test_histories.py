@@ -3,43 +3,67 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
+from hypothesis import seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.row_histories.machine import Histories, Lake, for_clickhouse, for_spark
+from tests.row_histories.machine import Histories, Lake, of_many_specs, of_one_spec
 
-STEPS, SPARK_STEPS = 12, 30
+STEPS, SPARK_STEPS = 6, 30
+LEAST = 20
+"""Examples in a run of Hypothesis: the first ones are small."""
+SEEDS = 1_000
+"""Kept for each test."""
 
 
-def run(machine: type[Histories], tables: int, steps: int, *, always_the_same: bool = False) -> None:
-    """Histories of so many tables. Fails with the shortest history found whose table is not the dictionary."""
-    given = settings(max_examples=tables, stateful_step_count=steps, derandomize=always_the_same, database=None)
-    run_state_machine_as_test(machine, settings=given)
-    counted = machine.lake.counted
+def run(machine: type[Histories], histories: int, steps: int, first: int) -> None:
+    """At least so many histories in which rows changed, the same ones for the same `first`. Fails with the shortest
+    one found whose table is not the dictionary.
+    """
+    counted, number = machine.lake.counted, first * SEEDS
+    while (left := histories - counted["histories"]) > 0:
+        given = settings(max_examples=max(left, LEAST), stateful_step_count=steps, database=None)
+        run_state_machine_as_test(seed(number)(machine), settings=given)
+        number += 1
     print({name: counted[name] for name in sorted(counted)})
-    assert counted["looks"] >= counted["commits"] > 0
-    assert counted["late coordinators"]
-    assert counted["commits of several batches"]
+    for reader in machine.lake.readers:
+        assert counted[f"looks by {reader}"] >= counted["commits"] > 0
+    for seldom in ("late coordinators", "commits of several batches", "batches never published", "replays"):
+        assert counted[seldom], seldom
 
 
-def test_a_table_is_the_dictionary_as_clickhouse_reads_it(by_clickhouse: Lake) -> None:
-    run(for_clickhouse(by_clickhouse), 50, STEPS)
+@pytest.mark.parametrize("first", range(8))
+def test_a_table_is_the_dictionary_as_clickhouse_reads_it(first: int, by_clickhouse: Lake) -> None:
+    run(of_one_spec(by_clickhouse), 243, STEPS, first)
+
+
+def test_a_table_is_the_dictionary_as_both_read_it(by_both: Lake) -> None:
+    run(of_one_spec(by_both), 45, STEPS, 8)
 
 
 def test_a_table_is_the_dictionary_whatever_its_partitions_as_spark_reads_it(by_spark: Lake) -> None:
-    # So few that chance might leave out much.
-    run(for_spark(by_spark), 8, SPARK_STEPS, always_the_same=True)
+    run(of_many_specs(by_spark), 15, SPARK_STEPS, 9)
     assert by_spark.counted["changes of a spec"]
     assert by_spark.counted["compactions"]
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(3600)
-def test_many_tables_are_the_dictionary_as_clickhouse_reads_them(by_clickhouse: Lake) -> None:
-    run(for_clickhouse(by_clickhouse), 2000, STEPS)
+@pytest.mark.parametrize("first", range(100, 200))
+def test_many_tables_are_the_dictionary_as_clickhouse_reads_them(first: int, by_clickhouse: Lake) -> None:
+    run(of_one_spec(by_clickhouse), 490, STEPS, first)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(3600)
-def test_many_tables_are_the_dictionary_whatever_their_partitions_as_spark_reads_them(by_spark: Lake) -> None:
-    run(for_spark(by_spark), 100, SPARK_STEPS)
+@pytest.mark.parametrize("first", range(200, 205))
+def test_many_tables_are_the_dictionary_as_both_read_them(first: int, by_both: Lake) -> None:
+    run(of_one_spec(by_both), 160, STEPS, first)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("first", range(205, 210))
+def test_many_tables_are_the_dictionary_whatever_their_partitions_as_spark_reads_them(
+    first: int, by_spark: Lake
+) -> None:
+    run(of_many_specs(by_spark), 40, SPARK_STEPS, first)

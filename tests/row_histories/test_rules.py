@@ -8,13 +8,12 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.row_histories.machine import BY_COUNTRY, BY_KEY, Histories, Lake, for_clickhouse, for_spark
+from tests.row_histories.machine import BY_COUNTRY, BY_KEY, Histories, Lake, of_many_specs, of_one_spec
 from tests.row_histories.records import Kind
 from tests.row_histories.rules import RULES
-from tests.row_histories.test_histories import SPARK_STEPS, STEPS
 
 RELIABILITY = Path(__file__).parents[2] / "docs/reliability.md"
-TABLES = 40
+TABLES, STEPS, SPARK_STEPS = 40, 12, 30
 BY_SPARK = (
     # Seen in partitioned tables only, whose deletes ClickHouse leaves out.
     "deletes reach all partitions and specs",
@@ -42,7 +41,7 @@ def is_found(machine: type[Histories], steps: int) -> None:
 @pytest.mark.parametrize("name", [name for name in RULES if name not in BY_SPARK])
 def test_it_is_found_by_clickhouse(name: str, by_clickhouse: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     RULES[name](monkeypatch)
-    is_found(for_clickhouse(by_clickhouse, Kind.ORDERED if name in ORDERED else None), STEPS)
+    is_found(of_one_spec(by_clickhouse, Kind.ORDERED if name in ORDERED else None), STEPS)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,7 @@ def test_it_is_found_by_clickhouse(name: str, by_clickhouse: Lake, monkeypatch: 
 )
 def test_it_is_found_by_spark(name: str, by_spark: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     RULES[name](monkeypatch)
-    is_found(for_spark(by_spark, (BY_KEY if name in BY_KEY_ONLY else BY_COUNTRY,)), SPARK_STEPS)
+    is_found(of_many_specs(by_spark, (BY_KEY if name in BY_KEY_ONLY else BY_COUNTRY,)), SPARK_STEPS)
 
 
 def test_the_document_names_each() -> None:

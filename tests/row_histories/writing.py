@@ -7,14 +7,12 @@ import uuid
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType
 
 from sink_core.batch import TableOutput
 from sink_core.changes import rows, writer
-from sink_core.changes.equality import with_spec_of_deletes
 from sink_core.changes.settings import RowChanges
 from sink_core.changes.standing import standing_of, standing_schema
 from sink_core.tables.budget import Budget
@@ -47,7 +45,7 @@ def settings_of(kind: Kind) -> RowChanges:
 
 
 def written(
-    catalog: Catalog,
+    table: Table,
     name: str,
     kind: Kind,
     tasks: Sequence[Sequence[Record]],
@@ -55,7 +53,7 @@ def written(
     standing: Standing,
 ) -> TableOutput:
     """The batch of what `tasks` read, whose pieces arrive in any order; held against `standing` if it is ordered."""
-    table, changes = with_spec_of_deletes(catalog, catalog.load_table(name), KEY), settings_of(kind)
+    changes = settings_of(kind)
     sent = [piece for records in tasks for piece in _sent(table, kind, records)]
     chance.shuffle(sent)
     held = _held(table, standing) if kind is Kind.ORDERED else []
