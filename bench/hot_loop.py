@@ -1,0 +1,97 @@
+"""What each microsecond of a record pays for: `python -m bench.hot_loop`.
+
+A run over the topic of `bench.run` with its tasks in this process, whose steps are timed by the CPU clock of their
+thread, each without the steps within it. librdkafka's threads are what is left of the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import spark_jobs.ingest
+import spark_jobs.reader
+import spark_jobs.task
+from bench.measure import ROOT
+from bench.workload import fill, write_pipeline
+from orchestration import broker
+from sink_core.config.load import load
+from sink_core.decode import convert, json
+from sink_core.kafka import clients
+from sink_core.session import Session
+from sink_core.tables import writer
+from spark_jobs.run import run_pipeline
+from tests.pipelines import InProcess
+
+DIRECTORY = ROOT / ".bench"
+WARM_UP_RECORDS = 200_000
+STEPS: tuple[tuple[Any, str, str], ...] = (
+    (clients, "receive", "librdkafka's consume: a Python object for each message"),
+    (spark_jobs.reader, "columns", "their values, offsets and timestamps"),
+    (spark_jobs.reader.RangeReader, "_advance", "offsets in order, counts"),
+    (json, "join", "values joined to a block"),
+    (json, "framed", "each value is one object"),
+    (json, "read", "JSON parsed by Arrow"),
+    (convert.Converter, "convert", "columns to the table's types"),
+    (spark_jobs.task, "kafka_array", "the column _kafka"),
+    (writer._OpenFile, "append", "Parquet: encoded, compressed, written"),
+    (spark_jobs.task._Work, "store", "all else of routing and gathering"),
+    (spark_jobs.ingest, "run_task", "messages freed, all else of reading"),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.hot_loop", description="Microseconds of a record.")
+    parser.add_argument("--records", type=int, default=4_000_000, metavar="N", help="events in the topic (4,000,000)")
+    records = parser.parse_args(arguments).records
+    shutil.rmtree(DIRECTORY / "hot-loop", ignore_errors=True)
+    spent: dict[str, float] = defaultdict(float)
+    within = [0.0]
+    for owner, name, label in STEPS:
+        setattr(owner, name, _timed(getattr(owner, name), label, spent, within))
+    started = broker.start(DIRECTORY / "broker")
+    try:
+        for number in (WARM_UP_RECORDS, records):
+            topic = fill(started.bootstrap, number, print)
+            file = write_pipeline(DIRECTORY / "hot-loop" / str(number), started.bootstrap, topic)
+            spent.clear()
+            process_s, thread_s = time.process_time(), time.thread_time()
+            with Session.open(load(file)) as session:
+                run_pipeline(session, InProcess())
+            process_s, thread_s = time.process_time() - process_s, time.thread_time() - thread_s
+    finally:
+        broker.stop(DIRECTORY / "broker")
+    rows = sorted(spent.items(), key=lambda row: -row[1])
+    rows += [("plan, publish, commit", thread_s - sum(spent.values()))]
+    rows += [("librdkafka's threads: fetched, unpacked", process_s - thread_s), ("all", process_s)]
+    print("| | µs a record |\n|---|---:|")
+    for label, seconds in rows:
+        print(f"| {label} | {seconds / records * 1e6:.2f} |")
+    return 0
+
+
+def _timed(step: Callable[..., Any], label: str, spent: dict[str, float], within: list[float]) -> Callable[..., Any]:
+    """The step, its time noted without that of the steps in it. `within` has the time by level."""
+
+    @functools.wraps(step)
+    def timed(*given: Any, **named: Any) -> Any:
+        began = time.thread_time()
+        within.append(0.0)
+        try:
+            return step(*given, **named)
+        finally:
+            took = time.thread_time() - began
+            spent[label] += took - within.pop()
+            within[-1] += took
+
+    return timed
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
