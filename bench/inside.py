@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -54,7 +54,7 @@ def _ingest(
     if shape is not FLAT or not topic.endswith(f"-{records}"):
         topic = fill(bootstrap, records, lambda _: None, shape)
     small = fill(bootstrap, _WARM_UP_RECORDS, lambda _: None, shape)
-    with _registry(directory / "registry", needed=shape is AVRO) as registry:
+    with avro_registry(directory / "registry") if shape is AVRO else nullcontext() as registry:
         warm_up, pipeline = (
             load(_pipeline(directory / name, bootstrap, source, partition_by, shape, registry))
             for name, source in (("warm-up", small), ("measured", topic))
@@ -65,15 +65,6 @@ def _ingest(
                     _sort(each, distribution)
             caught_up(warm_up, runner, _WARM_UP_RECORDS)
             return caught_up(pipeline, runner, records, without=[registry.pid] if registry else [])
-
-
-@contextmanager
-def _registry(directory: Path, *, needed: bool) -> Generator[SchemaRegistry | None]:
-    if not needed:
-        yield None
-        return
-    with avro_registry(directory) as registry:
-        yield registry
 
 
 def _pipeline(
