@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -141,17 +141,14 @@ def name_of(group: str) -> str:
     return group.rpartition(".")[2]
 
 
-def others_in(keys: SummaryKeys, summaries: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The groups of other pipelines of Calve by what snapshots say, each with the id of its cluster."""
+def others_in(keys: SummaryKeys, summary: Mapping[str, str]) -> dict[str, str]:
+    """The groups of other pipelines of Calve by what a snapshot says, each with the id of its cluster."""
     others: dict[str, str] = {}
-    mine = keys.offsets
-    for summary in summaries:
-        # A table may have thousands of snapshots, and this looks at every property of them.
-        offsets = (key for key in summary if key.startswith(_OFFSETS) and key != mine)
-        for group in (match[1] for match in map(_OFFSETS_OF_CALVE.fullmatch, offsets) if match):
-            name = name_of(group)
-            if f"calve.{name}.batches" in summary:
-                others[group] = summary.get(f"calve.{name}.cluster-id", "")
+    offsets = (key for key in summary if key.startswith(_OFFSETS) and key != keys.offsets)
+    for group in (match[1] for match in map(_OFFSETS_OF_CALVE.fullmatch, offsets) if match):
+        name = name_of(group)
+        if f"calve.{name}.batches" in summary:
+            others[group] = summary.get(f"calve.{name}.cluster-id", "")
     return others
 
 

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
 
 from sink_core.commit.properties import Own, SummaryKeys, from_summary, others_in
+
+REMEMBERED = 64
+"""Tables of whose snapshots is kept what they said; the one looked at longest ago makes room."""
 
 _CHERRY_PICKED_FROM = "source-snapshot-id"
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotView:
-    """One snapshot. `source_id` names the snapshot it is a cherry-picked copy of; `own` is set if we wrote it."""
+    """One snapshot. `source_id` names the snapshot it is a cherry-picked copy of; `own` is set if we wrote it, `others`
+    are as in `TableView`.
+    """
 
     snapshot_id: int
     parent_id: int | None
     source_id: int | None
     own: Own | None
     sequence_number: int = 0
+    others: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,24 +127,45 @@ def view_of(
     metadata: TableMetadata, *, table: str, tag: str, keys: SummaryKeys, branch: str = MAIN_BRANCH
 ) -> TableView:
     head, ours = metadata.refs.get(branch), metadata.refs.get(tag)
-    snapshots: dict[int, SnapshotView] = {}
-    summaries = {s.snapshot_id: s.summary.additional_properties if s.summary else {} for s in metadata.snapshots}
-    for snapshot in metadata.snapshots:
-        summary = summaries[snapshot.snapshot_id]
-        source = summary.get(_CHERRY_PICKED_FROM)
-        snapshots[snapshot.snapshot_id] = SnapshotView(
-            snapshot_id=snapshot.snapshot_id,
-            parent_id=snapshot.parent_snapshot_id,
-            source_id=int(source) if source else None,
-            own=from_summary(keys, summary),
-            sequence_number=snapshot.sequence_number or 0,
-        )
+    snapshots = _snapshots(metadata, keys)
     return TableView(
         table=table,
         uuid=str(metadata.table_uuid),
         head=head.snapshot_id if head else None,
         tag=ours.snapshot_id if ours else None,
         snapshots=snapshots,
-        others=others_in(keys, summaries.values()),
+        others={group: cluster for each in snapshots.values() for group, cluster in each.others.items()},
         adopted=frozenset(filter(None, metadata.properties.get(keys.adopted, "").split(","))),
+    )
+
+
+def _snapshots(metadata: TableMetadata, keys: SummaryKeys) -> dict[int, SnapshotView]:
+    """By id. A catalog that remembers tables gives the objects it gave before; of thousands one is new."""
+    read = _read_before(metadata.table_uuid, keys)
+    now: dict[int, tuple[Snapshot, SnapshotView]] = {}
+    for snapshot in metadata.snapshots:
+        before = read.get(snapshot.snapshot_id)
+        same = before is not None and before[0] is snapshot
+        now[snapshot.snapshot_id] = before if same else (snapshot, _snapshot_view(snapshot, keys))
+    read.clear()
+    read.update(now)
+    return {snapshot_id: view for snapshot_id, (_, view) in now.items()}
+
+
+@lru_cache(REMEMBERED)
+def _read_before(_table: UUID, _keys: SummaryKeys) -> dict[int, tuple[Snapshot, SnapshotView]]:
+    """What the snapshots of a table said when it was last looked at, by id."""
+    return {}
+
+
+def _snapshot_view(snapshot: Snapshot, keys: SummaryKeys) -> SnapshotView:
+    summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    source = summary.get(_CHERRY_PICKED_FROM)
+    return SnapshotView(
+        snapshot_id=snapshot.snapshot_id,
+        parent_id=snapshot.parent_snapshot_id,
+        source_id=int(source) if source else None,
+        own=from_summary(keys, summary),
+        sequence_number=snapshot.sequence_number or 0,
+        others=others_in(keys, summary),
     )

@@ -23,11 +23,11 @@ def summary_of(group: str, **more: str) -> dict[str, str]:
 
 
 def test_a_pipeline_is_known_by_the_group_in_its_snapshots() -> None:
-    assert others_in(KEYS, [summary_of(THEIRS), {"operation": "append"}]) == {THEIRS: "cluster-2"}
+    assert others_in(KEYS, summary_of(THEIRS)) == {THEIRS: "cluster-2"}
 
 
 def test_the_same_name_in_another_deployment_is_another_pipeline() -> None:
-    assert others_in(KEYS, [summary_of("calve.dev.flights")]) == {"calve.dev.flights": "cluster-2"}
+    assert others_in(KEYS, summary_of("calve.dev.flights")) == {"calve.dev.flights": "cluster-2"}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_same_name_in_another_deployment_is_another_pipeline() -> None:
     ],
 )
 def test_other_snapshots_are_of_no_other_pipeline(summary: dict[str, str]) -> None:
-    assert others_in(KEYS, [summary]) == {}
+    assert others_in(KEYS, summary) == {}
 
 
 def row(start: int, end: int, **changes: Any) -> dict[str, Any]:

@@ -89,3 +89,17 @@ def test_neither_do_they_where_the_tag_was_removed_as_well() -> None:
     rolled_back = view(snapshot(1, None, before), snapshot(2, 1, after), head=1, tag=None)
     assert rolled_back.stored_offset == 0
     assert rolled_back.newest == snapshot(2, 1, after)
+
+
+def test_a_second_look_reads_only_the_snapshots_that_are_new_or_other_objects() -> None:
+    refs = {"main": (2, "branch")}
+    first = metadata([raw(1, **to_summary(KEYS, own(1))), raw(2, 1, **to_summary(KEYS, own(2)))], refs)
+    edited = metadata([raw(1), raw(2, 1, **to_summary(KEYS, own(5))), raw(3, 2)], {"main": (3, "branch")})
+    mixed = edited.model_copy(
+        update={"table_uuid": first.table_uuid, "snapshots": [*first.snapshots[:1], *edited.snapshots[1:]]}
+    )
+    before, after = (view_of(each, table="air.flights", tag=TAG, keys=KEYS) for each in (first, mixed))
+    assert after.snapshots[1] is before.snapshots[1]
+    assert (after.snapshots[2].own, after.snapshots[3].own) == (own(5), None)
+    expired = mixed.model_copy(update={"snapshots": mixed.snapshots[1:]})
+    assert list(view_of(expired, table="air.flights", tag=TAG, keys=KEYS).snapshots) == [2, 3]
