@@ -144,9 +144,10 @@ def _snapshots(metadata: TableMetadata, keys: SummaryKeys) -> dict[int, Snapshot
     read = _read_before(metadata.table_uuid, keys)
     now: dict[int, tuple[Snapshot, SnapshotView]] = {}
     for snapshot in metadata.snapshots:
-        before = read.get(snapshot.snapshot_id)
-        same = before is not None and before[0] is snapshot
-        now[snapshot.snapshot_id] = before if same else (snapshot, _snapshot_view(snapshot, keys))
+        known = read.get(snapshot.snapshot_id)
+        if known is None or known[0] is not snapshot:
+            known = (snapshot, _snapshot_view(snapshot, keys))
+        now[snapshot.snapshot_id] = known
     read.clear()
     read.update(now)
     return {snapshot_id: view for snapshot_id, (_, view) in now.items()}
