@@ -13,6 +13,8 @@ LEAST = 20
 """Examples in a run of Hypothesis: the first ones are small."""
 SEEDS = 1_000
 """Kept for each test."""
+ENOUGH = 100
+"""Histories in which each rule comes up: Hypothesis leaves out the same ones in many examples of a run."""
 
 
 def run(machine: type[Histories], histories: int, steps: int, first: int) -> None:
@@ -27,8 +29,9 @@ def run(machine: type[Histories], histories: int, steps: int, first: int) -> Non
     print({name: counted[name] for name in sorted(counted)})
     for reader in machine.lake.readers:
         assert counted[f"looks by {reader}"] >= counted["commits"] > 0
-    for seldom in ("late coordinators", "commits of several batches", "batches never published", "replays"):
-        assert counted[seldom], seldom
+    if histories >= ENOUGH:
+        for seldom in ("late coordinators", "commits of several batches", "batches never published", "replays"):
+            assert counted[seldom], seldom
 
 
 @pytest.mark.parametrize("first", range(8))
