@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from sink_core.config.fields import Cron
 from sink_core.config.model import Model, refusal
@@ -55,10 +55,20 @@ class Expire(Model):
     """When, five cron fields."""
 
     older_than: Duration = 7 * DAY
-    """Snapshots younger than this stay."""
+    """Snapshots younger than this stay, up to `keep_at_most`."""
+
+    keep_at_most: Annotated[int, Field(ge=1)] | None = None
+    """Of more snapshots than this the oldest go, however young they are: where commits come every second, a week has
+    600,000 of them, and each commit reads and writes them all."""
 
     retain_last: int = Field(default=1, ge=1)
     """This many snapshots stay, however old they are."""
+
+    @model_validator(mode="after")
+    def _keeps_what_stays(self) -> Self:
+        if self.keep_at_most is not None and self.keep_at_most < self.retain_last:
+            raise refusal(f"keep_at_most {self.keep_at_most} is less than retain_last {self.retain_last}")
+        return self
 
 
 def _three_days(seconds: float) -> float:

@@ -30,14 +30,18 @@ class Expiry:
     cut: tuple[str, ...]
 
 
-def plan_expiry(metadata: TableMetadata, *, now_ms: int, older_than_ms: int, retain_last: int) -> Expiry:
-    """Expire what is older than `older_than_ms` (an age, in ms), keeping `retain_last` snapshots of each branch.
+def plan_expiry(
+    metadata: TableMetadata, *, now_ms: int, older_than_ms: int, retain_last: int, keep_at_most: int | None = None
+) -> Expiry:
+    """Expire what is older than `older_than_ms` (an age, in ms), and of `main` what is beyond the `keep_at_most` latest
+    snapshots, keeping `retain_last` snapshots of each branch.
 
     By the rules of https://iceberg.apache.org/spec/#snapshot-retention-policy.
     """
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     above = {tag: _above(metadata, by_id, at) for tag, at in calve_tags(metadata).items()}
-    cutoff_ms = min([now_ms - older_than_ms, *(s.timestamp_ms for held in above.values() for s in held)])
+    wanted_ms = max(now_ms - older_than_ms, _oldest_of(metadata, by_id, keep_at_most))
+    cutoff_ms = min([wanted_ms, *(s.timestamp_ms for held in above.values() for s in held)])
     kept = _kept(metadata, by_id, now_ms=now_ms, cutoff_ms=cutoff_ms, retain_last=retain_last)
     going = frozenset(by_id.keys() - kept)
     cut = tuple(tag for tag, held in above.items() if not going.isdisjoint(s.snapshot_id for s in held))
@@ -71,6 +75,13 @@ def _kept(metadata: TableMetadata, by_id: _ById, *, now_ms: int, cutoff_ms: int,
     return kept | {
         s.snapshot_id for s in by_id.values() if s.snapshot_id not in on_branches and s.timestamp_ms >= cutoff_ms
     }
+
+
+def _oldest_of(metadata: TableMetadata, by_id: _ById, latest: int | None) -> int:
+    """When the oldest of the `latest` snapshots of `main` was made, in ms; 0 where there are not more of them."""
+    head = metadata.refs.get(MAIN_BRANCH)
+    ancestors = [*_ancestors(by_id, head.snapshot_id if head else None)]
+    return 0 if latest is None or latest >= len(ancestors) else ancestors[latest - 1].timestamp_ms
 
 
 def _above(metadata: TableMetadata, by_id: _ById, tagged: int) -> list[Snapshot]:

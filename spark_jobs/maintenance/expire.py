@@ -39,7 +39,11 @@ def expire(work: Work, settings: Expire) -> MaintenanceReport:
             table = _without_left_behind(work, table, name)
         older_than_ms = int(settings.older_than * 1000)
         plan = plan_expiry(
-            table.metadata, now_ms=now_ms(), older_than_ms=older_than_ms, retain_last=settings.retain_last
+            table.metadata,
+            now_ms=now_ms(),
+            older_than_ms=older_than_ms,
+            retain_last=settings.retain_last,
+            keep_at_most=settings.keep_at_most,
         )
         if not plan.going:
             return nothing(f"none of the {before[SNAPSHOTS]:,} snapshots may go yet")

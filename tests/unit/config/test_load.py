@@ -246,6 +246,10 @@ def _upsert(**changes: object) -> dict[str, object]:
             {"maintenance": {"orphans": {"cron": "0 3 * * 0", "older_than": "2d"}}},
             "maintenance.orphans.older_than: is too short: a batch in flight could lose its files; set at least 3d",
         ),
+        (
+            {"maintenance": {"expire": {"cron": "0 * * * *", "keep_at_most": 5, "retain_last": 9}}},
+            "maintenance.expire: keep_at_most 5 is less than retain_last 9",
+        ),
     ],
 )
 def test_a_refused_pipeline_file(loaded: Load, changes: dict[str, object], message: str) -> None:

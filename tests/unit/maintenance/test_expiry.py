@@ -50,8 +50,11 @@ def _kind(name: str) -> SnapshotRefType:
 CHAIN: dict[int, int | None] = {1: None, 2: 1, 3: 2, 4: 3, 5: 4}
 
 
-def going(metadata: TableMetadata, *, age_ms: int = 0, retain_last: int = 1) -> set[int]:
-    return set(plan_expiry(metadata, now_ms=NOW, older_than_ms=age_ms, retain_last=retain_last).going)
+def going(
+    metadata: TableMetadata, *, age_ms: int = 0, retain_last: int = 1, keep_at_most: int | None = None
+) -> set[int]:
+    plan = plan_expiry(metadata, now_ms=NOW, older_than_ms=age_ms, retain_last=retain_last, keep_at_most=keep_at_most)
+    return set(plan.going)
 
 
 def test_the_head_and_the_tag_stay() -> None:
@@ -71,6 +74,15 @@ def test_of_two_pipelines_the_older_tag_counts() -> None:
 def test_young_snapshots_stay() -> None:
     assert going(table(CHAIN, {"main": (5, {}), TAG: (5, {})}), age_ms=NOW - 25) == {1, 2}
     assert going(table(CHAIN, {"main": (5, {}), TAG: (5, {})}), age_ms=NOW) == set()
+
+
+def test_of_young_snapshots_so_many_stay_as_may_and_those_above_the_tag() -> None:
+    everything_tagged = table(CHAIN, {"main": (5, {}), TAG: (5, {})})
+    assert going(everything_tagged, age_ms=NOW, keep_at_most=2) == {1, 2, 3}
+    assert going(everything_tagged, age_ms=NOW, keep_at_most=5) == set()
+    assert going(everything_tagged, age_ms=NOW - 45, keep_at_most=4) == {1, 2, 3, 4}
+    assert going(table(CHAIN, {"main": (5, {}), TAG: (2, {})}), age_ms=NOW, keep_at_most=1) == {1}
+    assert going(table({}, {}), age_ms=NOW, keep_at_most=1) == set()
 
 
 def test_a_rolled_back_table_keeps_its_tag_but_not_what_lies_between() -> None:
