@@ -17,6 +17,7 @@ from sink_core.commit.coordinator import Coordinator
 from sink_core.commit.findings import Identity
 from sink_core.commit.merge import MergeChanges, Merging
 from sink_core.commit.others import Others, Reading
+from sink_core.commit.parallel import Lanes
 from sink_core.commit.properties import SummaryKeys
 from sink_core.commit.table import TableCommitter
 from sink_core.config.effective import Pipeline, check_number
@@ -31,7 +32,7 @@ from sink_core.kafka import clients
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from sink_core.kafka.source import SAMPLE_RECORDS, cluster_id, describe_topics, sample_values, topics_like
 from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.tables.catalog import open_catalog
+from sink_core.tables.catalog import has_one_writer, open_catalog
 from sink_core.tables.create import ensure_table, ensure_tables
 
 
@@ -49,6 +50,7 @@ class Session:
     cluster_id: str
     publisher: Publisher
     others: Others
+    lanes: Lanes
     bound: PipelineBound | None = None
     merge_changes: MergeChanges | None = None
 
@@ -62,7 +64,10 @@ class Session:
         group = SourceGroup(settings, pipeline.group)
         publisher = Publisher(settings, transactional_id=pipeline.transactional_id, group=group, log=log)
         catalog = open_catalog(pipeline.catalog)
-        return cls(pipeline, admin, log, group, catalog, cluster, publisher, Others(catalog, pipeline.group, cluster))
+        others = Others(catalog, pipeline.group, cluster)
+        at_a_time = 1 if has_one_writer(pipeline.catalog) else pipeline.config.commit.parallel_tables
+        lanes = Lanes(partial(open_catalog, pipeline.catalog), at_a_time)
+        return cls(pipeline, admin, log, group, catalog, cluster, publisher, others, lanes)
 
     @property
     def keys(self) -> SummaryKeys:
@@ -96,7 +101,7 @@ class Session:
         )
 
     def coordinator(self) -> Coordinator:
-        return Coordinator(self.log, self.committer())
+        return Coordinator(self.log, self.committer(), self.lanes)
 
     def source_topics(self) -> tuple[str, ...]:
         """The topics to read as they are now; `pipeline` then knows them, and the tables that they and the log tell of.
@@ -215,6 +220,7 @@ class Session:
     def close(self) -> None:
         self.log.close()
         self.group.close()
+        self.lanes.close()
         self.catalog.close()
 
     def __enter__(self) -> Session:

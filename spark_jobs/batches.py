@@ -16,6 +16,7 @@ from sink_core.batch import BatchPlan, WrittenBatch, not_stored
 from sink_core.changes.equality import with_spec_of_deletes
 from sink_core.changes.settings import row_changes_of
 from sink_core.commit.schema_change import change_schema
+from sink_core.commit.table import TableCommitter
 from sink_core.commit.view import TableView
 from sink_core.control.complete import data_complete, data_written
 from sink_core.control.decision import Decision, Verdict, decide
@@ -23,7 +24,7 @@ from sink_core.control.events import Paused
 from sink_core.control.letters import NONE, Letters
 from sink_core.control.state import CommitState
 from sink_core.dead_letters.topic import letters_of
-from sink_core.errors import TableUnusable
+from sink_core.errors import CalveError, TableUnusable
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from sink_core.kafka.source import describe_topics, largest_batch
 from sink_core.maintenance.keep_alive import is_due
@@ -211,8 +212,12 @@ class Ingest:
         return behind
 
     def _load(self, names: Iterable[str]) -> dict[str, tuple[Table, TableView] | None]:
-        committer = self._session.committer()
-        return {name: committer.load_checked(name) for name in names}
+        loaded: dict[str, tuple[Table, TableView] | None] = {}
+        for name, found in self._session.lanes.each(TableCommitter.load_checked, self._session.committer(), [*names]):
+            if isinstance(found, CalveError):
+                raise found
+            loaded[name] = found
+        return loaded
 
     def _change_tables(self, plan: BatchPlan, wanted: Mapping[str, Schema]) -> dict[str, Table]:
         """Give tables what records need, as far as their `evolve` allows, and load all as `_load_tables` does."""

@@ -91,10 +91,7 @@ def merge(
     def merge_changes(table: Table, branch: str, events: Events) -> None:
         merge_into(spark, settings, table, branch, by, events)
 
-    def swap(table: Table, attempt: Attempt) -> None:
-        catalog.commit_table(table, attempt.requirements, attempt.updates)
-
-    assert Merge(catalog, catalog.load_table(name), TAG, merge_changes, swap).commit(events_of(name, outputs), {})
+    assert Merge(catalog, catalog.load_table(name), TAG, merge_changes).commit(events_of(name, outputs), {})
 
 
 def events_of(name: str, outputs: Sequence[TableOutput]) -> list[Logged[DataWritten]]:

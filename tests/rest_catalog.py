@@ -52,6 +52,8 @@ class RestCatalog:
             "CATALOG_CATALOG_IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
             "CATALOG_JDBC_SCHEMA_VERSION": "V1",
             "CATALOG_URI": f"jdbc:sqlite:{self.directory / 'catalog.db'}",
+            # SQLite has one writer, and this server does not wait for it.
+            "CATALOG_CLIENTS": "1",
             "CATALOG_WAREHOUSE": f"file://{self.directory / 'warehouse'}",
             "CATALOG_REST_PORT": str(self.port),
         }
@@ -92,7 +94,7 @@ class Proxy:
 
     `trouble` holds what is done to the next of them: (whether the catalog gets to see it, the status sent back; 0 for
     a connection that is cut without an answer). Without trouble requests and answers pass as they are; every answer, or
-    those to commits, later by so many seconds.
+    those to commits, later by so many seconds. `most_at_a_time` counts attempts to commit that were under way together.
     """
 
     upstream: int
@@ -101,6 +103,8 @@ class Proxy:
     delay_s: float = 0.0
     commit_delay_s: float = 0.0
     commits: list[int] = field(default_factory=list[int])
+    most_at_a_time: int = 0
+    under_way: list[object] = field(default_factory=list[object])
     port: int = 0
 
     @property
@@ -139,12 +143,16 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         # Creating a table is a POST to its namespace.
         is_commit = self.command == "POST" and "/tables/" in self.path
+        if is_commit:
+            self.of.under_way.append(self)
+            self.of.most_at_a_time = max(self.of.most_at_a_time, len(self.of.under_way))
         trouble = self.of.next_trouble() if is_commit else None
         status, headers, answer = self._ask(body) if trouble is None or trouble[0] else (0, [], b"")
         if trouble is not None:
             status, headers, answer = trouble[1], [], b'{"error": {"message": "made up", "type": "T", "code": 500}}'
         time.sleep(self.of.delay_s + (self.of.commit_delay_s if is_commit else 0.0))
         if is_commit:
+            self.of.under_way.remove(self)
             self.of.commits.append(status)
         if not status:
             self.close_connection = True

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from sink_core.commit.parallel import Lanes
 from sink_core.commit.table import TableCommit, TableCommitter
 from sink_core.control.events import CommitComplete, CommitToTable
 from sink_core.control.log import ControlLog
@@ -37,9 +38,10 @@ class CommitReport:
 class Coordinator:
     """Steps 1, 2, 6 of DESIGN section 5; `TableCommitter` has 3 to 5."""
 
-    def __init__(self, log: ControlLog, committer: TableCommitter) -> None:
+    def __init__(self, log: ControlLog, committer: TableCommitter, lanes: Lanes) -> None:
         self._log = log
         self._committer = committer
+        self._lanes = lanes
 
     def commit(
         self,
@@ -59,15 +61,11 @@ class Coordinator:
         limit, pipeline_id = state.limit, state.bound.pipeline_id if state.bound else ""
         commits: list[TableCommit] = []
         failed: dict[str, CalveError] = {}
-        for name in sorted({*tables, *state.tables_with_news()}):
-            began = time.monotonic()
-            try:
-                commit = self._committer.commit(name)
-            except CalveError as error:
-                failed[name] = error
-                continue
-            if commit is not None:
-                commit = replace(commit, seconds=round(time.monotonic() - began, 3))
+        names = sorted({*tables, *state.tables_with_news()})
+        for name, commit in self._lanes.each(_timed, self._committer, names):
+            if isinstance(commit, CalveError):
+                failed[name] = commit
+            elif commit is not None:
                 commits.append(commit)
                 self._tell(commit, state, pipeline_id)
                 if on_table:
@@ -107,3 +105,9 @@ class Coordinator:
                 valid_through_ms=report.valid_through_ms,
             )
         )
+
+
+def _timed(committer: TableCommitter, name: str) -> TableCommit | None:
+    began = time.monotonic()
+    commit = committer.commit(name)
+    return replace(commit, seconds=round(time.monotonic() - began, 3)) if commit else None

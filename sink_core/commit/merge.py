@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 from sink_core.changes.merging import Part, first_part
 from sink_core.commit.append import Attempt
 from sink_core.commit.staging import STAGING_MS, Staging, build_merged, dropping, merged_in, staging_of
+from sink_core.commit.swap import swap
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.errors import CommitConflict, TableUnusable, Unreachable
@@ -69,13 +70,12 @@ NO_MERGING = Merging()
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """One merge into `table` as it was loaded when it was decided what it lacks. `swap` as in `TableCommitter`."""
+    """One merge into `table` as it was loaded when it was decided what it lacks."""
 
     catalog: Catalog
     table: Table
     tag: str
     changes: MergeChanges
-    swap: Callable[[Table, Attempt], Exception | None]
 
     def commit(self, events: Events, summary: Mapping[str, str]) -> Attempt | None:
         """The attempt that landed, under which the table says `summary`; None if others were faster."""
@@ -131,7 +131,7 @@ class Merge:
                 lost_to = error
                 continue
             reach("merge.after-list")
-            lost_to = self.swap(now, attempt)
+            lost_to = swap(self.catalog, now, attempt)
             if lost_to is None:
                 return attempt
         assert lost_to is not None

@@ -20,7 +20,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from sink_core.commit.table import ATTEMPTS, back_off, gave_up
+from sink_core.commit.swap import ATTEMPTS, back_off, gave_up
 from sink_core.config.tables import EvolveStep
 from sink_core.errors import TableUnusable
 from sink_core.failpoints import reach

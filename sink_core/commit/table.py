@@ -12,13 +12,12 @@ Crash points of a commit, and what the next one finds (docs/design.md has the wh
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from sink_core.commit.append import Attempt, Step, build_append
@@ -31,22 +30,16 @@ from sink_core.commit.properties import Own, SummaryKeys, to_summary
 from sink_core.commit.relisting import with_spec_to_relist
 from sink_core.commit.removal import Removal, removal
 from sink_core.commit.replace import Taken, fitting
+from sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
 from sink_core.commit.view import TableView, view_of
 from sink_core.control.events import DataWritten
-from sink_core.control.log import ControlLog
 from sink_core.control.logged import Logged
 from sink_core.control.state import CommitState
-from sink_core.errors import CalveError, CommitConflict, TableUnusable, UnknownOutcome, Unreachable
+from sink_core.errors import TableUnusable
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
 from sink_core.range_jobs.resolving import resolution
-from sink_core.tables.catalog import said, unreachable_as_ours
-
-ATTEMPTS = 10
-"""Lost races before a table stays behind until the next commit."""
-
-LOOKS = 3
-"""How often a table is loaded at most to see what became of a commit."""
+from sink_core.tables.catalog import unreachable_as_ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +91,20 @@ class Examined:
     finding: Finding | None
 
 
+class ReadLog(Protocol):
+    """What a commit needs of the control log, as in `ControlLog`."""
+
+    @property
+    def state(self) -> CommitState: ...
+
+    @property
+    def whole(self) -> bool: ...
+
+    def require_whole(self) -> None: ...
+
+    def refresh(self) -> CommitState: ...
+
+
 @dataclass(frozen=True, slots=True)
 class TableCommitter:
     """Commits to the tables of one pipeline. `pipeline_file` only serves the commands in messages, `ledger` is the name
@@ -109,7 +116,7 @@ class TableCommitter:
     tag: str
     keys: SummaryKeys
     now: Identity
-    log: ControlLog
+    log: ReadLog
     pipeline_file: str
     ledger: str
     others: Others
@@ -162,7 +169,7 @@ class TableCommitter:
             attempt = self._build(table, shares, out)
             reach("commit.after-list")
             if attempt is not None:
-                lost_to = self.swap(table, attempt)
+                lost_to = swap(self.catalog, table, attempt)
                 if lost_to is None:
                     reach("commit.after-swap")
                     commit = _landed(view, attempt, taken, [own for _, own in shares], conflicts)
@@ -263,7 +270,7 @@ class TableCommitter:
         """All of the events merged into the table; None if others were faster."""
         assert self.merging.changes is not None
         own = self._own(share, view, self.log.state, Removal())
-        merge = Merge(self.catalog, table, self.tag, self.merging.changes, self.swap)
+        merge = Merge(self.catalog, table, self.tag, self.merging.changes)
         attempt = merge.commit(taken.events, to_summary(self.keys, own))
         if attempt is None:
             return None
@@ -290,70 +297,6 @@ class TableCommitter:
             if now is not None and now.metadata.refs == table.metadata.refs:
                 raise
             return None
-
-    def swap(self, table: Table, attempt: Attempt) -> Exception | None:
-        """None if the attempt landed, else why another try is due. The one call that changes the table.
-
-        After any exception the table decides: our snapshot is there (the reply was lost), or it is not. Then the next
-        attempt starts from the load: should this one land late, it finds the head moved or the snapshot in the table.
-        """
-        try:
-            self.catalog.commit_table(table, attempt.requirements, attempt.updates)
-        except Exception as error:  # noqa: BLE001 - whatever a catalog raises, only the table knows the outcome
-            return None if self._landed_after_all(table, attempt, error) else error
-        return None
-
-    def _landed_after_all(self, table: Table, attempt: Attempt, cause: Exception) -> bool:
-        name = ".".join(table.name())
-        try:
-            metadata = self._reloaded(table, cause).metadata
-        except NoSuchTableError:
-            return False
-        if metadata.snapshot_by_id(attempt.snapshot_id) is not None:
-            return True
-        if metadata.refs == table.metadata.refs and _is_lasting(cause):
-            raise UnknownOutcome(f"{name}: the catalog refused the commit: {said(cause)}") from cause
-        return False
-
-    def _reloaded(self, table: Table, cause: Exception) -> Table:
-        """The table after a commit that failed with `cause`. A catalog just in trouble is asked more than once."""
-        last = cause
-        for look in range(LOOKS):
-            time.sleep(random.uniform(0, look))  # noqa: S311 - jitter, not a secret
-            try:
-                return self.catalog.load_table(table.name())
-            except NoSuchTableError:
-                raise
-            except Exception as error:  # noqa: BLE001 - as above
-                last = error
-        raise UnknownOutcome(
-            f"{'.'.join(table.name())}: the commit failed ({said(cause)}), and the table can't be loaded to see if it "
-            f"landed ({said(last)})",
-            hint="is the catalog reachable? The next commit looks again; nothing can land twice",
-        ) from cause
-
-
-def back_off(conflicts: int) -> None:
-    """Wait after the n-th lost race, counted from 0."""
-    time.sleep(random.uniform(0, min(2.0, 0.05 * 2**conflicts)))  # noqa: S311 - jitter, not a secret
-
-
-def gave_up(name: str, cause: Exception | None) -> CalveError:
-    """The error after `ATTEMPTS` tries, of which the last failed with `cause`."""
-    if cause is None or isinstance(cause, CommitFailedException):
-        return CommitConflict(
-            f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
-            hint="the table stays as it is, and the next try goes on; does another job commit without pause?",
-        )
-    return Unreachable(
-        f"{name}: {ATTEMPTS} attempts to commit failed in a row, the last with {said(cause)}",
-        hint="the table stays as it is, and the next try goes on; see the catalog's log",
-    )
-
-
-def _is_lasting(cause: Exception) -> bool:
-    """Errors that say nothing about a race: the same call would fail the same way."""
-    return isinstance(cause, (TypeError, AttributeError, NotImplementedError, PermissionError))
 
 
 def _nothing_new(table: Table, view: TableView, conflicts: int) -> TableCommit:

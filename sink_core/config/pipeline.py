@@ -90,6 +90,10 @@ class Commit(Model):
     hours that divide a day. `calve run`, which has no schedule, then commits each time so long has passed, and at its
     end."""
 
+    parallel_tables: Annotated[int, Field(ge=1, le=64)] = 8
+    """How many tables are loaded and committed at a time; each has its own connection to the catalog. SQLite has one
+    writer, so there it is always one."""
+
 
 class Objectives(Model):
     """What the pipeline is measured against."""

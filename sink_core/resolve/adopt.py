@@ -10,7 +10,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from sink_core.commit.properties import name_of
-from sink_core.commit.table import ATTEMPTS, back_off, gave_up
+from sink_core.commit.swap import ATTEMPTS, back_off, gave_up
 from sink_core.commit.view import view_of
 from sink_core.errors import FindingError
 from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken

@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping
 
 from sink_core.commit.append import Step, build_append
 from sink_core.commit.properties import Own, to_summary
-from sink_core.commit.table import ATTEMPTS, back_off, gave_up
+from sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
 from sink_core.commit.view import TableView, view_of
 from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import Checkpoint
@@ -196,7 +196,7 @@ def _stamp(session: Session, name: str, end: int, compared: TableView | None) ->
             given_up=BEFORE if last and last.given_up else (),
         )
         attempt = build_append(table, [Step([], to_summary(session.keys, own))], tag=session.pipeline.tag)
-        lost_to = committer.swap(table, attempt)
+        lost_to = swap(committer.catalog, table, attempt)
         if lost_to is None:
             return
         back_off(attempt_number)

@@ -20,7 +20,7 @@ from sink_core.commit.append import Step, build_append
 from sink_core.commit.held import check_still_there
 from sink_core.commit.own import manifests_of, own_of, shares_of
 from sink_core.commit.properties import to_summary
-from sink_core.commit.table import ATTEMPTS, back_off, gave_up
+from sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
 from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
@@ -140,7 +140,7 @@ def _carry_out(session: Session, found: FindingError, build: Build) -> Lines:
         taking = build(table, view, state)
         attempt = build_append(table, taking.steps(), tag=session.pipeline.tag)
         reach("resolve.after-list")
-        lost_to = committer.swap(table, attempt)
+        lost_to = swap(committer.catalog, table, attempt)
         if lost_to is None:
             reach("resolve.after-swap")
             return (f"{taking.line}; snapshot {attempt.snapshot_id}",)

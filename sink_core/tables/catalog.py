@@ -29,6 +29,7 @@ from sink_core.config.references import redact, resolve
 from sink_core.errors import CalveError, ConfigError, TableUnusable, Unreachable
 
 _SHOWN_CHARACTERS = 300
+_SQLITE = "sqlite"
 # Loaded by name, so that other catalogs don't pay for the import of an HTTP client, or of SQLAlchemy.
 _OURS = {"rest": "sink_core.tables.rest.BoundedRestCatalog", "sql": "sink_core.tables.sql.RememberingSqlCatalog"}
 
@@ -59,6 +60,11 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
                 raise
             message = f"opening catalog {settings.name}: {said(error)}"
             raise ConfigError(message, hint="correct it under `catalog` in connections.yaml") from None
+
+
+def has_one_writer(settings: CatalogSettings) -> bool:
+    """Whether who writes waits for everybody else who does: a SQLite database."""
+    return str(resolve(settings.properties).get("uri", "")).startswith(_SQLITE)
 
 
 def _load(name: str, properties: Mapping[str, Any]) -> Catalog:
@@ -134,7 +140,7 @@ def _as_text(value: Any) -> Any:
 
 def _create_sqlite_folder(properties: Mapping[str, Any]) -> None:
     uri = str(properties.get("uri", ""))
-    if not uri.startswith("sqlite"):
+    if not uri.startswith(_SQLITE):
         return
     database = make_url(uri).database
     if not database or database == ":memory:" or database.startswith("file:"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.broker import Broker
-from sink_core.commit.table import ATTEMPTS
+from sink_core.commit.swap import ATTEMPTS
 from sink_core.errors import UnknownOutcome, Unreachable
 from sink_core.tables import rest
 from sink_core.verify.verify import verify

@@ -10,6 +10,7 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType, TimeTyp
 
 from sink_core.batch import ManifestRef, ToMerge
 from sink_core.changes.merging import Part, check_known, check_mergeable, first_part
+from sink_core.commit.parallel import LeftToCaller, NotMerging
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.errors import TableUnusable
@@ -64,6 +65,25 @@ def test_changes_that_were_written_alike_are_merged_at_once(batches: list[Batch]
 def test_some_changes_are_merged_whatever_the_file_says(batches: list[Batch], number: int, merges: bool) -> None:
     given = events(*batches)
     assert first_part(given, merged=False) == Part(given[:number], merges=merges)
+
+
+@pytest.mark.parametrize(
+    ("batches", "merged"),
+    [
+        ([(CHANGES, None)], True),
+        ([(APPENDED, None), (CHANGES, None)], True),
+        ([(CHANGES, None), (CHANGES, ORDERED)], False),
+    ],
+)
+def test_a_table_with_anything_to_be_merged_is_left_to_who_has_spark(batches: list[Batch], merged: bool) -> None:
+    with pytest.raises(LeftToCaller):
+        NotMerging(frozenset({"t"} if merged else ())).first_part("t", events(*batches))
+
+
+@pytest.mark.parametrize(("batches", "merged"), [([(APPENDED, None)], True), ([(CHANGES, None)], False), ([], True)])
+def test_what_is_not_to_be_merged_needs_no_spark(batches: list[Batch], merged: bool) -> None:
+    given = events(*batches)
+    assert NotMerging(frozenset({"t"} if merged else ())).first_part("t", given) == Part(given, merges=False)
 
 
 def test_a_column_that_was_dropped_stops_what_is_to_be_merged_by_it() -> None:

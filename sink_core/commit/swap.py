@@ -1,0 +1,88 @@
+"""The one call that changes a table, and a look at what became of it. What to do after a lost race."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.table import Table
+
+from sink_core.commit.append import Attempt
+from sink_core.errors import CalveError, CommitConflict, UnknownOutcome, Unreachable
+from sink_core.tables.catalog import said
+
+ATTEMPTS = 10
+"""Lost races before a table stays behind until the next commit."""
+
+LOOKS = 3
+"""How often a table is loaded at most to see what became of a commit."""
+
+
+def swap(catalog: Catalog, table: Table, attempt: Attempt) -> Exception | None:
+    """None if the attempt landed, else why another try is due.
+
+    After any exception the table decides: our snapshot is there (the reply was lost), or it is not. Then the next
+    attempt starts from the load: should this one land late, it finds the head moved or the snapshot in the table.
+    Raises UnknownOutcome if the catalog can't be asked, or will refuse the next attempt as well.
+    """
+    try:
+        catalog.commit_table(table, attempt.requirements, attempt.updates)
+    except Exception as error:  # noqa: BLE001 - whatever a catalog raises, only the table knows the outcome
+        return None if _landed_after_all(catalog, table, attempt, error) else error
+    return None
+
+
+def back_off(conflicts: int) -> None:
+    """Wait after the n-th lost race, counted from 0."""
+    time.sleep(random.uniform(0, min(2.0, 0.05 * 2**conflicts)))  # noqa: S311 - jitter, not a secret
+
+
+def gave_up(name: str, cause: Exception | None) -> CalveError:
+    """The error after `ATTEMPTS` tries, of which the last failed with `cause`."""
+    if cause is None or isinstance(cause, CommitFailedException):
+        return CommitConflict(
+            f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
+            hint="the table stays as it is, and the next try goes on; does another job commit without pause?",
+        )
+    return Unreachable(
+        f"{name}: {ATTEMPTS} attempts to commit failed in a row, the last with {said(cause)}",
+        hint="the table stays as it is, and the next try goes on; see the catalog's log",
+    )
+
+
+def _landed_after_all(catalog: Catalog, table: Table, attempt: Attempt, cause: Exception) -> bool:
+    name = ".".join(table.name())
+    try:
+        metadata = _reloaded(catalog, table, cause).metadata
+    except NoSuchTableError:
+        return False
+    if metadata.snapshot_by_id(attempt.snapshot_id) is not None:
+        return True
+    if metadata.refs == table.metadata.refs and _is_lasting(cause):
+        raise UnknownOutcome(f"{name}: the catalog refused the commit: {said(cause)}") from cause
+    return False
+
+
+def _reloaded(catalog: Catalog, table: Table, cause: Exception) -> Table:
+    """The table after a commit that failed with `cause`. A catalog just in trouble is asked more than once."""
+    last = cause
+    for look in range(LOOKS):
+        time.sleep(random.uniform(0, look))  # noqa: S311 - jitter, not a secret
+        try:
+            return catalog.load_table(table.name())
+        except NoSuchTableError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            last = error
+    raise UnknownOutcome(
+        f"{'.'.join(table.name())}: the commit failed ({said(cause)}), and the table can't be loaded to see if it "
+        f"landed ({said(last)})",
+        hint="is the catalog reachable? The next commit looks again; nothing can land twice",
+    ) from cause
+
+
+def _is_lasting(cause: Exception) -> bool:
+    """Errors that say nothing about a race: the same call would fail the same way."""
+    return isinstance(cause, (TypeError, AttributeError, NotImplementedError, PermissionError))
