@@ -53,7 +53,7 @@ def of_json(bench: Bench) -> Sequence[Measured]:
 def of_avro(bench: Bench) -> Sequence[Measured]:
     """The first of these, of half as many events."""
     records = bench.records // 2
-    topic = fill(bench.bootstrap, records, lambda _: None, AVRO)
+    topic = fill(bench.bootstrap, records, AVRO)
     with tempfile.TemporaryDirectory(dir=bench.directory) as scratch, avro_registry(Path(scratch)) as registry:
         converter = {f"value.converter.{key}": value for key, value in AVRO_CONVERTER.items()}
         address = {"value.converter.apicurio.registry.url": registry.url.partition("/apis/")[0] + "/apis/registry/v2"}

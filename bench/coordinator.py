@@ -3,28 +3,27 @@
 Each row publishes one batch and commits it, with one thing made large: files in a batch, tables it feeds, tables that
 it does not feed, snapshots in a table's history. Beside them: planning a batch of many partitions, and what `status`
 and `verify` make of many batches. Broker, catalog (SQLite) and files are real; the tasks run in this process, since
-Spark has no part in what is measured. Wall seconds, medians of `--runs`.
+Spark has no part in what is measured. Wall seconds, medians of `--runs` batches or looks.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice, pairwise
 from typing import Any
 
 import psutil
 
 from bench.batches import publish
+from bench.figure import Aim, Figure
 from bench.history import lengthen
-from bench.measure import ROOT
-from orchestration import broker
+from bench.part import Part, Place, Step, alone
 from sink_core.offsets import TopicPartition
 from sink_core.plan import Limits, plan_batch
 from sink_core.status import status
@@ -33,8 +32,6 @@ from spark_jobs.run import Bounds, run_pipeline
 from tests import support
 from tests.pipelines import Flow, InProcess
 
-DIRECTORY = ROOT / ".bench"
-SCRATCH = DIRECTORY / "coordinator"
 ONCE = Bounds(max_batches=1, max_duration_s=600.0, linger_s=0.0)
 PARTITIONS = 24
 COLUMNS = {"id": "long", "k": "string", "p": "int"}
@@ -42,66 +39,40 @@ BY_NAME: dict[str, Any] = {
     "name": "db.t_{value}",
     "name_from": {"field": "k", "allow": "[0-9]+", "max_tables": 100_000},
 }
+LOOKS_AT = 10_000
+LOOKS_S = 10.0
+"""`status` and `verify` of as many batches are to take no longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the table: `size` of what was made large; wall seconds of each step, and what else was looked at."""
-
-    what: str
-    size: int
-    figures: dict[str, float]
+def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
+    for name, (_, _, rows) in ROWS.items():
+        for size in getattr(options, name):
+            yield Step(f"{name} {size:,}", partial(_figures, place, name, rows, size, options.runs))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print one JSON document."""
-    options = _options().parse_args(arguments)
-    shutil.rmtree(SCRATCH, ignore_errors=True)
-    started = broker.start(DIRECTORY / "broker")
-    parts: dict[str, Callable[[str, int], dict[str, float]]] = {
-        "files": _files,
-        "tables": _tables,
-        "partitioned": _partitioned,
-        "silent": _silent,
-        "snapshots": _snapshots,
-        "partitions": _partitions,
-        "batches": _batches,
-    }
-    rows: list[Row] = []
-    try:
-        for what, part in parts.items():
-            for size in getattr(options, what):
-                rows.append(_median(what, size, [part(started.bootstrap, size) for _ in range(options.runs)]))
-                print(rows[-1], file=sys.stderr, flush=True)
-    finally:
-        broker.stop(DIRECTORY / "broker")
-    print(json.dumps([{"what": row.what, "size": row.size, **row.figures} for row in rows], indent=2))
-    return 0
+def _figures(place: Place, name: str, rows: Rows, size: int, runs: int) -> Iterator[Figure]:
+    done = list(islice(rows(place, size), runs))
+    found = {each: round(statistics.median(run[each] for run in done), 3) for each in done[0]}
+    what = f"{size:,} {ROWS[name][0]}"
+    if name == "batches":
+        aim = Aim(LOOKS_S, at_most=True) if size >= LOOKS_AT else None
+        yield Figure(f"status-{size}", f"`status` of {what}", found["status"], "s", aim)
+        yield Figure(f"verify-{size}", f"`verify` of {what}", found["verify"], "s", aim, more=_but(found, "status"))
+    elif name == "plan":
+        yield Figure(f"{name}-{size}", f"a plan of {what}", found["plan"], "s")
+    else:
+        yield Figure(f"{name}-{size}", f"commit: {what}", found["commit"], "s", more=_but(found, "commit"))
 
 
-def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.coordinator", description="What a commit costs.")
-    parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each row, the medians count (3)")
-    for name, sizes, what in (
-        ("files", [10, 100, 1_000, 10_000], "data files in a batch"),
-        ("tables", [1, 10, 100, 500], "tables that a batch feeds"),
-        ("partitioned", [100], f"tables of {PARTITIONS} partitions each that a batch feeds, files in each"),
-        ("silent", [0, 99, 999], "tables beside the one that a batch feeds"),
-        ("snapshots", [10, 100, 1_000, 10_000], "snapshots of a table"),
-        ("partitions", [100, 1_000, 10_000], "partitions of a plan"),
-        ("batches", [100, 1_000, 10_000], "batches that status and verify look at"),
-    ):
-        parser.add_argument(f"--{name}", type=int, nargs="*", default=sizes, metavar="N", help=f"{what} {sizes}")
-    return parser
+def _but(found: Mapping[str, float], shown: str) -> dict[str, float]:
+    """What is shown beside."""
+    units = {"events_read": "events read", "memory_mib": "MiB"}
+    return {units.get(name, f"s {name}"): value for name, value in found.items() if name not in (shown, "verify")}
 
 
-def _median(what: str, size: int, runs: Sequence[dict[str, float]]) -> Row:
-    return Row(what, size, {name: round(statistics.median(run[name] for run in runs), 3) for name in runs[0]})
-
-
-def _flow(bootstrap: str, **options: Any) -> Flow:
-    topic = support.create_topic(bootstrap, support.unique("bench"), 1)
-    return Flow.create(SCRATCH, bootstrap, topic, **options)
+def _flow(place: Place, **options: Any) -> Flow:
+    topic = support.create_topic(place.bootstrap, support.unique("bench"), 1)
+    return Flow.create(place.scratch, place.bootstrap, topic, **options)
 
 
 def _produce(flow: Flow, keys: Iterable[object], partitions: int = 1) -> None:
@@ -128,74 +99,79 @@ def _timed_batch(flow: Flow) -> dict[str, float]:
         }
 
 
-def _files(bootstrap: str, size: int) -> dict[str, float]:
-    flow = _flow(bootstrap, auto_create={"columns": COLUMNS, "partition_by": ["k"]})
+def _files(place: Place, size: int) -> Iterator[dict[str, float]]:
+    flow = _flow(place, auto_create={"columns": COLUMNS, "partition_by": ["k"]})
     _produce(flow, [0])
     flow.run()
-    _produce(flow, range(size))
-    return _timed_batch(flow)
+    while True:
+        _produce(flow, range(size))
+        yield _timed_batch(flow)
 
 
-def _tables(bootstrap: str, size: int) -> dict[str, float]:
-    return _second_batch(_by_name(bootstrap, []), size, 1)
+def _tables(place: Place, size: int) -> Iterator[dict[str, float]]:
+    return _later_batches(_by_name(place, []), size, 1)
 
 
-def _partitioned(bootstrap: str, size: int) -> dict[str, float]:
-    return _second_batch(_by_name(bootstrap, ["p"]), size, PARTITIONS)
+def _partitioned(place: Place, size: int) -> Iterator[dict[str, float]]:
+    return _later_batches(_by_name(place, ["p"]), size, PARTITIONS)
 
 
-def _second_batch(flow: Flow, tables: int, partitions: int) -> dict[str, float]:
+def _later_batches(flow: Flow, tables: int, partitions: int) -> Iterator[dict[str, float]]:
     """The first one creates the tables."""
     _produce(flow, range(tables))
     flow.run()
-    _produce(flow, range(tables), partitions)
-    return _timed_batch(flow)
+    while True:
+        _produce(flow, range(tables), partitions)
+        yield _timed_batch(flow)
 
 
-def _silent(bootstrap: str, size: int) -> dict[str, float]:
-    flow = _by_name(bootstrap, [])
+def _silent(place: Place, size: int) -> Iterator[dict[str, float]]:
+    flow = _by_name(place, [])
     _produce(flow, range(size + 1))
     flow.run()
-    _produce(flow, [0])
-    return _timed_batch(flow)
+    while True:
+        _produce(flow, [0])
+        yield _timed_batch(flow)
 
 
-def _by_name(bootstrap: str, partition_by: Sequence[str]) -> Flow:
+def _by_name(place: Place, partition_by: Sequence[str]) -> Flow:
     """Records name their tables."""
     created = {"auto_create": {"columns": COLUMNS, "partition_by": list(partition_by)}}
-    return _flow(bootstrap, extra={"tables": [BY_NAME | created]})
+    return _flow(place, extra={"tables": [BY_NAME | created]})
 
 
-def _snapshots(bootstrap: str, size: int) -> dict[str, float]:
-    flow = _flow(bootstrap)
+def _snapshots(place: Place, size: int) -> Iterator[dict[str, float]]:
+    flow = _flow(place)
     _produce(flow, [0])
     flow.run()
     with flow.iceberg() as catalog:
         lengthen(catalog, flow.table, flow.pipeline.tag, size)
-    _produce(flow, [0])
-    return _timed_batch(flow)
+    while True:
+        _produce(flow, [0])
+        yield _timed_batch(flow)
 
 
-def _partitions(_bootstrap: str, size: int) -> dict[str, float]:
+def _plan(_place: Place, size: int) -> Iterator[dict[str, float]]:
     places = [TopicPartition(f"topic-{number % 10}", number // 10) for number in range(size)]
     limits = Limits(max_records=10_000_000, max_bytes=4 * 2**30, max_tasks=64, min_task_bytes=2**20)
-    began = time.perf_counter()
-    plan_batch(
-        batch_id="b",
-        predecessor="a",
-        starts=dict.fromkeys(places, 0),
-        ends={at: 100 + number for number, at in enumerate(places)},
-        bytes_per_record={f"topic-{number}": 270.0 for number in range(10)},
-        limits=limits,
-        topic_ids={f"topic-{number}": str(number) for number in range(10)},
-        broker_time_ms=0,
-    )
-    return {"plan": time.perf_counter() - began}
+    while True:
+        began = time.perf_counter()
+        plan_batch(
+            batch_id="b",
+            predecessor="a",
+            starts=dict.fromkeys(places, 0),
+            ends={at: 100 + number for number, at in enumerate(places)},
+            bytes_per_record={f"topic-{number}": 270.0 for number in range(10)},
+            limits=limits,
+            topic_ids={f"topic-{number}": str(number) for number in range(10)},
+            broker_time_ms=0,
+        )
+        yield {"plan": time.perf_counter() - began}
 
 
-def _batches(bootstrap: str, size: int) -> dict[str, float]:
+def _batches(place: Place, size: int) -> Iterator[dict[str, float]]:
     """The first one creates the tables."""
-    flow = _flow(bootstrap)
+    flow = _flow(place)
     _produce(flow, [0])
     flow.run()
     _produce(flow, range(1, size))
@@ -205,7 +181,8 @@ def _batches(bootstrap: str, size: int) -> dict[str, float]:
         began = time.perf_counter()
         session.coordinator().commit(after_publish=True).raise_failures()
         committed = time.perf_counter()
-    return {"commit": committed - began, **dict(_looks(flow))}
+    while True:
+        yield {"commit": committed - began, **dict(_looks(flow))}
 
 
 def _looks(flow: Flow) -> Iterator[tuple[str, float]]:
@@ -222,5 +199,33 @@ def _looks(flow: Flow) -> Iterator[tuple[str, float]]:
     yield "memory_mib", psutil.Process().memory_info().rss / 2**20
 
 
+Rows = Callable[[Place, int], Iterator[dict[str, float]]]
+"""Makes one thing as large as that, and measures as often as it is asked."""
+ROWS: Mapping[str, tuple[str, Sequence[int], Rows]] = {
+    "files": ("data files in a batch", [10, 1_000], _files),
+    "tables": ("tables that a batch feeds", [1, 10, 100], _tables),
+    "partitioned": (f"tables of {PARTITIONS} partitions each that a batch feeds, files in each", [], _partitioned),
+    "silent": ("tables beside the one that a batch feeds", [0, 999], _silent),
+    "snapshots": ("snapshots of a table", [10, 10_000], _snapshots),
+    "plan": ("partitions", [100, 10_000], _plan),
+    "batches": ("batches that nothing has joined", [1_000], _batches),
+}
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each row, the medians count (3)")
+    for name, (what, sizes, _) in ROWS.items():
+        shown = f"{what} {list(sizes)}"
+        parser.add_argument(f"--{name}", type=int, nargs="*", default=sizes, metavar="N", help=shown)
+
+
+PART = Part(
+    "coordinator",
+    "What a commit costs.",
+    _options,
+    _steps,
+    smoke="--runs 1 --files 2 --tables 2 --silent 1 --snapshots 3 --plan 4 --batches 3",
+)
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(alone(PART))

@@ -2,23 +2,22 @@
 
 A producer sends events at a steady rate; the sensor starts a run that lingers. A reader looks at the table 50 times a
 second and takes the time at which it first sees each snapshot; a record's freshness is that time minus the moment its
-producer sent it, which is in the record. Both on this machine's clock. Then the producer stops, and the last record's
-freshness is that of a burst's end. A cold start is from the first event, with a daemon that is up and no run, to the
-first row. `--snapshots` gives the table a history first, `--peers` has iceberg-kafka-connect do the same afterwards,
+producer sent it, which is in the record. Both on this machine's clock. Three times the producer stops, and the last
+record's freshness is that of a burst's end; of the three bursts the medians count. A cold start is from the first
+event, with a daemon that is up and no run, to the first row. Then a table with a history, and iceberg-kafka-connect
 with two intervals of its commits; its cold start is that of its worker.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,12 +26,12 @@ import yaml
 from pyiceberg.catalog import Catalog
 
 from bench.connector import TABLE, worker
+from bench.figure import Aim, Figure
 from bench.history import lengthen
-from bench.measure import ROOT
+from bench.part import Part, Place, Step, alone
 from bench.producing import Producing
 from bench.seen import Seen
 from bench.workload import new_topic, write_pipeline
-from orchestration import broker
 from orchestration.pipelines.names import batches_key, table_key
 from sink_core.config.effective import Pipeline
 from sink_core.config.load import load
@@ -42,18 +41,20 @@ from spark_jobs.run import Bounds, run_pipeline
 from tests.e2e.dagster.stack import Stack, stack, until
 from tests.pipelines import InProcess
 
-DIRECTORY = ROOT / ".bench"
-SCRATCH = DIRECTORY / "freshness"
 GIVE_UP_S = 180.0
-CONNECTOR_INTERVALS_MS = (1_000, 5_000)
+CONNECTOR_INTERVALS_S = (1, 5)
+PEER = "connector-1s"
 AT_ONCE = Bounds(max_batches=10, max_duration_s=60.0, linger_s=0.0)
+BURSTS = 3
 FEW = 1_000
 """Events of a cold start."""
+MOST, LAST, COLD = (Aim(seconds, at_most=True) for seconds in (1.0, 2.0, 15.0))
+"""What 95 of 100 records, the last of a burst and a cold start are to take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """What is sent, and for how long it is looked at."""
+    """What is sent, and for how long it is looked at: all bursts together, a first time of them left out."""
 
     per_second: int
     seconds: float
@@ -61,80 +62,102 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One row of the table, in seconds; `parts` are medians of a batch's steps."""
+class Fresh:
+    """Seconds of one burst."""
 
-    what: str
     p50: float
     p95: float
     p99: float
-    last_of_burst: float
-    sent: int
-    snapshots: int
-    cold_starts: list[float] = field(default_factory=list[float])
-    parts: dict[str, float] = field(default_factory=dict[str, float])
-    cold_parts: dict[str, float] = field(default_factory=dict[str, float])
+    last: float
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print tables, or JSON."""
-    options = _options().parse_args(arguments)
+def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
     sending = Sending(options.per_second, options.seconds, options.warm_up)
-    shutil.rmtree(SCRATCH, ignore_errors=True)
-    SCRATCH.mkdir(parents=True)
-    started = broker.start(DIRECTORY / "broker")
-    rows: list[Row] = []
-    try:
-        if "calve" in options.only:
-            rows.append(_calve(started.bootstrap, sending, options.snapshots, options.cold_starts))
-        if "peers" in options.only:
-            rows += [_connector(started.bootstrap, sending, every_ms) for every_ms in CONNECTOR_INTERVALS_MS]
-    finally:
-        broker.stop(DIRECTORY / "broker")
-    print(json.dumps([asdict(row) for row in rows], indent=2) if options.json else "\n\n".join(_tables(rows)))
-    return 0
+    steps = {
+        "cold": partial(_cold, place, options),
+        "calve": partial(_calve, place, sending, "calve", 1, options),
+        "history": partial(_calve, place, sending, "history", options.snapshots, options),
+        **{f"connector-{every}s": partial(_connector, place, sending, every) for every in CONNECTOR_INTERVALS_S},
+    }
+    for name in options.rows or NAMES:
+        yield Step(name, steps[name])
 
 
-def _calve(bootstrap: str, sending: Sending, snapshots: int, cold_starts: int) -> Row:
-    cold = [*_cold_starts(bootstrap, cold_starts)] if cold_starts else []
-    medians = {name: round(statistics.median(each[name] for each in cold), 2) for name in (cold[0] if cold else ())}
-    topic, directory = new_topic(bootstrap), SCRATCH / "steady"
-    file = write_pipeline(directory, bootstrap, topic)
+NAMES = ("cold", "calve", "history", *(f"connector-{every}s" for every in CONNECTOR_INTERVALS_S))
+
+
+def _cold(place: Place, options: argparse.Namespace) -> Iterator[Figure]:
+    starts = list(_cold_starts(place, options.cold_starts))
+    seconds = statistics.median(sum(each.values()) for each in starts)
+    yield Figure("cold", "first event to first row, daemon up and no run", round(seconds, 1), "s", COLD, f"{PEER} cold")
+    if options.steps:
+        for part in starts[0]:
+            yield Figure(f"cold {part}", "of a start", round(statistics.median(each[part] for each in starts), 2), "s")
+
+
+def _calve(place: Place, sending: Sending, name: str, snapshots: int, options: argparse.Namespace) -> Iterator[Figure]:
+    topic, directory = new_topic(place.bootstrap), place.scratch / name
+    file = write_pipeline(directory, place.bootstrap, topic)
     _set(file, linger_s=sending.seconds + sending.warm_up_s + GIVE_UP_S)
     pipeline, seen = load(file), Seen(directory / "catalog.db", TABLE)
-    with _committed_once(pipeline, bootstrap, topic, snapshots) as catalog, _daemon(pipeline) as dagster:
+    what = f"Calve, {snapshots:,} snapshots before" if snapshots > 1 else "Calve"
+    with _committed_once(pipeline, place.bootstrap, topic, snapshots) as catalog, _daemon(pipeline) as dagster:
         seen.begin()
-        row = _measured("Calve", bootstrap, topic, sending, seen, catalog)
-        parts = _parts(dagster.instance, pipeline)
-    return _with(row, cold_starts=[round(sum(each.values()), 1) for each in cold], parts=parts, cold_parts=medians)
+        bursts = _bursts(place.bootstrap, topic, sending, seen, catalog)
+        yield from _figures(name, what, bursts, MOST, LAST, PEER)
+        if options.steps:
+            for part, seconds in _parts(dagster.instance, pipeline).items():
+                yield Figure(f"{name} {part}", "of a batch", seconds, "s")
 
 
-def _connector(bootstrap: str, sending: Sending, every_ms: int) -> Row:
-    topic = new_topic(bootstrap)
+def _connector(place: Place, sending: Sending, every_s: int) -> Iterator[Figure]:
+    name, topic = f"connector-{every_s}s", new_topic(place.bootstrap)
     began = time.time()
-    with worker(bootstrap, topic, SCRATCH, every_ms) as (connect, catalog):
+    with worker(place.bootstrap, topic, place.scratch, every_s * 1_000) as (connect, catalog):
         seen = Seen(connect.directory.parent / "lake" / "catalog.db", TABLE)
-        row = _measured(f"connector, {every_ms / 1000:g} s", bootstrap, topic, sending, seen, catalog)
-        return _with(row, cold_starts=[round(min(seen.at_s.values()) - began, 1)])
+        bursts = _bursts(place.bootstrap, topic, sending, seen, catalog)
+        cold_s = round(min(seen.at_s.values()) - began, 1)
+    what = f"iceberg-kafka-connect, commits every {every_s} s"
+    yield from _figures(name, what, bursts)
+    yield Figure(f"{name} cold", f"{what}: its worker's start to the first row", cold_s, "s")
 
 
-def _measured(what: str, bootstrap: str, topic: str, sending: Sending, seen: Seen, catalog: Catalog) -> Row:
-    producing = Producing(bootstrap, topic, sending.per_second, stamped=True)
-    producing.start()
-    seen.watch(lambda: bool(seen.at_s), GIVE_UP_S)
-    steady_s = time.time() + sending.warm_up_s
-    end_s = steady_s + sending.seconds
-    seen.watch(lambda: time.time() >= end_s, sending.seconds + sending.warm_up_s + 5)
-    last_s = producing.stop()
-    all_there_s = seen.watch(lambda: seen.added >= producing.sent, GIVE_UP_S)
-    cut = statistics.quantiles(seen.ages_s(catalog, steady_s, end_s), n=100)
-    p50, p95, p99 = (round(cut[percent - 1], 2) for percent in (50, 95, 99))
-    return Row(what, p50, p95, p99, round(all_there_s - last_s, 2), producing.sent, len(seen.at_s))
+def _figures(
+    name: str, what: str, bursts: Sequence[Fresh], most: Aim | None = None, last: Aim | None = None, peer: str = ""
+) -> Iterator[Figure]:
+    """Medians of the bursts."""
+    p50, p95, p99, end = (
+        round(statistics.median(getattr(burst, each) for burst in bursts), 2) for each in ("p50", "p95", "p99", "last")
+    )
+    others = {"s half": p50, "s 99 of 100": p99}
+    yield Figure(name, f"{what}: 95 of 100 records within", p95, "s", most, peer, others)
+    yield Figure(f"{name} last", f"{what}: the last of a burst", end, "s", last, f"{peer} last" if peer else "")
 
 
-def _cold_starts(bootstrap: str, number: int) -> Iterator[dict[str, float]]:
+def _bursts(bootstrap: str, topic: str, sending: Sending, seen: Seen, catalog: Catalog) -> Sequence[Fresh]:
+    """Events for a while and then none until all are there, a few times; of the first what warms up is left out."""
+    sent, found = 0, list[Fresh]()
+    for burst in range(BURSTS):
+        producing = Producing(bootstrap, topic, sending.per_second, stamped=True)
+        producing.start()
+        if burst == 0:
+            seen.watch(lambda: bool(seen.at_s), GIVE_UP_S)
+        start_s = time.time() + (sending.warm_up_s if burst == 0 else 0.0)
+        end_s = start_s + sending.seconds / BURSTS
+        seen.watch(lambda end_s=end_s: time.time() >= end_s, sending.seconds + sending.warm_up_s + 5)
+        last_s = producing.stop()
+        sent += producing.sent
+        all_there_s = seen.watch(lambda sent=sent: seen.added >= sent, GIVE_UP_S)
+        cut = statistics.quantiles(seen.ages_s(catalog, start_s, end_s), n=100)
+        p50, p95, p99 = (cut[percent - 1] for percent in (50, 95, 99))
+        found.append(Fresh(p50, p95, p99, all_there_s - last_s))
+    return found
+
+
+def _cold_starts(place: Place, number: int) -> Iterator[dict[str, float]]:
     """The parts of each: a pipeline that is caught up, whose run has ended, gets events."""
-    topic, directory = new_topic(bootstrap), SCRATCH / "cold"
+    bootstrap = place.bootstrap
+    topic, directory = new_topic(bootstrap), place.scratch / "cold"
     file = write_pipeline(directory, bootstrap, topic)
     _set(file, linger_s=0.0)
     pipeline, seen = load(file), Seen(directory / "catalog.db", TABLE)
@@ -208,10 +231,10 @@ def _parts(instance: dg.DagsterInstance, pipeline: Pipeline) -> dict[str, float]
     batches = _materialized(instance, batches_key(pipeline), 30)
     tables = [TABLE, pipeline.ledger_table]
     commits = {table: _materialized(instance, table_key(pipeline, table), 30) for table in tables}
-    parts = {name: statistics.median(_steps(batch)[name] for batch in batches) for name in _steps(batches[0])}
+    parts = {name: statistics.median(_seconds(batch)[name] for batch in batches) for name in _seconds(batches[0])}
     for table, records in commits.items():
         kind = "table" if table == TABLE else "ledger"
-        parts[f"commit, {kind}"] = statistics.median(_steps(record)["commit"] for record in records)
+        parts[f"commit, {kind}"] = statistics.median(_seconds(record)["commit"] for record in records)
     whole = statistics.median(abs(b.timestamp - a.timestamp) for a, b in pairwise(batches))
     parts["telling the control topic and Dagster"] = whole - sum(parts.values())
     parts["from batch to batch"] = whole
@@ -223,7 +246,7 @@ def _told(instance: dg.DagsterInstance, key: dg.AssetKey, since_s: float) -> dic
     [record] = until(
         lambda: [each for each in _materialized(instance, key, 1) if each.timestamp > since_s], timeout_s=GIVE_UP_S
     )
-    return _steps(record)
+    return _seconds(record)
 
 
 def _materialized(instance: dg.DagsterInstance, key: dg.AssetKey, number: int) -> list[dg.EventLogRecord]:
@@ -231,7 +254,7 @@ def _materialized(instance: dg.DagsterInstance, key: dg.AssetKey, number: int) -
     return list(instance.fetch_materializations(key, limit=number).records)
 
 
-def _steps(record: dg.EventLogRecord) -> dict[str, float]:
+def _seconds(record: dg.EventLogRecord) -> dict[str, float]:
     """What a materialization says of its seconds."""
     said = record.asset_materialization
     assert said is not None
@@ -241,41 +264,25 @@ def _steps(record: dg.EventLogRecord) -> dict[str, float]:
     }
 
 
-def _with(row: Row, **more: object) -> Row:
-    return Row(**{**asdict(row), **more})
-
-
-def _tables(rows: Sequence[Row]) -> Iterator[str]:
-    """For people, in Markdown."""
-    heads = ("", "half within", "95 of 100", "99 of 100", "last of a burst", "cold start")
-    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
-    for row in rows:
-        figures = (f"{each:.2f}" for each in (row.p50, row.p95, row.p99, row.last_of_burst))
-        colds = " ".join(f"{each:.1f}" for each in row.cold_starts)
-        lines.append(f"| {row.what} | {' | '.join(figures)} | {colds} |")
-    yield "\n".join(lines)
-    for row in rows:
-        for parts in filter(None, (row.parts, row.cold_parts)):
-            yield "\n".join(
-                ["| | s |", "|---|---:|", *(f"| {name} | {seconds:.3f} |" for name, seconds in parts.items())]
-            )
-
-
-def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.freshness", description="Event to visible row.")
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--per-second", type=int, default=5_000, metavar="N", help="events a second (5,000)")
-    parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="measured time (60)")
-    parser.add_argument("--warm-up", type=float, default=15.0, metavar="S", help="left out after the first commit (15)")
-    parser.add_argument("--snapshots", type=int, default=1, metavar="N", help="that the table has before (1)")
+    parser.add_argument("--seconds", type=float, default=24.0, metavar="S", help=f"of {BURSTS} bursts together (24)")
+    parser.add_argument("--warm-up", type=float, default=6.0, metavar="S", help="left out after the first commit (6)")
+    parser.add_argument("--snapshots", type=int, default=5_000, metavar="N", help="of the table with a history (5,000)")
     parser.add_argument("--cold-starts", type=int, default=3, metavar="N", help="cold starts of Calve (3)")
     parser.add_argument(
-        "--peers", dest="only", action="store_const", const=("calve", "peers"), help="the connector too"
+        "--only", dest="rows", action="append", choices=NAMES, metavar="ROW", help=f"one of {', '.join(NAMES)}"
     )
-    parser.add_argument("--only-peers", dest="only", action="store_const", const=("peers",), help="the connector alone")
-    parser.add_argument("--json", action="store_true", help="for machines")
-    parser.set_defaults(only=("calve",))
-    return parser
+    parser.add_argument("--steps", action="store_true", help="what takes how long of a batch and a cold start, too")
 
+
+PART = Part(
+    "freshness",
+    "Event to visible row.",
+    _options,
+    _steps,
+    smoke="--seconds 6 --warm-up 1 --snapshots 3 --cold-starts 1 --only calve --only connector-1s",
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(alone(PART))

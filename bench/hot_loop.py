@@ -1,7 +1,7 @@
 """What each microsecond of a record pays for: `python -m bench.hot_loop`.
 
-A run over the topic of `bench.run` with its tasks in this process, whose steps are timed by the CPU clock of their
-thread, each without the steps within it. librdkafka's threads are what is left of the process.
+A run over the topic of `bench.throughput` with its tasks in this process, whose steps are timed by the CPU clock of
+their thread, each without the steps within it. librdkafka's threads are what is left of the process.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = broker.start(DIRECTORY / "broker")
     try:
         for number in (WARM_UP_RECORDS, records):
-            topic = fill(started.bootstrap, number, print)
+            topic = fill(started.bootstrap, number)
             file = write_pipeline(DIRECTORY / "hot-loop" / str(number), started.bootstrap, topic)
             spent.clear()
             process_s, thread_s = time.process_time(), time.thread_time()

@@ -52,8 +52,8 @@ def _ingest(
     are that many.
     """
     if shape is not FLAT or not topic.endswith(f"-{records}"):
-        topic = fill(bootstrap, records, lambda _: None, shape)
-    small = fill(bootstrap, _WARM_UP_RECORDS, lambda _: None, shape)
+        topic = fill(bootstrap, records, shape)
+    small = fill(bootstrap, _WARM_UP_RECORDS, shape)
     with avro_registry(directory / "registry") if shape is AVRO else nullcontext() as registry:
         warm_up, pipeline = (
             load(_pipeline(directory / name, bootstrap, source, partition_by, shape, registry))

@@ -9,23 +9,23 @@ pipelines read the backlog. Two kinds of efficiency come of it:
 - by the executors' CPU-seconds, those of one worker / those of two: what adding a worker costs in work that was not
   there before. It is what would be left where broker and driver have machines of their own.
 
-Beside them, on the last cluster, what a batch costs that has hardly any records, in one task and in many: what
-does not get faster with more workers.
+Beside them, on the last cluster, how long a batch is written that has hardly any records, in one task and in many:
+what a task costs before it has read anything.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-import psutil
-
-from bench.measure import ROOT, Meter
+from bench.figure import Aim, Figure
+from bench.measure import Meter
+from bench.part import Part, Place, Step, alone
+from bench.progress import say
 from bench.workload import fill, write_pipeline
 from orchestration import broker
 from sink_core.config.connections import SparkSettings
@@ -33,13 +33,13 @@ from sink_core.config.effective import Pipeline
 from sink_core.config.load import load
 from sink_core.session import Session
 from spark_jobs.run import RunReport, run_pipeline
-from spark_jobs.runner import SparkRunner, Task
+from spark_jobs.runner import SparkRunner
 from tests.standalone import SETTINGS, Cluster, standalone
 
-DIRECTORY = ROOT / ".bench"
-SCRATCH = DIRECTORY / "scale-out"
 WARM_UP_RECORDS = 200_000
-MANY_TASKS = 64
+MANY_TASKS = 16
+FEW_RECORDS, BATCHES_OF_FEW = 8_000, 4
+EFFICIENCY = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,72 +57,66 @@ class Run:
         return (self.executors_cpu_s + self.driver_cpu_s + self.broker_cpu_s) / self.wall_s
 
 
-class Counting(SparkRunner):
-    """Adds up what tasks send back."""
-
-    tasks = 0
-    result_bytes = 0
-
-    def run(self, task: Task, n: int) -> list[bytes]:
-        results = super().run(task, n)
-        self.tasks += n
-        self.result_bytes += sum(map(len, results))
-        return results
+def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
+    topics = [fill(place.bootstrap, number) for number in (FEW_RECORDS, WARM_UP_RECORDS, options.records)]
+    bench = Bench(place.kafka, place.scratch, *topics, records=options.records, runs=options.runs)
+    yield Step("one worker and two", lambda: _figures(bench))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print one JSON document; 1 if that by wall time misses the aim."""
-    options = _options().parse_args(arguments)
-    shutil.rmtree(SCRATCH, ignore_errors=True)
-    started = broker.start(DIRECTORY / "broker")
-    try:
-        topics = [
-            fill(started.bootstrap, n, lambda line: print(line, file=sys.stderr))
-            for n in (WARM_UP_RECORDS, options.records)
-        ]
-        bench = Bench(started, *topics, records=options.records, runs=options.runs)
-        one, _ = bench.cluster(1)
-        two, fixed = bench.cluster(2)
-    finally:
-        broker.stop(DIRECTORY / "broker")
-    wall, cpu = one["wall_s"] / (2 * two["wall_s"]), one["executors_cpu_s"] / two["executors_cpu_s"]
-    found = {
-        "records": options.records,
-        "runs": options.runs,
-        "cores": psutil.cpu_count(),
-        "one_worker": one,
-        "two_workers": two,
-        "efficiency_by_wall_time": round(wall, 2),
-        "efficiency_by_wall_time_of_writing": round(one["write_s"] / (2 * two["write_s"]), 2),
-        "efficiency_by_cpu_of_executors": round(cpu, 2),
-        "batch_of_few_records": fixed,
+def _figures(bench: Bench) -> Iterator[Figure]:
+    one, _ = bench.cluster(1)
+    yield _figure("one", "a run on one worker with a core", one)
+    two, few = bench.cluster(2)
+    yield _figure("two", "the same on two", two)
+    aim = Aim(EFFICIENCY)
+    yield Figure("efficiency", "t1 / (2 · t2), by wall time", _share(one.wall_s, 2 * two.wall_s), "", aim)
+    yield Figure("of writing", "the same of the batches' writing", _share(one.write_s, 2 * two.write_s), "")
+    yield Figure(
+        "of CPU", "the executors' CPU-seconds, of one / of two", _share(one.executors_cpu_s, two.executors_cpu_s), ""
+    )
+    for tasks, seconds in few.items():
+        yield Figure(f"few-{tasks}", f"written: a batch of few records in {tasks} tasks", round(seconds, 2), "s")
+
+
+def _figure(name: str, what: str, run: Run) -> Figure:
+    more = {
+        "s writing": run.write_s,
+        "CPU-s of executors": run.executors_cpu_s,
+        "of the driver": run.driver_cpu_s,
+        "of the broker": run.broker_cpu_s,
+        "busy cores": run.busy_cores,
     }
-    print(json.dumps(found, indent=2))
-    return 0 if wall >= options.aim else 1
+    return Figure(name, what, round(run.wall_s, 2), "s", more={unit: round(value, 2) for unit, value in more.items()})
+
+
+def _share(one: float, two: float) -> float:
+    return round(one / two, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What clusters have in common: the broker, a small topic and the backlog."""
+    """What clusters have in common: the broker, a folder, topics of few events and to warm up with, and the backlog."""
 
     kafka: broker.Broker
+    directory: Path
+    few: str
     small: str
     backlog: str
     records: int
     runs: int
 
-    def cluster(self, workers: int) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-        """Medians of runs over the backlog, and what small batches cost."""
-        with standalone(SCRATCH / f"of-{workers}", workers, memory="2g") as cluster:
+    def cluster(self, workers: int) -> tuple[Run, dict[int, float]]:
+        """The run over the backlog with the median wall time; on two workers, seconds of few records by tasks."""
+        with standalone(self.directory / f"of-{workers}", workers, memory="2g") as cluster:
             settings = SparkSettings(master=cluster.master, conf={**SETTINGS, "spark.executor.memory": "1g"})
-            with Counting(settings) as runner:
+            with SparkRunner(settings) as runner:
                 self._run(runner, self._pipeline(f"warm-up-{workers}", self.small), WARM_UP_RECORDS)
                 runs = [self._measured(runner, cluster, number) for number in range(self.runs)]
-                fixed = {f"{n}_tasks": self._small(runner, n) for n in (1, MANY_TASKS)} if workers == 2 else {}
-        names = ("wall_s", "write_s", "executors_cpu_s", "driver_cpu_s", "broker_cpu_s", "busy_cores")
-        return {name: round(statistics.median(getattr(run, name) for run in runs), 2) for name in names}, fixed
+                few = {tasks: self._few(runner, tasks) for tasks in (1, MANY_TASKS)} if workers == 2 else {}
+        middle = statistics.median_high(run.wall_s for run in runs)
+        return next(run for run in runs if run.wall_s == middle), few
 
-    def _measured(self, runner: Counting, cluster: Cluster, number: int) -> Run:
+    def _measured(self, runner: SparkRunner, cluster: Cluster, number: int) -> Run:
         pipeline = self._pipeline(f"of-{len(cluster.worker_pids)}-{number}", self.backlog)
         everything, kafka = Meter(), Meter(of=self.kafka.pid)
         master, workers = Meter(of=cluster.master_pid), [Meter(of=pid) for pid in cluster.worker_pids]
@@ -135,16 +129,16 @@ class Bench:
             driver_cpu_s=mine.cpu_s - executors - master.read(self.records).cpu_s,
             broker_cpu_s=kafka.read(self.records).cpu_s,
         )
-        print(len(cluster.worker_pids), "workers:", run, file=sys.stderr, flush=True)
+        say(f"  {len(cluster.worker_pids)} workers: {run}")
         return run
 
-    def _small(self, runner: Counting, tasks: int) -> dict[str, float]:
-        """Seconds of the steps of a batch of `tasks`, the second of its pipeline, and what each task sends back."""
-        more = f"batch: {{min_task_bytes: 1KiB, max_records: {WARM_UP_RECORDS // 2}}}\n"
-        pipeline = self._pipeline(f"small-{tasks}", self.small, more)
-        of_tasks = Counting(SparkSettings(master="given", tasks=tasks), session=lambda: runner.session)
-        report = self._run(of_tasks, pipeline, WARM_UP_RECORDS)
-        return {**report.batches[-1].seconds, "result_bytes_per_task": round(of_tasks.result_bytes / of_tasks.tasks)}
+    def _few(self, runner: SparkRunner, tasks: int) -> float:
+        """Median seconds in which batches of `tasks` are written that have a few records each."""
+        say(f"  batches of {tasks} tasks")
+        more = f"batch: {{min_task_bytes: 1KiB, max_records: {FEW_RECORDS // BATCHES_OF_FEW}}}\n"
+        of_tasks = SparkRunner(SparkSettings(master="given", tasks=tasks), session=lambda: runner.session)
+        report = self._run(of_tasks, self._pipeline(f"few-{tasks}", self.few, more), FEW_RECORDS)
+        return statistics.median(batch.seconds["write"] for batch in report.batches)
 
     def _run(self, runner: SparkRunner, pipeline: Pipeline, records: int) -> RunReport:
         with Session.open(pipeline) as session:
@@ -153,18 +147,24 @@ class Bench:
         return report
 
     def _pipeline(self, name: str, topic: str, more: str = "") -> Pipeline:
-        file = write_pipeline(SCRATCH / name, self.kafka.bootstrap, topic)
+        file = write_pipeline(self.directory / name, self.kafka.bootstrap, topic)
         file.write_text(file.read_text() + more)
         return load(file)
 
 
-def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.scale_out", description="One worker and two.")
-    parser.add_argument("--records", type=int, default=4_000_000, metavar="N", help="events in the backlog (4,000,000)")
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--records", type=int, default=1_000_000, metavar="N", help="events in the backlog (1,000,000)")
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each, the medians count (3)")
-    parser.add_argument("--aim", type=float, default=0.85, metavar="E", help="efficiency (0.85)")
-    return parser
 
+
+PART = Part(
+    "scale-out",
+    "One worker and two.",
+    _options,
+    _steps,
+    smoke="--records 200000 --runs 1",
+    keeps_topics=True,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(alone(PART))

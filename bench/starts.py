@@ -1,8 +1,8 @@
 """What a start costs: `python -m bench.starts` runs `calve run` over 1,000 records, from exec to exit, in many ways.
 
 A new pipeline each time, with its topics, tables and start positions to make, but in the row that says so. CPU-seconds
-are those of all processes but the broker; a Spark that was there before counts with what it used meanwhile. Where the
-time of the first row goes is measured in a run by itself (`--steps FILE`).
+are those of all processes but the broker; a Spark that was there before counts with what it used meanwhile. With
+`--steps` it also says where the time of the first row goes, measured in runs by themselves (`bench.start_steps`).
 """
 
 from __future__ import annotations
@@ -13,23 +13,26 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import yaml
 
+from bench.figure import Aim, Figure
 from bench.measure import ROOT, Meter, measured
+from bench.part import Part, Place, Step, alone
 from bench.workload import fill, write_pipeline
-from orchestration import broker, spark_server
+from orchestration import spark_server
+from sink_core.config.load import load
 from sink_core.jars import spark_jars
+from sink_core.session import Session
+from spark_jobs.run import Bounds, run_pipeline
 from spark_jobs.session import JAVA_OPTIONS
+from tests.pipelines import InProcess
 
-DIRECTORY = ROOT / ".bench"
 CALVE = str(Path(sys.executable).with_name("calve"))
 JARS = ",".join(map(str, spark_jars()))
 WITHOUT_ARCHIVE = {"spark.driver.extraJavaOptions": JAVA_OPTIONS}
@@ -44,7 +47,7 @@ PLAIN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Way:
     """One way to start: what takes its name, and Spark's part of connections.yaml; `again` runs a pipeline that has run
     before.
     """
@@ -55,98 +58,117 @@ class Row:
     again: bool = False
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print one JSON document; 1 if the first row's median misses the aim."""
-    options = _options().parse_args(arguments)
-    if options.steps:
-        print(json.dumps(_steps(options.steps)))
-        return 0
-    started = broker.start(DIRECTORY / "broker")
-    server = DIRECTORY / "spark"
-    try:
-        topic = fill(started.bootstrap, options.records, lambda line: print(line, file=sys.stderr))
-        rows = [row for row in _rows() if row.name in (options.only or NAMES)]
-        if any("remote" in row.spark for row in rows):
-            # By a process of its own: what its client leaves in the environment would reach the runs.
-            subprocess.run([CALVE, "spark", "start", "--dir", str(server)], stdout=sys.stderr, check=True)  # noqa: S603
-            rows = [row if "remote" not in row.spark else _on(_running(server).remote, row) for row in rows]
-        write = partial(_write, started.bootstrap, topic)
-        found = {row.name: _median(row, write, server, options) for row in rows}
-        found["steps"] = _median_steps(write, options.runs)
-    finally:
-        spark_server.stop(server)
-        broker.stop(DIRECTORY / "broker")
-    print(json.dumps({"records": options.records, "runs": options.runs, **found}, indent=2))
-    return 0 if "cold" not in found or found["cold"]["wall_s"] < options.aim else 1
-
-
-def _rows() -> list[Row]:
+def _ways() -> list[Way]:
     here = {"master": "local[*]"}
 
     def with_conf(**conf: str) -> dict[str, Any]:
         return {**here, "conf": conf}
 
     return [
-        Row("cold", "as it is", here),
-        Row("again", "as it is, a pipeline that ran before", here, again=True),
-        Row("archive", "without the class archive", with_conf(**WITHOUT_ARCHIVE)),
-        Row("daemon", "with Spark's own Python daemon", with_conf(**{"spark.python.daemon.module": "pyspark.daemon"})),
-        Row("jars", "with spark.jars", with_conf(**{"spark.driver.extraClassPath": "", "spark.jars": JARS})),
-        Row("logging", "with Spark's own logging", with_conf(**{"spark.log.level": "INFO"})),
-        Row("ui", "with Spark's UI", with_conf(**{"spark.ui.enabled": "true"})),
-        Row("plain", "with none of these, and Java as it comes", with_conf(**PLAIN)),
-        Row("connect", "on `calve spark start`", {"remote": ""}),
-        Row("connect-again", "on it, a pipeline that ran before", {"remote": ""}, again=True),
+        Way("cold", "as it is", here),
+        Way("again", "as it is, a pipeline that ran before", here, again=True),
+        Way("archive", "without the class archive", with_conf(**WITHOUT_ARCHIVE)),
+        Way("daemon", "with Spark's own Python daemon", with_conf(**{"spark.python.daemon.module": "pyspark.daemon"})),
+        Way("jars", "with spark.jars", with_conf(**{"spark.driver.extraClassPath": "", "spark.jars": JARS})),
+        Way("logging", "with Spark's own logging", with_conf(**{"spark.log.level": "INFO"})),
+        Way("ui", "with Spark's UI", with_conf(**{"spark.ui.enabled": "true"})),
+        Way("plain", "with none of these, and Java as it comes", with_conf(**PLAIN)),
+        Way("connect", "on `calve spark start`", {"remote": ""}),
+        Way("connect-again", "on it, a pipeline that ran before", {"remote": ""}, again=True),
     ]
 
 
-NAMES = [row.name for row in _rows()]
+WAYS = _ways()
+NAMES = [way.name for way in WAYS]
+USUAL = ("cold", "again", "connect-again")
+"""Those that `make bench` has."""
+AIM_S = 12.0
 
 
-def _on(remote: str, row: Row) -> Row:
-    return Row(row.name, row.what, {"remote": remote}, again=row.again)
+def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
+    server = _Server(place.scratch / "spark")
+    topic = fill(place.bootstrap, options.records)
+    try:
+        for way in WAYS:
+            if way.name in (options.ways or USUAL):
+                yield Step(way.name, partial(_median, way, _Here(place, topic, server), options))
+        if options.steps:
+            yield Step("steps", partial(_median_steps, _Here(place, topic, server), options.runs))
+    finally:
+        server.stop()
 
 
-def _running(server: Path) -> spark_server.SparkServer:
-    running = spark_server.status(server)
-    assert running, f"no Spark server runs in {server}"
-    return running
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A Spark Connect server, started with the first use."""
+
+    directory: Path
+
+    def running(self) -> spark_server.SparkServer:
+        if (running := spark_server.status(self.directory)) is None:
+            # By a process of its own: what its client leaves in the environment would reach the runs.
+            command = [CALVE, "spark", "start", "--dir", str(self.directory)]
+            subprocess.run(command, stdout=sys.stderr, check=True)  # noqa: S603
+            running = spark_server.status(self.directory)
+        assert running, f"no Spark server runs in {self.directory}"
+        return running
+
+    def stop(self) -> None:
+        spark_server.stop(self.directory)
 
 
-def _write(bootstrap: str, topic: str, directory: Path, spark: Mapping[str, Any]) -> Path:
-    """A pipeline's file, which runs on `spark`."""
-    file = write_pipeline(directory, bootstrap, topic)
-    connections = file.with_name("connections.yaml")
-    content = yaml.safe_load(connections.read_text())
-    connections.write_text(yaml.safe_dump(content | {"spark": {"here": dict(spark)}}))
-    return file
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """What runs have in common."""
+
+    place: Place
+    topic: str
+    server: _Server
+
+    def pipeline(self, scratch: str, spark: Mapping[str, Any]) -> Path:
+        """A pipeline's file, which runs on `spark`."""
+        file = write_pipeline(Path(scratch) / "pipeline", self.place.bootstrap, self.topic)
+        connections = file.with_name("connections.yaml")
+        content = yaml.safe_load(connections.read_text())
+        connections.write_text(yaml.safe_dump(content | {"spark": {"here": dict(spark)}}))
+        return file
 
 
-def _median(row: Row, write: Callable[[Path, Mapping[str, Any]], Path], server: Path, options: Any) -> dict[str, Any]:
-    runs = [_run(row, write, server, options.records) for _ in range(options.runs)]
-    found = {name: round(statistics.median(run[name] for run in runs), 1) for name in ("wall_s", "cpu_s")}
-    print(row.name, found, file=sys.stderr, flush=True)
-    return {"what": row.what, **found}
+def _median(way: Way, here: _Here, options: argparse.Namespace) -> Iterator[Figure]:
+    if "remote" in way.spark:
+        way = replace(way, spark={"remote": here.server.running().remote})
+    runs = [_run(way, here, options.records) for _ in range(options.runs)]
+    wall_s, cpu_s = (round(statistics.median(figures), 1) for figures in zip(*runs, strict=True))
+    aim = Aim(AIM_S, at_most=True) if way.name == "cold" else None
+    yield Figure(way.name, way.what, wall_s, "s", aim, more={"CPU-s": cpu_s})
 
 
-def _run(row: Row, write: Callable[[Path, Mapping[str, Any]], Path], server: Path, records: int) -> dict[str, float]:
-    with tempfile.TemporaryDirectory(dir=DIRECTORY) as scratch:
-        file = write(Path(scratch) / "pipeline", row.spark)
-        command = [CALVE, "run", str(file), "--json"]
-        if row.again:
+def _run(way: Way, here: _Here, records: int) -> tuple[float, float]:
+    """Wall and CPU-seconds."""
+    with tempfile.TemporaryDirectory(dir=here.place.scratch) as scratch:
+        file = here.pipeline(scratch, way.spark)
+        if way.again:
             _first_batch(file)
-        meter = Meter(of=_running(server).server.pid) if "remote" in row.spark else None
-        run = measured(command, records)
-        return {"wall_s": run.wall_s, "cpu_s": run.cpu_s + (meter.read(records).cpu_s if meter else 0.0)}
+        meter = Meter(of=here.server.running().server.pid) if "remote" in way.spark else None
+        run = measured([CALVE, "run", str(file), "--json"], records)
+        return run.wall_s, run.cpu_s + (meter.read(records).cpu_s if meter else 0.0)
+
+
+def _median_steps(here: _Here, runs: int) -> Iterator[Figure]:
+    """Wall seconds of each step of a cold run, by the run with the median in all."""
+    done: list[dict[str, float]] = []
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory(dir=here.place.scratch) as scratch:
+            command = [sys.executable, "-m", "bench.start_steps", str(here.pipeline(scratch, {"master": "local[*]"}))]
+            run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
+            done.append(json.loads(run.stdout.splitlines()[-1]))
+    median = sorted(done, key=lambda steps: sum(steps.values()))[len(done) // 2]
+    for step, seconds in median.items():
+        yield Figure(f"step {step}", "of a cold run", seconds, "s")
 
 
 def _first_batch(file: Path) -> None:
     """A run that leaves half of the records for the next one; in this process, as no part of what is measured."""
-    from sink_core.config.load import load
-    from sink_core.session import Session
-    from spark_jobs.run import Bounds, run_pipeline
-    from tests.pipelines import InProcess
-
     content = file.read_text()
     file.write_text(content + "batch: {max_records: 500}\n")
     with Session.open(load(file)) as session:
@@ -154,72 +176,15 @@ def _first_batch(file: Path) -> None:
     file.write_text(content)
 
 
-def _median_steps(write: Callable[[Path, Mapping[str, Any]], Path], runs: int) -> dict[str, float]:
-    """Wall seconds of each step of a cold run, by the run with the median in all."""
-    done: list[dict[str, float]] = []
-    for _ in range(runs):
-        with tempfile.TemporaryDirectory(dir=DIRECTORY) as scratch:
-            file = write(Path(scratch) / "pipeline", {"master": "local[*]"})
-            command = [sys.executable, "-m", "bench.starts", "--steps", str(file)]
-            run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
-            done.append(json.loads(run.stdout.splitlines()[-1]))
-    return sorted(done, key=lambda steps: sum(steps.values()))[len(done) // 2]
-
-
-class _Clock:
-    """Wall seconds since the process began, by what they were spent on."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._doing, self._since = "Python's start", psutil.Process().create_time()
-
-    def begins(self, step: str) -> None:
-        now = time.time()
-        self.seconds[self._doing] = round(self.seconds.get(self._doing, 0.0) + now - self._since, 2)
-        self._doing, self._since = step, now
-
-
-def _steps(file: str) -> dict[str, float]:
-    """What `calve run FILE` does, with a clock."""
-    clock = _Clock()
-    clock.begins("imports")
-    from sink_core.config.load import load
-    from sink_core.session import Session
-    from spark_jobs.run import run_pipeline
-    from spark_jobs.runner import SparkRunner, Task
-
-    class Timed(SparkRunner):
-        @property
-        def session(self) -> Any:
-            if self._started is None:
-                clock.begins("Spark's start")
-                _ = super().session
-                clock.begins("Spark's first job")
-            return super().session
-
-        def run(self, task: Task, n: int) -> list[bytes]:
-            results = super().run(task, n)
-            clock.begins("ledger and manifests")
-            return results
-
-    clock.begins("connecting")
-    pipeline = load(Path(file))
-    with Session.open(pipeline) as session, Timed(pipeline.spark) as runner:
-        names = {"start": "pipeline and tables", "write": "tables loaded", "end": "Spark's end"}
-        run_pipeline(session, runner, on_progress=lambda step: clock.begins(names.get(step.phase, step.phase)))
-    clock.begins("exit")
-    return clock.seconds
-
-
-def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.starts", description="What a start of `calve run` costs.")
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=int, default=1_000, metavar="N", help="events in the topic (1,000)")
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each row, the medians count (3)")
-    parser.add_argument("--aim", type=float, default=12.0, metavar="S", help="seconds for the first row (12)")
-    parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=f"one of {', '.join(NAMES)}")
-    parser.add_argument("--steps", metavar="FILE", help="run the pipeline of FILE once, and say what took how long")
-    return parser
+    shown = f"one of {', '.join(NAMES)} ({', '.join(USUAL)})"
+    parser.add_argument("--only", dest="ways", action="append", choices=NAMES, metavar="NAME", help=shown)
+    parser.add_argument("--steps", action="store_true", help="what takes how long of a cold run, too")
 
+
+PART = Part("starts", "What a start of `calve run` costs.", _options, _steps, smoke="--only cold --runs 1")
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(alone(PART))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import yaml
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.progress import say
 from bench.shapes import DISTINCT, FLAT, Shape
 from sink_core.kafka import clients
 from sink_core.kafka.source import describe_topics, high_watermarks
@@ -20,7 +21,7 @@ COLUMNS = FLAT.columns
 _TIMEOUT_S = 300.0
 
 
-def fill(bootstrap: str, records: int, say: Callable[[str], None], shape: Shape = FLAT) -> str:
+def fill(bootstrap: str, records: int, shape: Shape = FLAT) -> str:
     """The topic with `records` events on `PARTITIONS` partitions, lz4 as producers set it; its name."""
     topic = f"bench-{shape.name}-{records}"
     if _records(bootstrap, topic) == records:
@@ -30,7 +31,7 @@ def fill(bootstrap: str, records: int, say: Callable[[str], None], shape: Shape 
         admin.delete_topics([topic])[topic].result(_TIMEOUT_S)
     _create(admin, topic)
     say(f"producing {records:,} events to {topic}")
-    _produce(bootstrap, topic, shape, records, say)
+    _produce(bootstrap, topic, shape, records)
     return topic
 
 
@@ -103,7 +104,7 @@ def _create(admin: AdminClient, topic: str) -> None:
             return
 
 
-def _produce(bootstrap: str, topic: str, shape: Shape, records: int, say: Callable[[str], None]) -> None:
+def _produce(bootstrap: str, topic: str, shape: Shape, records: int) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,0 +1,72 @@
+"""Throughput per CPU-second, beside iceberg-kafka-connect: `python -m bench.throughput`.
+
+Scenarios are `bench.scenarios.SCENARIOS`; each is run `--runs` times and of each row the median run is shown. Producing
+the events is not counted; the topics are kept in `.bench/broker` for the next time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
+
+from bench.figure import Aim, Figure
+from bench.measure import Measured
+from bench.part import Part, Place, Step, alone
+from bench.progress import say
+from bench.scenario import Bench, Row, Scenario
+from bench.scenarios import SCENARIOS
+from bench.workload import fill
+
+ROWS = [row.name for scenario in SCENARIOS for row in scenario.rows]
+
+
+def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
+    topic = fill(place.bootstrap, options.records)
+    bench = Bench(place.bootstrap, topic, options.records, place.scratch)
+    for scenario in SCENARIOS:
+        names = [row.name for row in scenario.rows]
+        if set(names) & set(options.rows or ROWS):
+            yield Step(", ".join(names), partial(_medians, scenario, bench, options.runs))
+
+
+def _medians(scenario: Scenario, bench: Bench, runs: int) -> Iterator[Figure]:
+    """Of each row the run with the median CPU time (of an even number the slower of the two in the middle)."""
+    done: list[Sequence[Measured]] = []
+    for number in range(1, runs + 1):
+        done.append(scenario.run(bench))
+        for row, m in zip(scenario.rows, done[-1], strict=True):
+            figures = f"{m.records_per_cpu_s:,.0f} records per CPU-second ({m.cpu_s:.1f} CPU-s, {m.wall_s:.1f} s)"
+            say(f"  {row.name} {number}/{runs}: {figures}")
+    for row, measured in zip(scenario.rows, zip(*done, strict=True), strict=True):
+        middle = statistics.median_high(m.cpu_s for m in measured)
+        yield _figure(row, next(m for m in measured if m.cpu_s == middle))
+
+
+def _figure(row: Row, m: Measured) -> Figure:
+    aim = Aim(row.aim, of_ratio=True) if row.aim else None
+    more = {"records/s": round(m.records / m.wall_s), "CPU-s": round(m.cpu_s, 1), "s": round(m.wall_s, 1)}
+    return Figure(row.name, row.what, round(m.records_per_cpu_s), "records/CPU-s", aim, row.peer, more)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--records", type=int, default=2_000_000, metavar="N", help="events in the topic (2,000,000)")
+    parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each row, the median counts (3)")
+    parser.add_argument(
+        "--only", dest="rows", action="append", choices=ROWS, metavar="ROW", help=f"one of {', '.join(ROWS)}"
+    )
+
+
+PART = Part(
+    "throughput",
+    "Records per CPU-second, beside iceberg-kafka-connect.",
+    _options,
+    _steps,
+    smoke="--records 40000 --runs 1",
+    keeps_topics=True,
+)
+
+if __name__ == "__main__":
+    sys.exit(alone(PART))
