@@ -1,19 +1,35 @@
 """Spark's Python daemon with the imports of a task done before it forks its workers.
 
-Each worker would otherwise import them for itself, at more than a CPU-second each. And after each task a worker has
-Python look for garbage: among all that was imported that takes a tenth of a second, for which the next task waits. What
-is frozen is not looked at.
+Each worker would otherwise import them for itself, at more than a CPU-second each. What a worker does between two tasks
+is also taken from it, for each of these is a tenth of a second for which the next task waits:
+
+- After a task Python looks for garbage, among all that was imported. What is frozen is not looked at.
+- Before a task pyspark has Python forget what it knows of the module path, and of each archive on it Python then reads
+  the list of files anew, once for each package that was imported from there: Spark's own are in archives. Those don't
+  change under a worker; what `addPyFile` adds are archives of other names.
 """
 
 from __future__ import annotations
 
 import gc
 from importlib import import_module
+from zipimport import zipimporter
 
 from pyspark.daemon import manager
 
 import_module("spark_jobs.task")
 
-if __name__ == "__main__":
+
+def get_ready() -> None:
+    """What workers have from the daemon that forks them."""
+    zipimporter.invalidate_caches = _keep
     gc.freeze()
+
+
+def _keep(self: zipimporter) -> None:
+    """In the place of reading the list of files anew."""
+
+
+if __name__ == "__main__":
+    get_ready()
     manager()

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark import daemon
 
-from spark_jobs.daemon import manager
+from spark_jobs.daemon import get_ready, manager
 
 UNUSED_S = 60.0
 """Spark ends workers, whose daemon this is, that had nothing to do for a minute; then this one begins."""
@@ -52,6 +52,7 @@ def _has_workers() -> bool:
 def main() -> None:
     """Be the daemon until it is unused, or Spark ends it."""
     daemon.select = Looks()
+    get_ready()
     manager()
 
 
