@@ -1,6 +1,7 @@
 """Scenarios that measure a part of what their process does.
 
-`python -m bench.inside PART BOOTSTRAP TOPIC RECORDS DIRECTORY` prints a `Measured` as its last line.
+`python -m bench.inside BOOTSTRAP TOPIC DIRECTORY PART=RECORDS …` prints a list of `Measured`, one for each part, as its
+last line. Parts that need Spark have a session together.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from bench.measure import Measured, Meter
 from bench.registry import avro_registry
 from bench.shapes import AVRO, FLAT, SHAPES, Shape
 from bench.workload import COLUMNS, PARTITIONS, events, fill, write_pipeline
+from sink_core.config.connections import SparkSettings
 from sink_core.config.effective import Pipeline
 from sink_core.config.load import load
 from sink_core.decode.json import JsonDecoder
@@ -38,11 +40,19 @@ _WARM_UP_RECORDS = 200_000
 """Enough for a task on each core, so that all Python workers are up."""
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the parts of a process have in common, and a folder of each one's own."""
+
+    bootstrap: str
+    topic: str
+    runner: SparkRunner
+    directory: Path
+
+
 def _ingest(
-    bootstrap: str,
-    topic: str,
+    setting: Setting,
     records: int,
-    directory: Path,
     *,
     shape: Shape = FLAT,
     partition_by: Sequence[str] = (),
@@ -51,6 +61,7 @@ def _ingest(
     """A run on a session that is up and has run a small pipeline. Of flat events those of `topic` are read, if there
     are that many.
     """
+    bootstrap, topic, directory, runner = setting.bootstrap, setting.topic, setting.directory, setting.runner
     if shape is not FLAT or not topic.endswith(f"-{records}"):
         topic = fill(bootstrap, records, shape)
     small = fill(bootstrap, _WARM_UP_RECORDS, shape)
@@ -59,12 +70,11 @@ def _ingest(
             load(_pipeline(directory / name, bootstrap, source, partition_by, shape, registry))
             for name, source in (("warm-up", small), ("measured", topic))
         )
-        with SparkRunner(pipeline.spark) as runner:
-            for each in (warm_up, pipeline):
-                if distribution:
-                    _sort(each, distribution)
-            caught_up(warm_up, runner, _WARM_UP_RECORDS)
-            return caught_up(pipeline, runner, records, without=[registry.pid] if registry else [])
+        for each in (warm_up, pipeline):
+            if distribution:
+                _sort(each, distribution)
+        caught_up(warm_up, runner, _WARM_UP_RECORDS)
+        return caught_up(pipeline, runner, records, without=[registry.pid] if registry else [])
 
 
 def _pipeline(
@@ -109,15 +119,15 @@ def _sort(pipeline: Pipeline, distribution: str) -> None:
             change.update_sort_order().asc("user_id", transform=IdentityTransform()).commit()
 
 
-def consume(bootstrap: str, topic: str, records: int, _directory: Path) -> Measured:
+def consume(setting: Setting, records: int) -> Measured:
     """What any consumer in Python pays: the messages and their values, nothing done with them."""
     from confluent_kafka import TopicPartition
 
     from sink_core.kafka import clients
 
     meter, seen = Meter(), 0
-    consumer = clients.reader({"bootstrap.servers": bootstrap}, group="bench.consume")
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    consumer = clients.reader({"bootstrap.servers": setting.bootstrap}, group="bench.consume")
+    consumer.assign([TopicPartition(setting.topic, partition, 0) for partition in range(PARTITIONS)])
     while seen < records:
         values = [message.value() for message in consumer.consume(BATCH, 1.0) if message.error() is None]
         seen += len(values)
@@ -125,7 +135,7 @@ def consume(bootstrap: str, topic: str, records: int, _directory: Path) -> Measu
     return meter.read(seen)
 
 
-def decode(_bootstrap: str, _topic: str, records: int, _directory: Path) -> Measured:
+def decode(_setting: Setting, records: int) -> Measured:
     """Batches of events to Arrow, typed as the table is."""
     decoder, values = JsonDecoder(schema_of(COLUMNS)), events(10 * BATCH)
     rounds, meter = max(1, records // len(values)), Meter()
@@ -135,7 +145,7 @@ def decode(_bootstrap: str, _topic: str, records: int, _directory: Path) -> Meas
     return meter.read(rounds * len(values))
 
 
-PARTS: dict[str, Callable[[str, str, int, Path], Measured]] = {
+PARTS: dict[str, Callable[[Setting, int], Measured]] = {
     **{name: partial(_ingest, shape=shape) for name, shape in SHAPES.items()},
     "partitioned": partial(_ingest, partition_by=DAYS),
     # Sorted within partitions, each of which is written by one task.
@@ -146,6 +156,15 @@ PARTS: dict[str, Callable[[str, str, int, Path], Measured]] = {
     "decode": decode,
 }
 
+
+def main(bootstrap: str, topic: str, directory: str, *parts: str) -> None:
+    found: list[Measured] = []
+    with SparkRunner(SparkSettings(master="local[*]")) as runner:
+        for part in parts:
+            name, _, records = part.partition("=")
+            found.append(PARTS[name](Setting(bootstrap, topic, runner, Path(directory) / name), int(records)))
+    print(json.dumps([asdict(each) for each in found]))
+
+
 if __name__ == "__main__":
-    part, bootstrap, topic, records, directory = sys.argv[1:]
-    print(json.dumps(asdict(PARTS[part](bootstrap, topic, int(records), Path(directory)))))
+    main(*sys.argv[1:])
