@@ -31,6 +31,7 @@ from sink_core.verify.verify import verify
 from spark_jobs.run import Bounds, run_pipeline
 from tests import support
 from tests.pipelines import Flow, InProcess
+from tests.rest_catalog import RestCatalog, proxied
 
 ONCE = Bounds(max_batches=1, max_duration_s=600.0, linger_s=0.0)
 PARTITIONS = 24
@@ -39,6 +40,8 @@ BY_NAME: dict[str, Any] = {
     "name": "db.t_{value}",
     "name_from": {"field": "k", "allow": "[0-9]+", "max_tables": 100_000},
 }
+ANSWER_S = 0.02
+"""By so much a catalog that is a service answers later than one on the same machine."""
 LOOKS_AT = 10_000
 LOOKS_S = 10.0
 """`status` and `verify` of as many batches are to take no longer."""
@@ -110,6 +113,23 @@ def _files(place: Place, size: int) -> Iterator[dict[str, float]]:
 
 def _tables(place: Place, size: int) -> Iterator[dict[str, float]]:
     return _later_batches(_by_name(place, []), size, 1)
+
+
+def _served(place: Place, size: int) -> Iterator[dict[str, float]]:
+    """Several tables at a time, then one."""
+    plain = _by_name(place, [])
+    server = RestCatalog(plain.lake, plain.catalog)
+    server.start()
+    try:
+        with proxied(server.port) as proxy:
+            proxy.delay_s = ANSWER_S
+            flow = plain.but(lake_properties={"type": "rest", "uri": proxy.uri})
+            alone = flow.but(extra={**flow.extra, "commit": {"parallel_tables": 1}})
+            batches = zip(_later_batches(flow, size, 1), _later_batches(alone, size, 1), strict=True)
+            for together, apart in batches:
+                yield {"commit": together["commit"], "one at a time": apart["commit"]}
+    finally:
+        server.stop()
 
 
 def _partitioned(place: Place, size: int) -> Iterator[dict[str, float]]:
@@ -204,6 +224,7 @@ Rows = Callable[[Place, int], Iterator[dict[str, float]]]
 ROWS: Mapping[str, tuple[str, Sequence[int], Rows]] = {
     "files": ("data files in a batch", [10, 1_000], _files),
     "tables": ("tables that a batch feeds", [1, 10, 100], _tables),
+    "served": (f"tables that a batch feeds, each answer of the catalog {ANSWER_S * 1000:.0f} ms later", [50], _served),
     "partitioned": (f"tables of {PARTITIONS} partitions each that a batch feeds, files in each", [], _partitioned),
     "silent": ("tables beside the one that a batch feeds", [0, 999], _silent),
     "snapshots": ("snapshots of a table", [10, 10_000], _snapshots),
@@ -224,7 +245,7 @@ PART = Part(
     "What a commit costs.",
     _options,
     _steps,
-    smoke="--runs 1 --files 2 --tables 2 --silent 1 --snapshots 3 --plan 4 --batches 3",
+    smoke="--runs 1 --files 2 --tables 2 --served 2 --silent 1 --snapshots 3 --plan 4 --batches 3",
 )
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What each microsecond of a record pays for: `python -m bench.hot_loop`.
+"""What each microsecond of a record pays for, and its bytes: `python -m bench.hot_loop`.
 
 A run over the topic of `bench.throughput` with its tasks in this process, whose steps are timed by the CPU clock of
 their thread, each without the steps within it. librdkafka's threads are what is left of the process.
@@ -11,7 +11,8 @@ import functools
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import spark_jobs.ingest
@@ -59,12 +60,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for number in (WARM_UP_RECORDS, records):
             topic = fill(started.bootstrap, number)
-            file = write_pipeline(DIRECTORY / "hot-loop" / str(number), started.bootstrap, topic)
+            directory = DIRECTORY / "hot-loop" / str(number)
+            file = write_pipeline(directory, started.bootstrap, topic)
             spent.clear()
             process_s, thread_s = time.process_time(), time.thread_time()
             with Session.open(load(file)) as session:
                 run_pipeline(session, InProcess())
             process_s, thread_s = time.process_time() - process_s, time.thread_time() - thread_s
+        fetched = _bytes((DIRECTORY / "broker" / "data").glob(f"{topic}-*/*.log"))
+        written = _bytes((directory / "warehouse" / "bench" / "events" / "data").rglob("*.parquet"))
     finally:
         broker.stop(DIRECTORY / "broker")
     rows = sorted(spent.items(), key=lambda row: -row[1])
@@ -73,7 +77,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("| | µs a record |\n|---|---:|")
     for label, seconds in rows:
         print(f"| {label} | {seconds / records * 1e6:.2f} |")
+    print(f"\nA record has {fetched / records:.0f} bytes in the topic and {written / records:.0f} in the table.")
     return 0
+
+
+def _bytes(files: Iterable[Path]) -> int:
+    return sum(file.stat().st_size for file in files)
 
 
 def _timed(step: Callable[..., Any], label: str, spent: dict[str, float], within: list[float]) -> Callable[..., Any]:
