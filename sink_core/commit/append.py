@@ -29,6 +29,7 @@ from sink_core.batch import ManifestRef
 from sink_core.commit.relisting import asserted, relisted
 from sink_core.commit.replace import paths_of
 from sink_core.failpoints import reach
+from sink_core.tables.entries import live_entries
 from sink_core.tables.manifests import manifest_file, rewritten_name, write_without
 
 FOREVER_MS = 2**63 - 1
@@ -149,7 +150,7 @@ def _without(
     paths, specs, left = paths_of(table.io, gone), {ref.spec_id for ref in gone}, list[ManifestFile]()
     for manifest in there:
         mine = manifest.content is ManifestContent.DATA and manifest.partition_spec_id in specs
-        if mine and not paths.isdisjoint(e.data_file.file_path for e in manifest.fetch_manifest_entry(table.io)):
+        if mine and not paths.isdisjoint(e.data_file.file_path for e in live_entries(table.io, manifest)):
             name = rewritten_name(sequence_number)
             path = table.location_provider().new_metadata_location(name)
             manifest = write_without(table.io, table.metadata, manifest, paths, snapshot_id, path)

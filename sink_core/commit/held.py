@@ -11,6 +11,7 @@ from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.errors import TableUnusable
+from sink_core.tables.entries import live_entries
 
 
 def holds_tagged_files(table: Table, view: TableView) -> bool:
@@ -30,13 +31,11 @@ def holds_tagged_files(table: Table, view: TableView) -> bool:
         entry.data_file.file_path
         for manifest in tagged.manifests(table.io)
         if manifest.added_snapshot_id in adding
-        for entry in manifest.fetch_manifest_entry(table.io)
+        for entry in live_entries(table.io, manifest)
         if entry.snapshot_id in adding
     }
     held = {
-        entry.data_file.file_path
-        for manifest in head.manifests(table.io)
-        for entry in manifest.fetch_manifest_entry(table.io)
+        entry.data_file.file_path for manifest in head.manifests(table.io) for entry in live_entries(table.io, manifest)
     }
     # A snapshot that answers a finding may have added nothing, and then proves nothing.
     return bool(added) and added <= held

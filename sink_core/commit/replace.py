@@ -20,6 +20,7 @@ from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.control.range_parts import Replaces
+from sink_core.tables.entries import live_entries
 from sink_core.tables.manifests import entries_of
 
 
@@ -82,7 +83,7 @@ def _are_live(table: Table, replaces: Replaces) -> bool:
         entry.data_file.file_path
         for manifest in head
         if manifest.content is ManifestContent.DATA and manifest.partition_spec_id in specs
-        for entry in manifest.fetch_manifest_entry(table.io)
+        for entry in live_entries(table.io, manifest)
     }
     return wanted <= live
 
@@ -99,7 +100,7 @@ def live_files(table: Table) -> list[DataFile]:
         entry.data_file
         for manifest in head_manifests(table)
         if manifest.content is ManifestContent.DATA
-        for entry in manifest.fetch_manifest_entry(table.io)
+        for entry in live_entries(table.io, manifest)
     ]
 
 

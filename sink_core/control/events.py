@@ -7,7 +7,6 @@ events where it has them.
 
 from __future__ import annotations
 
-import io
 import time
 import uuid
 from collections.abc import Mapping
@@ -15,19 +14,16 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any, ClassVar, cast
 
-import fastavro
-
 from sink_core.batch import ManifestRef, PartitionSummary, ToMerge, rows_in
+from sink_core.control.container import opened, packed
 from sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
 from sink_core.control.schemas import (
     CHANGING_READER,
     MERGING_READER,
     MIN_READER,
-    MIN_READER_KEY,
     READER_VERSION,
     REMOVING_READER,
     REPLACING_READER,
-    SCHEMAS,
 )
 from sink_core.errors import ForeignEvent, ProtocolError
 
@@ -289,27 +285,10 @@ EVENT_TYPES: dict[str, type[Event]] = {
     )
 }
 
-_SCHEMA_KEY = "avro.schema"
-_PARSED = {name: fastavro.parse_schema(schema) for name, schema in SCHEMAS.items()}
-
-
-def _as_written(name: str) -> str:
-    """The schema as it stands in the messages of this version."""
-    out = io.BytesIO()
-    fastavro.writer(out, _PARSED[name], [])
-    return fastavro.reader(io.BytesIO(out.getvalue())).metadata[_SCHEMA_KEY]
-
-
-_WRITTEN = {name: _as_written(name) for name in SCHEMAS}
-
 
 def encode(event: Event) -> bytes:
     """The message value of an event."""
-    name = event.event_type
-    out = io.BytesIO()
-    metadata = {MIN_READER_KEY: str(event.min_reader)}
-    fastavro.writer(out, _PARSED[name], [asdict(event)], codec="deflate", metadata=metadata)
-    return out.getvalue()
+    return packed(event.event_type, asdict(event), min_reader=event.min_reader)
 
 
 def decode(value: bytes) -> Event:
@@ -319,18 +298,12 @@ def decode(value: bytes) -> Event:
     not read: the reader must stop.
     """
     try:
-        reader = fastavro.reader(io.BytesIO(value))
-        writer_schema = cast(dict[str, Any], reader.writer_schema)
-        name = str(writer_schema["name"]).removeprefix("calve.")
-        min_reader = int(reader.metadata[MIN_READER_KEY])
+        container = opened(value)
     except Exception as error:  # bytes of others fail in as many ways as Avro, zlib and JSON can
         raise _foreign(error) from error
-    _check_readable(name, min_reader)
+    _check_readable(container.name, container.min_reader)
     try:
-        if reader.metadata[_SCHEMA_KEY] != _WRITTEN[name]:
-            reader = fastavro.reader(io.BytesIO(value), reader_schema=_PARSED[name])
-        record = next(iter(reader))
-        return _build(EVENT_TYPES[name], cast(dict[str, Any], record))
+        return _build(EVENT_TYPES[container.name], container.record())
     except Exception as error:
         raise _foreign(error) from error
 

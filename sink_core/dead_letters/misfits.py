@@ -18,6 +18,7 @@ from sink_core.dead_letters.listing import folded
 from sink_core.decode.decoded import FIT
 from sink_core.session import Session
 from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.entries import live_entries
 
 _COLUMNS = ("stage", "error", "timestamp")
 _PARSER = re.compile(r"Column\(/([^)]*)\)")
@@ -97,7 +98,7 @@ def _tasks(table: Table, recent: Collection[int]) -> Iterator[FileScanTask]:
     head = table.current_snapshot()
     for manifest in head.manifests(table.io) if head else ():
         if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id in recent:
-            for entry in manifest.fetch_manifest_entry(table.io):
+            for entry in live_entries(table.io, manifest):
                 if entry.snapshot_id in recent:
                     yield FileScanTask(entry.data_file)
 

@@ -15,6 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import PrimitiveType
 
+from sink_core.tables.entries import live_entries
+
 Bounds = Mapping[int, tuple[Any, Any]]
 """Lowest and highest value by field id, of those that are known."""
 
@@ -35,7 +37,7 @@ def equality_deletes(table: Table) -> list[EqualityDelete]:
         if manifest.content != ManifestContent.DELETES:
             continue
         spec_id = manifest.partition_spec_id
-        for entry in manifest.fetch_manifest_entry(table.io):
+        for entry in live_entries(table.io, manifest):
             file = entry.data_file
             if file.content != DataFileContent.EQUALITY_DELETES:
                 continue

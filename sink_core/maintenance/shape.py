@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from sink_core.maintenance.deletes import bounds_of, count_over, equality_deletes
+from sink_core.tables.entries import live_entries
 
 DATA_FILES, DATA_BYTES, DELETE_FILES = "data_files", "data_bytes", "delete_files"
 MANIFESTS, SNAPSHOTS, METADATA_BYTES = "manifests", "snapshots", "metadata_bytes"
@@ -58,7 +59,7 @@ def live_files(table: Table, *, count_deletes: int = 0) -> Iterator[LiveFile]:
     for manifest in head.manifests(table.io) if head else []:
         if manifest.content != ManifestContent.DATA:
             continue
-        for entry in manifest.fetch_manifest_entry(table.io):
+        for entry in live_entries(table.io, manifest):
             file, values = entry.data_file, _values(entry.data_file.partition)
             added = committed.get(entry.snapshot_id) if entry.snapshot_id is not None else None
             over = count_over(

@@ -32,6 +32,7 @@ from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from sink_core.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
 from sink_core.session import Session
 from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.entries import live_entries
 from sink_core.tables.manifests import entries_of
 
 _GONE = ("table-dropped", "table-recreated")
@@ -219,7 +220,7 @@ def _held_already(table: Table, events: Sequence[Logged[DataWritten]]) -> str:
     if head is None:
         return ""
     with unreachable_as_ours(f"reading metadata of {'.'.join(table.name())}"):
-        named = {e.data_file.file_path for m in head.manifests(table.io) for e in m.fetch_manifest_entry(table.io)}
+        named = {e.data_file.file_path for m in head.manifests(table.io) for e in live_entries(table.io, m)}
         manifests = (m for logged in events for m in logged.event.manifests)
         again = [e.data_file.file_path for m in manifests for e in entries_of(table.io, m)]
     held = sorted(named.intersection(again))

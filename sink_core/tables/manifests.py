@@ -31,6 +31,7 @@ from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 from sink_core.batch import ManifestRef, PartitionSummary
+from sink_core.tables.entries import live_entries
 from sink_core.tables.files import WrittenFile, data_file
 
 _NO_SNAPSHOT = -1
@@ -133,7 +134,7 @@ def write_without(
     """
     writer = _writer(io, metadata, manifest.partition_spec_id, snapshot_id, path)
     with writer:
-        for entry in manifest.fetch_manifest_entry(io):
+        for entry in live_entries(io, manifest):
             deleted = entry.data_file.file_path in gone
             again = ManifestEntry.from_args(
                 status=ManifestEntryStatus.DELETED if deleted else ManifestEntryStatus.EXISTING,
@@ -187,7 +188,7 @@ def manifest_file(ref: ManifestRef, snapshot_id: int) -> ManifestFile:
 
 def entries_of(io: FileIO, ref: ManifestRef) -> list[ManifestEntry]:
     """The entries of a manifest that may be in no snapshot yet, read as if it were in one."""
-    return manifest_file(ref, _NO_SNAPSHOT).fetch_manifest_entry(io)
+    return live_entries(io, manifest_file(ref, _NO_SNAPSHOT))
 
 
 def _summary(summary: PartitionFieldSummary) -> PartitionSummary:

@@ -8,7 +8,6 @@ table's columns as they are: these are read by one scan. All others are left to 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -20,13 +19,14 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
+from sink_core.tables.requests import answers
+
 FILES_AT_ONCE = 256
 """Files that are open at a time, at most."""
 
 BYTES_AT_ONCE = 16 * 2**20
 """Their size in all, at most; a larger file is read alone."""
 
-_REQUESTS = 16
 _FORMAT = ParquetFileFormat()
 
 
@@ -50,7 +50,7 @@ class Alike:
 
     def read(self, tasks: Sequence[FileScanTask]) -> Together:
         """Rows of files without deletes. Raises what Arrow does if one can't be read; which one, it does not say."""
-        with ExitStack() as opened, ThreadPoolExecutor(_REQUESTS) as pool:
+        with ExitStack() as opened:
 
             def look(task: FileScanTask) -> tuple[ParquetFileFragment, pa.Schema]:
                 source = opened.enter_context(self.io.new_input(task.file.file_path).open())
@@ -58,7 +58,7 @@ class Alike:
                 # Of the whole file the writer may say anything; what columns are, is said of each.
                 return fragment, fragment.physical_schema.remove_metadata()
 
-            found = list(zip(tasks, pool.map(look, tasks), strict=True))
+            found = list(zip(tasks, answers(look, tasks), strict=True))
             others = [task for task, (_, physical) in found if not self._has_columns(physical)]
             names, batches = [each.name for each in self.schema.fields], list[pa.RecordBatch]()
             for known, has_columns in self._known:

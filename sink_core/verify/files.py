@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,12 +18,11 @@ from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.entries import head_files, live_entries
 from sink_core.tables.manifests import entries_of
+from sink_core.tables.requests import answers
 from sink_core.verify.alike import Alike, Together, in_groups
 from sink_core.verify.report import Evidence
-
-REQUESTS = 16
-"""Existence checks in flight at a time."""
 
 UNREADABLE = (OSError, pa.ArrowException, EOFError)
 """What reading a broken file raises."""
@@ -81,7 +79,7 @@ def head_tasks(table: Table, name: str, evidence: Evidence) -> list[FileScanTask
     """What the head names; None if that can't be said (a violation, or row changes that pyiceberg does not read)."""
     try:
         with unreachable_as_ours(f"listing the files of {name}"):
-            return list(table.scan().plan_files())
+            return head_files(table)
     except ValueError as error:
         evidence.skipped(name, f"the rows of its files: {error}")
     except Exception as error:
@@ -160,7 +158,7 @@ def _named(table: Table) -> list[str]:
     return [
         entry.data_file.file_path
         for manifest in (head.manifests(table.io) if head else [])
-        for entry in manifest.fetch_manifest_entry(table.io)
+        for entry in live_entries(table.io, manifest)
     ]
 
 
@@ -181,11 +179,10 @@ def missing_files(io: FileIO, paths: Iterable[str], name: str, evidence: Evidenc
             return io.new_input(path).exists()
 
     wanted = list(dict.fromkeys(paths))
-    with ThreadPoolExecutor(REQUESTS) as pool:
-        for start in range(0, len(wanted), _PROGRESS_EVERY):
-            chunk = wanted[start : start + _PROGRESS_EVERY]
-            evidence.progress(f"{name}: looking for files {start + 1} to {start + len(chunk)} of {len(wanted)}")
-            yield from (path for path, there in zip(chunk, pool.map(exists, chunk), strict=True) if not there)
+    for start in range(0, len(wanted), _PROGRESS_EVERY):
+        chunk = wanted[start : start + _PROGRESS_EVERY]
+        evidence.progress(f"{name}: looking for files {start + 1} to {start + len(chunk)} of {len(wanted)}")
+        yield from (path for path, there in zip(chunk, answers(exists, chunk), strict=True) if not there)
 
 
 def pending_tasks(
@@ -234,7 +231,7 @@ def _batches_of(
     by_manifest = {m.path: logged.event.batch_id for logged in written for m in logged.event.added}
     owners: dict[str, tuple[str, ...]] = {}
     for manifest in head.manifests(table.io):
-        for entry in manifest.fetch_manifest_entry(table.io):
+        for entry in live_entries(table.io, manifest):
             if entry.data_file.file_path in paths:
                 owners[entry.data_file.file_path] = _owner(manifest, by_manifest, view)
     return owners

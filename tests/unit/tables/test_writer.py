@@ -50,13 +50,15 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.batch import ManifestRef
+from sink_core.batch import BatchPlan, ManifestRef, PartitionCounts
 from sink_core.commit.append import Step, build_append
 from sink_core.errors import TableUnusable
 from sink_core.tables.arrow import arrow_schema, conform, file_schema
 from sink_core.tables.budget import Budget
 from sink_core.tables.files import WrittenFile, data_file
+from sink_core.tables.internal import LEDGER_SCHEMA
 from sink_core.tables.manifests import write_manifest
+from sink_core.tables.outputs import FEW, write_ledger
 from sink_core.tables.writer import TableWriter
 
 SCALARS = Schema(
@@ -392,3 +394,12 @@ def test_memory_is_bounded_however_many_tables(tables: Any) -> None:
     files = [file for writer in writers for file in writer.close()]
     assert sum(file.rows for file in files) == 150 * 24
     assert (budget.gathered_bytes, budget.open_files, _open_files()) == (0, 0, open_before)
+
+
+@pytest.mark.parametrize(("rows", "codec"), [(FEW, "UNCOMPRESSED"), (FEW + 1, "ZSTD")])
+def test_a_few_rows_of_the_ledger_are_not_compressed(tables: Callable[..., Table], rows: int, codec: str) -> None:
+    table = tables(LEDGER_SCHEMA, **{"write.parquet.compression-codec": "zstd"})
+    counts = [PartitionCounts("t", partition, 0, 1, 1) for partition in range(rows)]
+    [file] = write_ledger(BatchPlan("b2", "b1", (), (), {"t": "id"}, 0, 100), counts, table)
+    footer = pq.read_metadata(file.path.removeprefix("file://"))
+    assert (footer.num_rows, footer.row_group(0).column(0).compression) == (rows, codec)
