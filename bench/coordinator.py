@@ -11,11 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -33,6 +35,11 @@ from tests import support
 from tests.pipelines import Flow, InProcess
 from tests.rest_catalog import RestCatalog, proxied
 
+CALVE = str(Path(sys.executable).with_name("calve"))
+JOINING = {
+    "compact": {"cron": "0 * * * *", "lag": "0s"},
+    "manifests": {"cron": "0 * * * *"},
+}
 ONCE = Bounds(max_batches=1, max_duration_s=600.0, linger_s=0.0)
 PARTITIONS = 24
 COLUMNS = {"id": "long", "k": "string", "p": "int"}
@@ -57,10 +64,11 @@ def _figures(place: Place, name: str, rows: Rows, size: int, runs: int) -> Itera
     done = list(islice(rows(place, size), runs))
     found = {each: round(statistics.median(run[each] for run in done), 3) for each in done[0]}
     what = f"{size:,} {ROWS[name][0]}"
-    if name == "batches":
+    if name in ("batches", "joined"):
         aim = Aim(LOOKS_S, at_most=True) if size >= LOOKS_AT else None
-        yield Figure(f"status-{size}", f"`status` of {what}", found["status"], "s", aim)
-        yield Figure(f"verify-{size}", f"`verify` of {what}", found["verify"], "s", aim, more=_but(found, "status"))
+        looks = {"status": f"`status` of {what}", "verify": f"`verify` of {what}"}
+        yield Figure(f"{name}-status-{size}", looks["status"], found["status"], "s", aim)
+        yield Figure(f"{name}-verify-{size}", looks["verify"], found["verify"], "s", aim, more=_but(found, "status"))
     elif name == "plan":
         yield Figure(f"{name}-{size}", f"a plan of {what}", found["plan"], "s")
     else:
@@ -190,8 +198,19 @@ def _plan(_place: Place, size: int) -> Iterator[dict[str, float]]:
 
 
 def _batches(place: Place, size: int) -> Iterator[dict[str, float]]:
-    """The first one creates the tables."""
-    flow = _flow(place)
+    return _looks_at(*_published(_flow(place), size))
+
+
+def _joined(place: Place, size: int) -> Iterator[dict[str, float]]:
+    flow, commit_s = _published(_flow(place, extra={"maintenance": JOINING}), size)
+    for task in JOINING:
+        command = [CALVE, "maintain", str(flow.pipeline.path), task]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own command
+    return _looks_at(flow, commit_s)
+
+
+def _published(flow: Flow, size: int) -> tuple[Flow, float]:
+    """The pipeline with so many batches, of which the first one created the tables; seconds that the commit took."""
     _produce(flow, [0])
     flow.run()
     _produce(flow, range(1, size))
@@ -200,9 +219,12 @@ def _batches(place: Place, size: int) -> Iterator[dict[str, float]]:
         publish(session, flow.table, 1, size)
         began = time.perf_counter()
         session.coordinator().commit(after_publish=True).raise_failures()
-        committed = time.perf_counter()
+        return flow, time.perf_counter() - began
+
+
+def _looks_at(flow: Flow, commit_s: float) -> Iterator[dict[str, float]]:
     while True:
-        yield {"commit": committed - began, **dict(_looks(flow))}
+        yield {"commit": commit_s, **dict(_looks(flow))}
 
 
 def _looks(flow: Flow) -> Iterator[tuple[str, float]]:
@@ -230,6 +252,7 @@ ROWS: Mapping[str, tuple[str, Sequence[int], Rows]] = {
     "snapshots": ("snapshots of a table", [10, 10_000], _snapshots),
     "plan": ("partitions", [100, 10_000], _plan),
     "batches": ("batches that nothing has joined", [1_000], _batches),
+    "joined": ("batches, joined by `calve maintain`", [10_000], _joined),
 }
 
 
@@ -245,7 +268,7 @@ PART = Part(
     "What a commit costs.",
     _options,
     _steps,
-    smoke="--runs 1 --files 2 --tables 2 --served 2 --silent 1 --snapshots 3 --plan 4 --batches 3",
+    smoke="--runs 1 --files 2 --tables 2 --served 2 --silent 1 --snapshots 3 --plan 4 --batches 3 --joined 3",
 )
 
 if __name__ == "__main__":
