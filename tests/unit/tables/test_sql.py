@@ -11,6 +11,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.snapshots import Snapshot
 
 from sink_core.commit.append import Step, build_append
 from sink_core.config.effective import CatalogSettings
@@ -75,6 +77,33 @@ def test_tables_are_as_pyiceberg_reads_them(ours: Catalog, catalog: SqlCatalog) 
     assert mine.metadata_location == theirs.metadata_location
     assert mine.name() == theirs.name()
     assert mine.metadata.model_dump_json() == theirs.metadata.model_dump_json()
+
+
+def test_metadata_files_are_as_pyiceberg_writes_them(ours: Catalog) -> None:
+    table = ours.load_table(NAME)
+    with table.transaction() as changes:
+        changes.set_properties({"said": '"snapshots":[] and {"snapshots":[]}', "snapshots": "[]"})
+    for _ in range(3):
+        _append(ours.load_table(NAME))
+    table = ours.load_table(NAME)
+    written = Path(table.metadata_location.removeprefix("file://")).read_text()
+    assert len(table.metadata.snapshots) == 4
+    assert written == TableMetadataUtil.parse_raw(written).model_dump_json()
+
+
+def test_a_snapshot_is_formatted_once(ours: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    formatted: list[int] = []
+    of_pyiceberg = Snapshot.model_dump_json
+
+    def counted(snapshot: Snapshot, **options: bool) -> str:
+        formatted.append(snapshot.snapshot_id)
+        return of_pyiceberg(snapshot, **options)
+
+    monkeypatch.setattr(Snapshot, "model_dump_json", counted)
+    for _ in range(3):
+        _append(ours.load_table(NAME))
+    ids = [snapshot.snapshot_id for snapshot in ours.load_table(NAME).metadata.snapshots]
+    assert sorted(formatted) == sorted(ids[1:])
 
 
 def test_what_was_loaded_stays_as_it_was(ours: Catalog) -> None:
