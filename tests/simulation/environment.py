@@ -10,9 +10,10 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Generator, Set
+from collections.abc import Callable, Generator, Set
 from contextlib import contextmanager
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,7 +21,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 import sink_core.commit.append
-import sink_core.commit.replace
 import sink_core.control.log
 import sink_core.control.publisher
 import sink_core.kafka.clients
@@ -30,14 +30,13 @@ import sink_core.range_jobs.replacing
 import sink_core.resolve.jump
 import sink_core.resolve.ledger
 import sink_core.resolve.rebuild
-import sink_core.resolve.tables
 import sink_core.session
+import sink_core.tables.entries
 import spark_jobs.batches
 import spark_jobs.maintenance.expire
 import spark_jobs.maintenance.orphans
 import spark_jobs.range_job
 from sink_core import failpoints
-from sink_core.batch import ManifestRef
 from sink_core.commit.merge import Merging
 from sink_core.commit.staging import left_behind
 from sink_core.config.effective import Pipeline
@@ -45,7 +44,7 @@ from sink_core.maintenance.orphans import Listed
 from sink_core.maintenance.shape import SNAPSHOTS
 from tests.simulation.clients import SimAdmin, SimConsumer, SimProducer
 from tests.simulation.merging import merge
-from tests.simulation.storage import FileStore, ListedManifest, manifest_without, writing_list
+from tests.simulation.storage import FileStore, ListedManifest, entries_of, manifest_without, writing_list
 from tests.simulation.world import World
 
 
@@ -96,25 +95,17 @@ class Environment:
         patch.setattr(
             sink_core.range_jobs.replacing, "may_hold", lambda file, _fields, runs: self.world.holds(file, runs)
         )
-        for key, module in list(sys.modules.items()):
-            ours = key.startswith(("sink_core.", "spark_jobs.")) and module is not failpoints
-            if ours and hasattr(module, "reach"):
-                patch.setattr(module, "reach", lambda name: self.world.reach(name))
+        _wherever(patch, "reach", lambda name: self.world.reach(name), but=failpoints)
 
     def _install_storage(self, patch: pytest.MonkeyPatch) -> None:
         def manifests(snapshot: Snapshot, _io: object) -> list[ListedManifest]:
             return list(self.world.store.manifest_list(snapshot.manifest_list).manifests)
 
-        def entries(io: FileStore, ref: ManifestRef) -> list[Any]:
-            return ListedManifest(io, ref.path, -1).fetch_manifest_entry(io)
-
         patch.setattr(sink_core.session, "open_catalog", lambda _settings: self.world.catalog)
         patch.setattr(sink_core.commit.append, "write_manifest_list", self._writing_list)
         patch.setattr(sink_core.commit.append, "write_without", self._without)
-        patch.setattr(sink_core.commit.replace, "entries_of", entries)
         patch.setattr(Snapshot, "manifests", manifests)
-        patch.setattr(sink_core.maintenance.orphans, "entries_of", entries)
-        patch.setattr(sink_core.resolve.tables, "entries_of", entries)
+        _wherever(patch, "live_entries", entries_of, but=sink_core.tables.entries)
         patch.setattr(sink_core.maintenance.orphans, "_sequence_number", _sequence_number)
         patch.setattr(spark_jobs.maintenance.orphans, "list_files", self._list_files)
         patch.setattr(spark_jobs.maintenance.expire, "shape", _shape)
@@ -169,6 +160,13 @@ def installed() -> Generator[Environment]:
     with pytest.MonkeyPatch.context() as patch:
         environment.install(patch)
         yield environment
+
+
+def _wherever(patch: pytest.MonkeyPatch, name: str, instead: Callable[..., Any], *, but: ModuleType) -> None:
+    """Replace the function in each module of ours that imported it from `but`."""
+    for key, module in list(sys.modules.items()):
+        if key.startswith(("sink_core.", "spark_jobs.")) and module is not but and hasattr(module, name):
+            patch.setattr(module, name, instead)
 
 
 def _shape(table: Table) -> dict[str, int]:

@@ -60,8 +60,7 @@ class ListedManifest:
     content: ManifestContent = ManifestContent.DATA
     partition_spec_id: int = 0
 
-    def fetch_manifest_entry(self, _io: object, discard_deleted: bool = True) -> list[Any]:
-        del discard_deleted
+    def entries(self) -> list[Any]:
         return [
             _Entry(self.added_before.get(path, self.added_snapshot_id), ListedFile(path))
             for path in self.store.manifest(self.manifest_path).files
@@ -316,9 +315,15 @@ def writing_list(store: FileStore, **given: Any) -> Generator[ListWriter]:
     writer.write()
 
 
+def entries_of(store: FileStore, manifest: ManifestFile | ListedManifest) -> list[Any]:
+    """In place of `sink_core.tables.entries.live_entries`."""
+    listed = manifest if isinstance(manifest, ListedManifest) else ListedManifest(store, manifest.manifest_path, -1)
+    return listed.entries()
+
+
 def manifest_without(store: FileStore, manifest: ListedManifest, gone: Set[str], snapshot_id: int, path: str) -> Any:
     """In place of `sink_core.tables.manifests.write_without`."""
-    left = {e.data_file.file_path: e.snapshot_id for e in manifest.fetch_manifest_entry(store)}
+    left = {e.data_file.file_path: e.snapshot_id for e in manifest.entries()}
     left = {file: added for file, added in left.items() if file not in gone}
     return ListedManifest(store, store.write(path, Manifest(tuple(left))), snapshot_id, left)
 
