@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Generator, Set
 from contextlib import contextmanager
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -31,17 +30,17 @@ import sink_core.resolve.jump
 import sink_core.resolve.ledger
 import sink_core.resolve.rebuild
 import sink_core.session
-import sink_core.tables.entries
 import spark_jobs.batches
 import spark_jobs.maintenance.expire
 import spark_jobs.maintenance.orphans
 import spark_jobs.range_job
-from sink_core import failpoints
 from sink_core.commit.merge import Merging
 from sink_core.commit.staging import left_behind
 from sink_core.config.effective import Pipeline
+from sink_core.failpoints import reach
 from sink_core.maintenance.orphans import Listed
 from sink_core.maintenance.shape import SNAPSHOTS
+from sink_core.tables.entries import live_entries
 from tests.simulation.clients import SimAdmin, SimConsumer, SimProducer
 from tests.simulation.merging import merge
 from tests.simulation.storage import FileStore, ListedManifest, entries_of, manifest_without, writing_list
@@ -95,7 +94,7 @@ class Environment:
         patch.setattr(
             sink_core.range_jobs.replacing, "may_hold", lambda file, _fields, runs: self.world.holds(file, runs)
         )
-        _wherever(patch, "reach", lambda name: self.world.reach(name), but=failpoints)
+        wherever(patch, reach, lambda name: self.world.reach(name))
 
     def _install_storage(self, patch: pytest.MonkeyPatch) -> None:
         def manifests(snapshot: Snapshot, _io: object) -> list[ListedManifest]:
@@ -105,7 +104,7 @@ class Environment:
         patch.setattr(sink_core.commit.append, "write_manifest_list", self._writing_list)
         patch.setattr(sink_core.commit.append, "write_without", self._without)
         patch.setattr(Snapshot, "manifests", manifests)
-        _wherever(patch, "live_entries", entries_of, but=sink_core.tables.entries)
+        wherever(patch, live_entries, entries_of)
         patch.setattr(sink_core.maintenance.orphans, "_sequence_number", _sequence_number)
         patch.setattr(spark_jobs.maintenance.orphans, "list_files", self._list_files)
         patch.setattr(spark_jobs.maintenance.expire, "shape", _shape)
@@ -162,10 +161,12 @@ def installed() -> Generator[Environment]:
         yield environment
 
 
-def _wherever(patch: pytest.MonkeyPatch, name: str, instead: Callable[..., Any], *, but: ModuleType) -> None:
-    """Replace the function in each module of ours that imported it from `but`."""
+def wherever(patch: pytest.MonkeyPatch, real: Callable[..., Any], instead: Callable[..., Any]) -> None:
+    """Replace a function of ours in each module that imported it, not in its own."""
+    name = real.__name__
     for key, module in list(sys.modules.items()):
-        if key.startswith(("sink_core.", "spark_jobs.")) and module is not but and hasattr(module, name):
+        ours = key.startswith(("sink_core.", "spark_jobs.")) and key != real.__module__
+        if ours and getattr(module, name, None) is real:
             patch.setattr(module, name, instead)
 
 

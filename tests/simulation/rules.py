@@ -14,12 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId
 
 import sink_core.commit.findings
 import sink_core.commit.own
 import sink_core.commit.replace
+import sink_core.commit.swap
 import sink_core.commit.table
 import sink_core.control.log
 import sink_core.maintenance.trim
@@ -30,7 +32,7 @@ import spark_jobs.maintenance.orphans
 import spark_jobs.range_job
 import tests.simulation.processes
 from sink_core.commit.append import Attempt
-from sink_core.commit.table import TableCommitter
+from sink_core.commit.swap import swap as real_swap
 from sink_core.control import checks
 from sink_core.control.decision import Decision, Verdict, decide
 from sink_core.control.group import to_kafka
@@ -42,7 +44,7 @@ from sink_core.offsets import Position
 from sink_core.planning import Planner
 from sink_core.resolve.jump import Jump
 from tests.simulation.broker import Cluster, Log
-from tests.simulation.environment import Environment
+from tests.simulation.environment import Environment, wherever
 from tests.simulation.merging import merge_moves_whatever_main_is, staging_not_asserted
 
 SwitchOff = Callable[[pytest.MonkeyPatch, Environment], None]
@@ -283,23 +285,21 @@ def _valid_through_before_its_history(patch: pytest.MonkeyPatch, _: Environment)
 
 
 def _retry_without_assertion(patch: pytest.MonkeyPatch, _: Environment) -> None:
-    real = TableCommitter.swap
+    def swap(catalog: Catalog, table: Table, attempt: Attempt) -> Exception | None:
+        return real_swap(catalog, table, attempt) and real_swap(catalog, table, replace(attempt, requirements=()))
 
-    def swap(self: TableCommitter, table: Table, attempt: Attempt) -> Exception | None:
-        return real(self, table, attempt) and real(self, table, replace(attempt, requirements=()))
-
-    patch.setattr(TableCommitter, "swap", swap)
+    wherever(patch, real_swap, swap)
 
 
 def _deleting_after_a_lost_reply(patch: pytest.MonkeyPatch, environment: Environment) -> None:
-    real = TableCommitter._landed_after_all
+    real = sink_core.commit.swap._landed_after_all
 
-    def look(self: TableCommitter, table: Table, attempt: Attempt, cause: Exception) -> bool:
+    def look(catalog: Catalog, table: Table, attempt: Attempt, cause: Exception) -> bool:
         added: Any = attempt.updates[0]
         environment.world.delete_file(added.snapshot.manifest_list)
-        return real(self, table, attempt, cause)
+        return real(catalog, table, attempt, cause)
 
-    patch.setattr(TableCommitter, "_landed_after_all", look)
+    patch.setattr(sink_core.commit.swap, "_landed_after_all", look)
 
 
 def _check_not_repeated(patch: pytest.MonkeyPatch, _: Environment) -> None:
