@@ -7,17 +7,25 @@ has the events of many. Nobody who reads sees the difference.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
 
 import pyarrow as pa
+from pyiceberg.table import Table
 
 from sink_core.batch import BatchPlan, PartitionCounts, WrittenBatch
+from sink_core.config.load import load
 from sink_core.control.complete import LOG_APPEND_TIME, data_complete, data_written
 from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import Event
 from sink_core.offsets import OffsetRange, Position, TopicPartition
 from sink_core.session import Session
 from sink_core.tables.arrow import arrow_schema
+from sink_core.tables.catalog import open_catalog
 from sink_core.tables.outputs import output_of, write_ledger
 from sink_core.tables.writer import TableWriter
 
@@ -27,7 +35,7 @@ _IN_A_TRANSACTION = 250
 def publish(session: Session, table: str, start: int, end: int) -> None:
     """Publish the records `[start, end)` of the one partition of a pipeline, which has published those before them."""
     at = TopicPartition(session.pipeline.topics[0], 0)
-    written = list(_written(session, table, at, start, end))
+    written = _all_written(session, table, at, start, end)
     for first in range(0, len(written), _IN_A_TRANSACTION):
         some = written[first : first + _IN_A_TRANSACTION]
         events = [event for batch in some for event in _events(session, batch, at, end)]
@@ -48,23 +56,41 @@ def _events(session: Session, batch: WrittenBatch, at: TopicPartition, end: int)
     return [*data_written(batch, session.pipeline_id), complete]
 
 
-def _written(session: Session, table: str, at: TopicPartition, start: int, end: int) -> Iterator[WrittenBatch]:
-    pipeline, state = session.pipeline, session.log.state
-    data, ledger, dead = (
-        session.catalog.load_table(n) for n in (table, pipeline.ledger_table, pipeline.dead_letter_table)
+def _all_written(session: Session, table: str, at: TopicPartition, start: int, end: int) -> list[WrittenBatch]:
+    """One batch for each record, each after the one before it; written by a process for each core."""
+    state, ids = session.log.state, [str(uuid.uuid4()) for _ in range(start, end)]
+    predecessors = [state.last_batch_id or "", *ids]
+    plans = [
+        BatchPlan(one, before, (part,), ((part,),), dict(state.topic_ids), 1_700_000_000_000, 1)
+        for one, before, offset in zip(ids, predecessors, range(start, end), strict=False)
+        for part in (OffsetRange(*at, offset, offset + 1),)
+    ]
+    pieces = [plans[first : first + _IN_A_TRANSACTION] for first in range(0, len(plans), _IN_A_TRANSACTION)]
+    write = partial(_written, session.pipeline.path, table)
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        return [batch for piece in pool.map(write, pieces) for batch in piece]
+
+
+def _written(file: Path, table: str, plans: Sequence[BatchPlan]) -> list[WrittenBatch]:
+    pipeline = load(file)
+    with closing(open_catalog(pipeline.catalog)) as catalog:
+        names = (table, pipeline.ledger_table, pipeline.dead_letter_table)
+        data, ledger, dead = (catalog.load_table(name) for name in names)
+        return [_batch(plan, data, ledger, dead) for plan in plans]
+
+
+def _batch(plan: BatchPlan, data: Table, ledger: Table, dead: Table) -> WrittenBatch:
+    [part], name = plan.ranges, ".".join(data.name())
+    kafka = {"topic": part.topic, "partition": part.partition, "offset": part.start, "timestamp": None}
+    row = {"id": part.start, "text": "", "_kafka": kafka}
+    writer = TableWriter(data.io, data.metadata, f"calve-{plan.batch_id}")
+    writer.write(pa.RecordBatch.from_pylist([row], schema=arrow_schema(data.metadata.schema())))
+    counts = [
+        PartitionCounts(part.topic, part.partition, part.start, part.end, records=1, value_bytes=1, written={name: 1})
+    ]
+    outputs = (
+        output_of(plan.batch_id, name, data, writer.close()),
+        output_of(plan.batch_id, ".".join(ledger.name()), ledger, write_ledger(plan, counts, ledger)),
+        output_of(plan.batch_id, ".".join(dead.name()), dead, []),
     )
-    schema, predecessor = arrow_schema(data.metadata.schema()), state.last_batch_id or ""
-    for offset in range(start, end):
-        part = OffsetRange(*at, offset, offset + 1)
-        plan = BatchPlan(str(uuid.uuid4()), predecessor, (part,), ((part,),), state.topic_ids, 1_700_000_000_000, 1)
-        row = {"id": offset, "text": "", "_kafka": {**at._asdict(), "offset": offset, "timestamp": None}}
-        writer = TableWriter(data.io, data.metadata, f"calve-{plan.batch_id}")
-        writer.write(pa.RecordBatch.from_pylist([row], schema=schema))
-        counts = [PartitionCounts(*at, offset, offset + 1, records=1, value_bytes=1, written={table: 1})]
-        outputs = (
-            output_of(plan.batch_id, table, data, writer.close()),
-            output_of(plan.batch_id, pipeline.ledger_table, ledger, write_ledger(plan, counts, ledger)),
-            output_of(plan.batch_id, pipeline.dead_letter_table, dead, []),
-        )
-        yield WrittenBatch(plan, outputs, tuple(counts))
-        predecessor = plan.batch_id
+    return WrittenBatch(plan, outputs, tuple(counts))

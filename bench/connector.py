@@ -51,16 +51,15 @@ def of_json(bench: Bench) -> Sequence[Measured]:
 
 
 def of_avro(bench: Bench) -> Sequence[Measured]:
-    """The first of these, of half as many events."""
-    records = bench.records // 2
-    topic = fill(bench.bootstrap, records, AVRO)
+    """The first of these."""
+    topic = fill(bench.bootstrap, bench.records, AVRO)
     with tempfile.TemporaryDirectory(dir=bench.directory) as scratch, avro_registry(Path(scratch)) as registry:
         converter = {f"value.converter.{key}": value for key, value in AVRO_CONVERTER.items()}
         address = {"value.converter.apicurio.registry.url": registry.url.partition("/apis/")[0] + "/apis/registry/v2"}
         # The converter's jar says nothing of what is in it.
         found = {"plugin.discovery": "hybrid_warn", "value.converter": AVRO_CLASS}
         reads = {**READS, **found, **converter, **address}
-        return _both(bench, topic, records, reads)[:1]
+        return _both(bench, topic, bench.records, reads)[:1]
 
 
 def _both(bench: Bench, topic: str, records: int, reads: Mapping[str, str]) -> Sequence[Measured]:

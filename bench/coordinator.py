@@ -37,9 +37,11 @@ from tests.rest_catalog import RestCatalog, proxied
 
 CALVE = str(Path(sys.executable).with_name("calve"))
 JOINING = {
-    "compact": {"cron": "0 * * * *", "lag": "0s"},
     "manifests": {"cron": "0 * * * *"},
+    "compact": {"cron": "0 * * * *", "lag": "0s"},
 }
+"""Manifests first: on local disks Hadoop starts a process for each file it writes, and `compact` writes each manifest
+in which it replaces a file."""
 ONCE = Bounds(max_batches=1, max_duration_s=600.0, linger_s=0.0)
 PARTITIONS = 24
 COLUMNS = {"id": "long", "k": "string", "p": "int"}
@@ -246,7 +248,7 @@ Rows = Callable[[Place, int], Iterator[dict[str, float]]]
 ROWS: Mapping[str, tuple[str, Sequence[int], Rows]] = {
     "files": ("data files in a batch", [10, 1_000], _files),
     "tables": ("tables that a batch feeds", [1, 10, 100], _tables),
-    "served": (f"tables that a batch feeds, each answer of the catalog {ANSWER_S * 1000:.0f} ms later", [50], _served),
+    "served": (f"tables that a batch feeds, each answer of the catalog {ANSWER_S * 1000:.0f} ms later", [20], _served),
     "partitioned": (f"tables of {PARTITIONS} partitions each that a batch feeds, files in each", [], _partitioned),
     "silent": ("tables beside the one that a batch feeds", [0, 999], _silent),
     "snapshots": ("snapshots of a table", [10, 10_000], _snapshots),
