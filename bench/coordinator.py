@@ -26,6 +26,7 @@ from bench.batches import publish
 from bench.figure import Aim, Figure
 from bench.history import lengthen
 from bench.part import Part, Place, Step, alone
+from bench.proof import prove
 from sink_core.offsets import TopicPartition
 from sink_core.plan import Limits, plan_batch
 from sink_core.status import status
@@ -104,12 +105,14 @@ def _timed_batch(flow: Flow) -> dict[str, float]:
         commit = session.coordinator().commit(after_publish=True)
         seconds = time.perf_counter() - began
         commit.raise_failures()
-        return {
+        found = {
             **batch.seconds,
             "commit": seconds,
             "events_read": session.log.state.next_offset - events,
             "memory_mib": psutil.Process().memory_info().rss / 2**20,
         }
+    prove(flow.pipeline)
+    return found
 
 
 def _files(place: Place, size: int) -> Iterator[dict[str, float]]:

@@ -30,6 +30,7 @@ from bench.figure import Aim, Figure
 from bench.history import lengthen
 from bench.part import Part, Place, Step, alone
 from bench.producing import Producing
+from bench.proof import prove
 from bench.seen import Seen
 from bench.workload import new_topic, write_pipeline
 from orchestration.pipelines.names import batches_key, table_key
@@ -108,6 +109,7 @@ def _calve(place: Place, sending: Sending, name: str, snapshots: int, options: a
         if options.steps:
             for part, seconds in _parts(dagster.instance, pipeline).items():
                 yield Figure(f"{name} {part}", "of a batch", seconds, "s")
+    prove(pipeline)
 
 
 def _connector(place: Place, sending: Sending, every_s: int) -> Iterator[Figure]:
@@ -181,6 +183,7 @@ def _cold_starts(place: Place, number: int) -> Iterator[dict[str, float]]:
                 **steps,
             }
             until(lambda: all(run.dagster_run.is_finished for run in dagster.runs(pipeline.name)), timeout_s=GIVE_UP_S)
+    prove(pipeline)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import yaml
 from pyiceberg.transforms import IdentityTransform
 
 from bench.measure import Measured, Meter
+from bench.proof import prove
 from bench.registry import avro_registry
 from bench.shapes import AVRO, FLAT, SHAPES, Shape
 from bench.workload import COLUMNS, PARTITIONS, events, fill, write_pipeline
@@ -106,6 +107,7 @@ def caught_up(pipeline: Pipeline, runner: SparkRunner, records: int, without: Co
         report = run_pipeline(session, runner)
     measured = meter.read(sum(batch.records for batch in report.batches))
     assert measured.records == records, measured
+    prove(pipeline)
     return measured
 
 

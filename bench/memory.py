@@ -21,7 +21,9 @@ from confluent_kafka import Producer
 from bench.figure import Aim, Figure
 from bench.measure import ROOT
 from bench.part import Part, Place, Step, alone
+from bench.proof import prove
 from bench.workload import fill, write_pipeline
+from sink_core.config.load import load
 from tests import support
 from tests.pipelines import Flow
 
@@ -43,7 +45,9 @@ def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
 
 def _figure(place: Place, name: str, case: Case, size: int) -> Iterator[Figure]:
     file = case(place.bootstrap, place.scratch, size)
-    yield Figure(f"{name}-{size}", f"{size:,} {WHAT[name]}", peak_mib(file), "MiB", Aim(BOUND_MIB, at_most=True))
+    peak = peak_mib(file)
+    prove(load(file))
+    yield Figure(f"{name}-{size}", f"{size:,} {WHAT[name]}", peak, "MiB", Aim(BOUND_MIB, at_most=True))
 
 
 def peak_mib(file: Path) -> int:

@@ -26,6 +26,7 @@ from bench.figure import Aim, Figure
 from bench.measure import Meter
 from bench.part import Part, Place, Step, alone
 from bench.progress import say
+from bench.proof import prove
 from bench.workload import fill, write_pipeline
 from orchestration import broker
 from sink_core.config.connections import SparkSettings
@@ -144,6 +145,7 @@ class Bench:
         with Session.open(pipeline) as session:
             report = run_pipeline(session, runner)
         assert sum(batch.records for batch in report.batches) == records
+        prove(pipeline)
         return report
 
     def _pipeline(self, name: str, topic: str, more: str = "") -> Pipeline:
@@ -153,7 +155,7 @@ class Bench:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--records", type=int, default=1_000_000, metavar="N", help="events in the backlog (1,000,000)")
+    parser.add_argument("--records", type=int, default=2_000_000, metavar="N", help="events in the backlog (2,000,000)")
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each, the medians count (3)")
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from bench import connector
 from bench.measure import ROOT, Measured, measured
+from bench.proof import prove
 from bench.scenario import Bench, Row, Scenario
 from bench.workload import write_pipeline
+from sink_core.config.load import load
 
 
 def ingest_cold(bench: Bench) -> Sequence[Measured]:
@@ -21,7 +23,9 @@ def ingest_cold(bench: Bench) -> Sequence[Measured]:
     with tempfile.TemporaryDirectory(dir=bench.directory) as scratch:
         file = write_pipeline(Path(scratch) / "pipeline", bench.bootstrap, bench.topic)
         calve = Path(sys.executable).parent / "calve"
-        return [measured([str(calve), "run", str(file), "--json"], bench.records)]
+        run = measured([str(calve), "run", str(file), "--json"], bench.records)
+        prove(load(file))
+        return [run]
 
 
 def _inside(**shares: float) -> Callable[[Bench], Sequence[Measured]]:

@@ -24,6 +24,7 @@ import yaml
 from bench.figure import Aim, Figure
 from bench.measure import ROOT, Meter, measured
 from bench.part import Part, Place, Step, alone
+from bench.proof import prove
 from bench.workload import fill, write_pipeline
 from orchestration import spark_server
 from sink_core.config.load import load
@@ -151,7 +152,9 @@ def _run(way: Way, here: _Here, records: int) -> tuple[float, float]:
             _first_batch(file)
         meter = Meter(of=here.server.running().server.pid) if "remote" in way.spark else None
         run = measured([CALVE, "run", str(file), "--json"], records)
-        return run.wall_s, run.cpu_s + (meter.read(records).cpu_s if meter else 0.0)
+        cpu_s = run.cpu_s + (meter.read(records).cpu_s if meter else 0.0)
+        prove(load(file))
+        return run.wall_s, cpu_s
 
 
 def _median_steps(here: _Here, runs: int) -> Iterator[Figure]:

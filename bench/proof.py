@@ -1,0 +1,15 @@
+"""What ends each benchmark: that it measured a pipeline which lost nothing and doubled nothing."""
+
+from __future__ import annotations
+
+from sink_core.config.effective import Pipeline
+from sink_core.session import Session
+from sink_core.verify.verify import verify
+
+
+def prove(pipeline: Pipeline) -> None:
+    """Raises SystemExit with what `calve verify` found."""
+    with Session.open(pipeline) as session:
+        proof = verify(session, deep=False)
+    if not proof.proven:
+        raise SystemExit(f"{pipeline.name} is not proven: {'; '.join(map(str, proof.violations))}")
