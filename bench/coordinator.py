@@ -251,7 +251,7 @@ Rows = Callable[[Place, int], Iterator[dict[str, float]]]
 ROWS: Mapping[str, tuple[str, Sequence[int], Rows]] = {
     "files": ("data files in a batch", [10, 1_000], _files),
     "tables": ("tables that a batch feeds", [1, 10, 100], _tables),
-    "served": (f"tables that a batch feeds, each answer of the catalog {ANSWER_S * 1000:.0f} ms later", [20], _served),
+    "served": (f"tables that a batch feeds, each answer of the catalog {ANSWER_S * 1000:.0f} ms later", [10], _served),
     "partitioned": (f"tables of {PARTITIONS} partitions each that a batch feeds, files in each", [], _partitioned),
     "silent": ("tables beside the one that a batch feeds", [0, 999], _silent),
     "snapshots": ("snapshots of a table", [10, 10_000], _snapshots),

@@ -6,9 +6,15 @@ import argparse
 from collections.abc import Generator
 from pathlib import Path
 
+import pytest
+
 from bench import coordinator
 from bench.figure import Figure
 from bench.part import Part, Place, Step, measure
+from bench.proof import prove
+from orchestration.broker import Broker
+from tests.pipelines import Flow
+from tests.support import TopicFactory
 
 
 def test_a_step_that_fails_is_noted_and_the_others_go_on(tmp_path: Path) -> None:
@@ -35,3 +41,15 @@ def test_a_part_that_cannot_begin_is_noted(tmp_path: Path) -> None:
     found = measure(coordinator.PART, argparse.Namespace(directory=tmp_path))
     assert found.errors.keys() == {"set-up"}
     assert "FileExistsError" in found.errors["set-up"]
+
+
+def test_a_measured_pipeline_that_lost_a_row_is_an_error(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
+    flow.produce(range(10))
+    flow.run()
+    prove(flow.pipeline)
+    flow.load_table(flow.pipeline.ledger_table).delete("end_offset = 10")
+    with pytest.raises(SystemExit, match="is not proven"):
+        prove(flow.pipeline)
