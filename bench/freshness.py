@@ -269,7 +269,7 @@ def _seconds(record: dg.EventLogRecord) -> dict[str, float]:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--per-second", type=int, default=5_000, metavar="N", help="events a second (5,000)")
-    parser.add_argument("--seconds", type=float, default=24.0, metavar="S", help=f"of {BURSTS} bursts together (24)")
+    parser.add_argument("--seconds", type=float, default=18.0, metavar="S", help=f"of {BURSTS} bursts together (18)")
     parser.add_argument("--warm-up", type=float, default=6.0, metavar="S", help="left out after the first commit (6)")
     parser.add_argument("--snapshots", type=int, default=5_000, metavar="N", help="of the table with a history (5,000)")
     parser.add_argument("--cold-starts", type=int, default=3, metavar="N", help="cold starts of Calve (3)")

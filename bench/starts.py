@@ -81,7 +81,7 @@ def _ways() -> list[Way]:
 
 WAYS = _ways()
 NAMES = [way.name for way in WAYS]
-USUAL = ("cold", "again", "connect-again")
+USUAL = ("cold", "connect")
 """Those that `make bench` has."""
 AIM_S = 12.0
 

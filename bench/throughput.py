@@ -33,7 +33,7 @@ def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
 
 
 def _medians(scenario: Scenario, bench: Bench, runs: int) -> Iterator[Figure]:
-    """Of each row the run with the median CPU time (of an even number the slower of the two in the middle)."""
+    """Of each row the run with the median rate (of an even number the slower of the two in the middle)."""
     done: list[Sequence[Measured]] = []
     for number in range(1, runs + 1):
         done.append(scenario.run(bench))
@@ -41,8 +41,8 @@ def _medians(scenario: Scenario, bench: Bench, runs: int) -> Iterator[Figure]:
             figures = f"{m.records_per_cpu_s:,.0f} records per CPU-second ({m.cpu_s:.1f} CPU-s, {m.wall_s:.1f} s)"
             say(f"  {row.name} {number}/{runs}: {figures}")
     for row, measured in zip(scenario.rows, zip(*done, strict=True), strict=True):
-        middle = statistics.median_high(m.cpu_s for m in measured)
-        yield _figure(row, next(m for m in measured if m.cpu_s == middle))
+        middle = statistics.median_low(m.records_per_cpu_s for m in measured)
+        yield _figure(row, next(m for m in measured if m.records_per_cpu_s == middle))
 
 
 def _figure(row: Row, m: Measured) -> Figure:
