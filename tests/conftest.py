@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Generator, Mapping
 from functools import partial
@@ -19,6 +20,10 @@ from tests import support
 # No test is about time: on a machine that is busy elsewhere an example may take any.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell has what it starts in the background ignore Ctrl-C, and so would all that tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
