@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
 
 
 def _figures(place: Place, name: str, rows: Rows, size: int, runs: int) -> Iterator[Figure]:
-    done = list(islice(rows(place, size), runs))
+    done = list(rows(place, size, runs))
     found = {each: round(statistics.median(run[each] for run in done), 3) for each in done[0]}
     what = f"{size:,} {ROWS[name][0]}"
     if name in ("batches", "joined"):
@@ -105,30 +105,34 @@ def _timed_batch(flow: Flow) -> dict[str, float]:
         commit = session.coordinator().commit(after_publish=True)
         seconds = time.perf_counter() - began
         commit.raise_failures()
-        found = {
+        return {
             **batch.seconds,
             "commit": seconds,
             "events_read": session.log.state.next_offset - events,
             "memory_mib": psutil.Process().memory_info().rss / 2**20,
         }
+
+
+def _timed_batches(flow: Flow, runs: int, produce: Callable[[], None]) -> Iterator[dict[str, float]]:
+    """So many batches of what is produced before each; they are proven once they have been measured."""
+    for _run in range(runs):
+        produce()
+        yield _timed_batch(flow)
     prove(flow.pipeline)
-    return found
 
 
-def _files(place: Place, size: int) -> Iterator[dict[str, float]]:
+def _files(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
     flow = _flow(place, auto_create={"columns": COLUMNS, "partition_by": ["k"]})
     _produce(flow, [0])
     flow.run()
-    while True:
-        _produce(flow, range(size))
-        yield _timed_batch(flow)
+    yield from _timed_batches(flow, runs, lambda: _produce(flow, range(size)))
 
 
-def _tables(place: Place, size: int) -> Iterator[dict[str, float]]:
-    return _later_batches(_by_name(place, []), size, 1)
+def _tables(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
+    return _later_batches(_by_name(place, []), runs, size, 1)
 
 
-def _served(place: Place, size: int) -> Iterator[dict[str, float]]:
+def _served(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
     """Several tables at a time, then one."""
     plain = _by_name(place, [])
     server = RestCatalog(plain.lake, plain.catalog)
@@ -138,33 +142,29 @@ def _served(place: Place, size: int) -> Iterator[dict[str, float]]:
             proxy.delay_s = ANSWER_S
             flow = plain.but(lake_properties={"type": "rest", "uri": proxy.uri})
             alone = flow.but(extra={**flow.extra, "commit": {"parallel_tables": 1}})
-            batches = zip(_later_batches(flow, size, 1), _later_batches(alone, size, 1), strict=True)
+            batches = zip(_later_batches(flow, runs, size, 1), _later_batches(alone, runs, size, 1), strict=True)
             for together, apart in batches:
                 yield {"commit": together["commit"], "one at a time": apart["commit"]}
     finally:
         server.stop()
 
 
-def _partitioned(place: Place, size: int) -> Iterator[dict[str, float]]:
-    return _later_batches(_by_name(place, ["p"]), size, PARTITIONS)
+def _partitioned(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
+    return _later_batches(_by_name(place, ["p"]), runs, size, PARTITIONS)
 
 
-def _later_batches(flow: Flow, tables: int, partitions: int) -> Iterator[dict[str, float]]:
+def _later_batches(flow: Flow, runs: int, tables: int, partitions: int) -> Iterator[dict[str, float]]:
     """The first one creates the tables."""
     _produce(flow, range(tables))
     flow.run()
-    while True:
-        _produce(flow, range(tables), partitions)
-        yield _timed_batch(flow)
+    yield from _timed_batches(flow, runs, lambda: _produce(flow, range(tables), partitions))
 
 
-def _silent(place: Place, size: int) -> Iterator[dict[str, float]]:
+def _silent(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
     flow = _by_name(place, [])
     _produce(flow, range(size + 1))
     flow.run()
-    while True:
-        _produce(flow, [0])
-        yield _timed_batch(flow)
+    yield from _timed_batches(flow, runs, lambda: _produce(flow, [0]))
 
 
 def _by_name(place: Place, partition_by: Sequence[str]) -> Flow:
@@ -173,21 +173,19 @@ def _by_name(place: Place, partition_by: Sequence[str]) -> Flow:
     return _flow(place, extra={"tables": [BY_NAME | created]})
 
 
-def _snapshots(place: Place, size: int) -> Iterator[dict[str, float]]:
+def _snapshots(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
     flow = _flow(place)
     _produce(flow, [0])
     flow.run()
     with flow.iceberg() as catalog:
         lengthen(catalog, flow.table, flow.pipeline.tag, size)
-    while True:
-        _produce(flow, [0])
-        yield _timed_batch(flow)
+    yield from _timed_batches(flow, runs, lambda: _produce(flow, [0]))
 
 
-def _plan(_place: Place, size: int) -> Iterator[dict[str, float]]:
+def _plan(_place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
     places = [TopicPartition(f"topic-{number % 10}", number // 10) for number in range(size)]
     limits = Limits(max_records=10_000_000, max_bytes=4 * 2**30, max_tasks=64, min_task_bytes=2**20)
-    while True:
+    for _run in range(runs):
         began = time.perf_counter()
         plan_batch(
             batch_id="b",
@@ -202,16 +200,16 @@ def _plan(_place: Place, size: int) -> Iterator[dict[str, float]]:
         yield {"plan": time.perf_counter() - began}
 
 
-def _batches(place: Place, size: int) -> Iterator[dict[str, float]]:
-    return _looks_at(*_published(_flow(place), size))
+def _batches(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
+    return _looks_at(*_published(_flow(place), size), runs)
 
 
-def _joined(place: Place, size: int) -> Iterator[dict[str, float]]:
+def _joined(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
     flow, commit_s = _published(_flow(place, extra={"maintenance": JOINING}), size)
     for task in JOINING:
         command = [CALVE, "maintain", str(flow.pipeline.path), task]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own command
-    return _looks_at(flow, commit_s)
+    return _looks_at(flow, commit_s, runs)
 
 
 def _published(flow: Flow, size: int) -> tuple[Flow, float]:
@@ -227,8 +225,8 @@ def _published(flow: Flow, size: int) -> tuple[Flow, float]:
         return flow, time.perf_counter() - began
 
 
-def _looks_at(flow: Flow, commit_s: float) -> Iterator[dict[str, float]]:
-    while True:
+def _looks_at(flow: Flow, commit_s: float, runs: int) -> Iterator[dict[str, float]]:
+    for _run in range(runs):
         yield {"commit": commit_s, **dict(_looks(flow))}
 
 
@@ -246,8 +244,8 @@ def _looks(flow: Flow) -> Iterator[tuple[str, float]]:
     yield "memory_mib", psutil.Process().memory_info().rss / 2**20
 
 
-Rows = Callable[[Place, int], Iterator[dict[str, float]]]
-"""Makes one thing as large as that, and measures as often as it is asked."""
+Rows = Callable[[Place, int, int], Iterator[dict[str, float]]]
+"""Makes one thing as large as the first number, and measures as often as the second one."""
 ROWS: Mapping[str, tuple[str, Sequence[int], Rows]] = {
     "files": ("data files in a batch", [10, 1_000], _files),
     "tables": ("tables that a batch feeds", [1, 10, 100], _tables),

@@ -42,7 +42,7 @@ from tests.standalone import SETTINGS, Cluster, standalone
 
 WARM_UP_RECORDS = 200_000
 MANY_TASKS = 16
-FEW_RECORDS, BATCHES_OF_FEW = 8_000, 4
+FEW_RECORDS, BATCHES_OF_FEW = 8_000, 3
 EFFICIENCY = 0.85
 
 
