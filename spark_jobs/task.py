@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import methodcaller
@@ -18,6 +16,7 @@ from pyiceberg.schema import Schema
 from sink_core.batch import PartitionCounts
 from sink_core.decode.decoded import BadValue
 from sink_core.errors import BadRecord
+from sink_core.garbage import rare_collections
 from sink_core.offsets import OffsetRange
 from sink_core.tables.budget import Budget
 from sink_core.tables.files import WrittenFile
@@ -30,7 +29,6 @@ from spark_jobs.pieces import Outbox
 from spark_jobs.reader import RangeReader
 from spark_jobs.spec import IngestSpec, TableSpec
 
-_COLLECT_AFTER = 500_000
 # The client returns a list and leaves an exception set. A call written as `record.headers()` is, once it is hot,
 # specialised to one that does not look for that: the exception then surfaces anywhere, and the list crashes its reader.
 _ask_headers = methodcaller("headers")
@@ -72,7 +70,7 @@ def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int, outbox:
     Raises BadRecord if the pipeline stops on bad records, TableUnusable, and what `RangeReader`, decoders and the
     table's storage raise. Files written until then are nobody's: orphan cleanup removes them.
     """
-    with _rare_collections(), RangeReader(spec.kafka, slices, group=spec.group) as reader:
+    with rare_collections(), RangeReader(spec.kafka, slices, group=spec.group) as reader:
         work = _Work(spec, reader.slices, reader.counts, f"calve-{spec.batch_id}-{task}", outbox)
         try:
             for messages in reader:
@@ -86,20 +84,6 @@ def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int, outbox:
                 output.abort()
             raise
     return TaskResult(files, tuple(reader.counts), work.first_bad)
-
-
-@contextmanager
-def _rare_collections() -> Generator[None]:
-    """Let Python look for cycles rarely: 10,000 messages come and go with each batch and are in none.
-
-    Collections took a sixth of a task's time.
-    """
-    thresholds = gc.get_threshold()
-    gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
 
 
 class _Work:

@@ -13,16 +13,18 @@ import pyarrow.compute as pc
 
 SAMPLED_ROWS = 20_000
 FEW_ROWS = 1_000
+HARDLY_ANY_ROWS = 16
+"""A dictionary is a page more for each column, which takes longer to write and to read than as many values."""
 MOST_DISTINCT = 0.5
 
 
 def dictionary_paths(paths: Iterable[str], rows: pa.Table) -> list[str]:
     """Those of the Parquet leaf `paths` that get one, by the first `rows` of the file.
 
-    Leaves of lists and maps always do, and so does everything where `rows` are few.
+    Leaves of lists and maps always do, and so does everything where `rows` are few; nothing where there are hardly any.
     """
     if len(rows) < FEW_ROWS:
-        return list(paths)
+        return list(paths) if len(rows) > HARDLY_ANY_ROWS else []
     sample = rows.slice(0, SAMPLED_ROWS)
     fields = zip(sample.schema, sample.columns, strict=True)
     without = {path for field, column in fields for path in _distinct(field.name, column.combine_chunks())}

@@ -2,17 +2,16 @@
 
 pyiceberg works out for each file how its columns become the table's. For a file of one row that costs much more than
 reading it, and a table that is fed often has many such files between two compactions. Nearly all of them have the
-table's columns as they are: these are read by one scan. All others are left to pyiceberg.
+table's columns as they are: these are read by Arrow, and their rows joined. All others are left to pyiceberg.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, ParquetFileFragment
+from pyarrow.parquet import ParquetFile, ParquetSchema
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import FileFormat
@@ -21,13 +20,14 @@ from pyiceberg.table import FileScanTask
 
 from sink_core.tables.requests import answers
 
-FILES_AT_ONCE = 256
-"""Files that are open at a time, at most."""
+FILES_AT_ONCE = 64
+"""Files whose rows are joined, at most: more of them are slower, as they no longer fit into caches."""
 
 BYTES_AT_ONCE = 16 * 2**20
 """Their size in all, at most; a larger file is read alone."""
 
-_FORMAT = ParquetFileFormat()
+READ_WHOLE = 2**18
+"""Size of a file that is fetched by one request; of a larger one only what is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,34 +46,40 @@ class Alike:
 
     io: FileIO
     schema: Schema
-    _known: list[tuple[pa.Schema, bool]] = field(default_factory=list[tuple[pa.Schema, bool]])
+    _known: list[tuple[ParquetSchema, bool]] = field(default_factory=list[tuple[ParquetSchema, bool]])
 
     def read(self, tasks: Sequence[FileScanTask]) -> Together:
         """Rows of files without deletes. Raises what Arrow does if one can't be read; which one, it does not say."""
-        with ExitStack() as opened:
+        others: list[FileScanTask] = []
+        alike: list[list[pa.Table]] = []
+        for task, rows in zip(tasks, answers(self._rows, tasks), strict=True):
+            if rows is None:
+                others.append(task)
+                continue
+            # Strings are large ones or not, by who wrote them.
+            same = next((tables for tables in alike if tables[0].schema.equals(rows.schema)), None)
+            if same is None:
+                alike.append([rows])
+            else:
+                same.append(rows)
+        batches = [batch for tables in alike for batch in pa.concat_tables(tables).combine_chunks().to_batches()]
+        return Together(batches, others)
 
-            def look(task: FileScanTask) -> tuple[ParquetFileFragment, pa.Schema]:
-                source = opened.enter_context(self.io.new_input(task.file.file_path).open())
-                fragment = _FORMAT.make_fragment(source)
-                # Of the whole file the writer may say anything; what columns are, is said of each.
-                return fragment, fragment.physical_schema.remove_metadata()
+    def _rows(self, task: FileScanTask) -> pa.Table | None:
+        with self.io.new_input(task.file.file_path).open() as opened:
+            small = task.file.file_size_in_bytes <= READ_WHOLE
+            file = ParquetFile(pa.BufferReader(opened.read()) if small else opened, pre_buffer=not small)
+            if not self._has_columns(file):
+                return None
+            return file.read([each.name for each in self.schema.fields], use_threads=False)
 
-            found = list(zip(tasks, answers(look, tasks), strict=True))
-            others = [task for task, (_, physical) in found if not self._has_columns(physical)]
-            names, batches = [each.name for each in self.schema.fields], list[pa.RecordBatch]()
-            for known, has_columns in self._known:
-                same = [fragment for _, (fragment, physical) in found if has_columns and _equal(physical, known)]
-                if same:
-                    rows = FileSystemDataset(same, known, _FORMAT).to_table(columns=names)
-                    batches += rows.combine_chunks().to_batches()
-            return Together(batches, others)
-
-    def _has_columns(self, physical: pa.Schema) -> bool:
+    def _has_columns(self, file: ParquetFile) -> bool:
         for known, has_columns in self._known:
-            if _equal(physical, known):
+            if file.schema.equals(known):
                 return has_columns
-        has_columns = _has(physical, self.schema)
-        self._known.append((physical, has_columns))
+        # Of the whole file the writer may say anything; what columns are, is said of each.
+        has_columns = _has(file.schema_arrow.remove_metadata(), self.schema)
+        self._known.append((file.schema, has_columns))
         return has_columns
 
 
@@ -92,11 +98,6 @@ def in_groups(tasks: Iterable[FileScanTask]) -> Iterator[list[FileScanTask]]:
         size += task.file.file_size_in_bytes
     if group:
         yield group
-
-
-def _equal(one: pa.Schema, other: pa.Schema) -> bool:
-    # Field ids are among the metadata.
-    return one.equals(other, check_metadata=True)
 
 
 def _has(physical: pa.Schema, wanted: Schema) -> bool:

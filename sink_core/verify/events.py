@@ -29,7 +29,8 @@ def read_events(settings: clients.Settings, topic: str, start: int, end: int) ->
         while at < end:
             if time.monotonic() > deadline:
                 raise Unreachable(f"{topic}: read up to {at}, not to {end}", hint="is the broker reachable?")
-            for message in consumer.consume(500, timeout=0.2):
+            # `consume` waits for all it is asked for: one message is waited for, what else has come is taken along.
+            for message in [*consumer.consume(1, timeout=0.2), *consumer.consume(500, timeout=0)]:
                 offset, error = message.offset() or 0, message.error()
                 deadline = time.monotonic() + READ_TIMEOUT_S
                 if error is None:

@@ -9,6 +9,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from sink_core.control.range_parts import RangeJob
 from sink_core.errors import TableUnusable
+from sink_core.garbage import rare_collections
 from sink_core.offsets import TopicPartition
 from sink_core.range_jobs.moved import moved_by
 from sink_core.session import Session
@@ -41,10 +42,11 @@ def verify(
     offset at most. Safe beside running pipelines: what is published meanwhile is stated as uncommitted.
     """
     evidence = Evidence(on_progress)
-    proof = _Proof(session, look(session, evidence), evidence, since_ms)
-    proof.shallow()
-    if deep:
-        proof.deep()
+    with rare_collections():
+        proof = _Proof(session, look(session, evidence), evidence, since_ms)
+        proof.shallow()
+        if deep:
+            proof.deep()
     shown = since.shown(since_ms) if since_ms is not None else None
     return evidence.report(session.pipeline.name, deep=deep, since=shown)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sink_core.tables.dictionary import FEW_ROWS, dictionary_paths
+from sink_core.tables.dictionary import FEW_ROWS, HARDLY_ANY_ROWS, dictionary_paths
 
 N = 5_000
 ROWS = pa.table(
@@ -31,6 +31,11 @@ def test_what_repeats_gets_a_dictionary() -> None:
 
 def test_few_rows_are_no_ground_to_judge_by() -> None:
     assert dictionary_paths(PATHS, ROWS.slice(0, FEW_ROWS - 1)) == PATHS
+
+
+def test_hardly_any_rows_need_no_dictionary() -> None:
+    assert dictionary_paths(PATHS, ROWS.slice(0, HARDLY_ANY_ROWS + 1)) == PATHS
+    assert dictionary_paths(PATHS, ROWS.slice(0, HARDLY_ANY_ROWS)) == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import ArrowScan
@@ -119,6 +120,22 @@ def test_a_broken_file_is_named_and_the_others_are_read(table: Table) -> None:
     assert len(rows(table, evidence)) == 2
     [violation] = evidence.violations
     assert (violation.kind, violation.message.split()[0]) == ("file-unreadable", broken)
+
+
+@pytest.mark.parametrize("read_whole", [0, 2**18])
+def test_files_of_other_writers_strings_are_alike(
+    table: Table, alone: list[str], monkeypatch: pytest.MonkeyPatch, read_whole: int
+) -> None:
+    """Small strings and large ones are the same to Iceberg, and Arrow does not join them."""
+    monkeypatch.setattr(alike, "READ_WHOLE", read_whole)
+    fill(table, 3)
+    file = tasks(table)[1].file.file_path.removeprefix("file://")
+    found = pq.read_table(file)
+    texts = found.schema.get_field_index("text")
+    kind = pa.string() if pa.types.is_large_string(found.schema.field(texts).type) else pa.large_string()
+    pq.write_table(found.cast(found.schema.set(texts, found.schema.field(texts).with_type(kind))), file)
+    assert sorted(row["text"] for row in rows(table)) == ["t0", "t1", "t2"]
+    assert alone == []
 
 
 def test_a_group_is_bounded_and_files_with_deletes_are_alone(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
