@@ -67,11 +67,13 @@ def _figures(place: Place, name: str, rows: Rows, size: int, runs: int) -> Itera
     done = list(rows(place, size, runs))
     found = {each: round(statistics.median(run[each] for run in done), 3) for each in done[0]}
     what = f"{size:,} {ROWS[name][0]}"
-    if name in ("batches", "joined"):
+    if name == "batches":
         aim = Aim(LOOKS_S, at_most=True) if size >= LOOKS_AT else None
-        looks = {"status": f"`status` of {what}", "verify": f"`verify` of {what}"}
-        yield Figure(f"{name}-status-{size}", looks["status"], found["status"], "s", aim)
-        yield Figure(f"{name}-verify-{size}", looks["verify"], found["verify"], "s", aim, more=_but(found, "status"))
+        for how, said in (("apart", "that nothing has joined"), ("joined", "joined by `calve maintain`")):
+            more = {"s commit": found["commit"], "MiB": found[f"{how}-memory_mib"]}
+            status, proof = f"{how}-status", f"{how}-verify"
+            yield Figure(f"{status}-{size}", f"`status` of {what} {said}", found[status], "s", aim)
+            yield Figure(f"{proof}-{size}", f"`verify` of {what} {said}", found[proof], "s", aim, more=more)
     elif name == "plan":
         yield Figure(f"{name}-{size}", f"a plan of {what}", found["plan"], "s")
     else:
@@ -81,7 +83,7 @@ def _figures(place: Place, name: str, rows: Rows, size: int, runs: int) -> Itera
 def _but(found: Mapping[str, float], shown: str) -> dict[str, float]:
     """What is shown beside."""
     units = {"events_read": "events read", "memory_mib": "MiB"}
-    return {units.get(name, f"s {name}"): value for name, value in found.items() if name not in (shown, "verify")}
+    return {units.get(name, f"s {name}"): value for name, value in found.items() if name != shown}
 
 
 def _flow(place: Place, **options: Any) -> Flow:
@@ -201,15 +203,14 @@ def _plan(_place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
 
 
 def _batches(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
-    return _looks_at(*_published(_flow(place), size), runs)
-
-
-def _joined(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
+    """Looks at the batches as they were published, and when maintenance has joined them."""
     flow, commit_s = _published(_flow(place, extra={"maintenance": JOINING}), size)
+    apart = [dict(_looks(flow, "apart")) for _run in range(runs)]
     for task in JOINING:
         command = [CALVE, "maintain", str(flow.pipeline.path), task]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own command
-    return _looks_at(flow, commit_s, runs)
+    for found in apart:
+        yield {"commit": commit_s, **found, **dict(_looks(flow, "joined"))}
 
 
 def _published(flow: Flow, size: int) -> tuple[Flow, float]:
@@ -225,12 +226,7 @@ def _published(flow: Flow, size: int) -> tuple[Flow, float]:
         return flow, time.perf_counter() - began
 
 
-def _looks_at(flow: Flow, commit_s: float, runs: int) -> Iterator[dict[str, float]]:
-    for _run in range(runs):
-        yield {"commit": commit_s, **dict(_looks(flow))}
-
-
-def _looks(flow: Flow) -> Iterator[tuple[str, float]]:
+def _looks(flow: Flow, how: str) -> Iterator[tuple[str, float]]:
     moments = [time.perf_counter()]
     with flow.session() as session:
         session.read_only()
@@ -240,8 +236,9 @@ def _looks(flow: Flow) -> Iterator[tuple[str, float]]:
         proof = verify(session, deep=False)
         assert proof.proven, proof.violations
         moments.append(time.perf_counter())
-    yield from zip(("status", "verify"), (end - start for start, end in pairwise(moments)), strict=True)
-    yield "memory_mib", psutil.Process().memory_info().rss / 2**20
+    seconds = (end - start for start, end in pairwise(moments))
+    yield from zip((f"{how}-status", f"{how}-verify"), seconds, strict=True)
+    yield f"{how}-memory_mib", psutil.Process().memory_info().rss / 2**20
 
 
 Rows = Callable[[Place, int, int], Iterator[dict[str, float]]]
@@ -254,8 +251,7 @@ ROWS: Mapping[str, tuple[str, Sequence[int], Rows]] = {
     "silent": ("tables beside the one that a batch feeds", [0, 999], _silent),
     "snapshots": ("snapshots of a table", [10, 10_000], _snapshots),
     "plan": ("partitions", [100, 10_000], _plan),
-    "batches": ("batches that nothing has joined", [1_000], _batches),
-    "joined": ("batches, joined by `calve maintain`", [10_000], _joined),
+    "batches": ("batches", [10_000], _batches),
 }
 
 
@@ -271,7 +267,7 @@ PART = Part(
     "What a commit costs.",
     _options,
     _steps,
-    smoke="--runs 1 --files 2 --tables 2 --served 2 --silent 1 --snapshots 3 --plan 4 --batches 3 --joined 3",
+    smoke="--runs 1 --files 2 --tables 2 --served 2 --silent 1 --snapshots 3 --plan 4 --batches 3",
 )
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 import psutil
@@ -39,12 +40,16 @@ class Cluster:
 
 
 @contextmanager
-def standalone(directory: Path, workers: int, *, memory: str = "1g") -> Generator[Cluster]:
-    """A cluster of workers with one core each, its files in `directory`; gone at the end with all it started."""
+def standalone(directory: Path, workers: int, *, memory: str = "1g", pinned: bool = False) -> Generator[Cluster]:
+    """A cluster of workers with one core each, its files in `directory`; gone at the end with all it started.
+
+    To Spark a core is a task at a time, whose threads run wherever there is room. With `pinned` each worker has one
+    core of this machine, as a container of one core has, and no other.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     running: list[subprocess.Popen[bytes]] = []
 
-    def start(name: str, *command: str) -> int:
+    def start(name: str, *command: str, core: int | None = None) -> int:
         environment = {
             **os.environ,
             "SPARK_HOME": str(SPARK_HOME),
@@ -53,7 +58,8 @@ def standalone(directory: Path, workers: int, *, memory: str = "1g") -> Generato
         }
         with (directory / f"{name}.log").open("wb") as out:
             spark_class = str(SPARK_HOME / "bin" / "spark-class")
-            running.append(subprocess.Popen([spark_class, *command], env=environment, stdout=out, stderr=out))
+            on = [] if core is None else ["taskset", "--cpu-list", str(core)]
+            running.append(subprocess.Popen([*on, spark_class, *command], env=environment, stdout=out, stderr=out))
         return running[-1].pid
 
     try:
@@ -64,9 +70,11 @@ def standalone(directory: Path, workers: int, *, memory: str = "1g") -> Generato
         _until(lambda: "New state: ALIVE" in log.read_text(), log)
         folders = tuple(directory / f"worker-{number}" for number in range(1, workers + 1))
         limits = ["--cores", "1", "--memory", memory, "--webui-port", "0"]
+        cores = cycle(sorted(os.sched_getaffinity(0)) if pinned else [None])
+        worker = (f"{_PACKAGE}.worker.Worker", "--host", HOST, *limits, "--work-dir")
         pids = [
-            start(folder.name, f"{_PACKAGE}.worker.Worker", "--host", HOST, *limits, "--work-dir", str(folder), master)
-            for folder in folders
+            start(folder.name, *worker, str(folder), master, core=core)
+            for folder, core in zip(folders, cores, strict=False)
         ]
         _until(lambda: log.read_text().count("Registering worker") == workers, log)
         yield Cluster(master, folders, master_pid, tuple(pids))
