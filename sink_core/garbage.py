@@ -14,7 +14,7 @@ _COLLECT_AFTER = 500_000
 def rare_collections() -> Generator[None]:
     """Let Python look for cycles rarely, where there are many objects and none of them is in one.
 
-    Collections took a sixth of a task's time, and of a proof's.
+    Collections took a sixth of a task's time, and a twentieth of a proof's.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])

@@ -74,12 +74,14 @@ class Alike:
             return file.read([each.name for each in self.schema.fields], use_threads=False)
 
     def _has_columns(self, file: ParquetFile) -> bool:
+        # `file.schema` would hold its footer, and be held by it, until Python looks for cycles.
+        schema = ParquetSchema(file.metadata)
         for known, has_columns in self._known:
-            if file.schema.equals(known):
+            if schema.equals(known):
                 return has_columns
         # Of the whole file the writer may say anything; what columns are, is said of each.
         has_columns = _has(file.schema_arrow.remove_metadata(), self.schema)
-        self._known.append((file.schema, has_columns))
+        self._known.append((schema, has_columns))
         return has_columns
 
 
