@@ -29,19 +29,28 @@ def ingest_cold(bench: Bench) -> Sequence[Measured]:
 
 
 def _inside(**shares: float) -> Callable[[Bench], Sequence[Measured]]:
-    """Parts of `bench.inside`, which measure themselves, in a process of their own; of each the share of the events."""
+    """Parts of `bench.inside`; of each the share of the events."""
 
     def run(bench: Bench) -> Sequence[Measured]:
-        scratch = Path(tempfile.mkdtemp(dir=bench.directory))
-        command = [sys.executable, "-m", "bench.inside", bench.bootstrap, bench.topic, str(scratch)]
-        command += [f"{part}={int(bench.records * share)}" for part, share in shares.items()]
-        try:
-            done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
-        finally:
-            shutil.rmtree(scratch)
-        return [Measured(**each) for each in json.loads(done.stdout.splitlines()[-1])]
+        return _by_itself(bench, "inside", *(f"{part}={int(bench.records * share)}" for part, share in shares.items()))
 
     return run
+
+
+def streaming(bench: Bench) -> Sequence[Measured]:
+    """Spark Structured Streaming, its session warm."""
+    return _by_itself(bench, "streaming", str(bench.records))
+
+
+def _by_itself(bench: Bench, module: str, *arguments: str) -> Sequence[Measured]:
+    """What a module of `bench` that measures itself prints as its last line, in a process of its own."""
+    scratch = Path(tempfile.mkdtemp(dir=bench.directory))
+    command = [sys.executable, "-m", f"bench.{module}", bench.bootstrap, bench.topic, str(scratch), *arguments]
+    try:
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
+    finally:
+        shutil.rmtree(scratch)
+    return [Measured(**each) for each in json.loads(done.stdout.splitlines()[-1])]
 
 
 SCENARIOS = (
@@ -84,4 +93,5 @@ SCENARIOS = (
         connector.of_json,
     ),
     Scenario((Row("connector-avro", "avro by iceberg-kafka-connect 1.12.0, warm"),), connector.of_avro),
+    Scenario((Row("streaming", "json by Spark Structured Streaming 4.1.3, warm", "connector"),), streaming),
 )
