@@ -21,10 +21,10 @@ from bench.registry import avro_registry
 from bench.scenario import Bench
 from bench.shapes import AVRO
 from bench.workload import COLUMNS, fill
-from sink_core.jars import JarSet
+from sink_core.jars import JarSet, resolve
 from sink_core.tables.type_text import schema_of
 from tests import support
-from tests.peers.connect import Connect
+from tests.peers.connect import CONNECT, CONNECTOR, Connect
 
 TABLE = "bench.events"
 TASKS = 2
@@ -45,6 +45,12 @@ LOOK_EVERY_S = 0.2
 GIVE_UP_S = 900.0
 
 
+def fetch() -> None:
+    """Its jars, which a machine gets once: no part of a start."""
+    for jars in (CONNECT, CONNECTOR, AVRO_JARS):
+        resolve(jars)
+
+
 def of_json(bench: Bench) -> Sequence[Measured]:
     """From the first commit that makes a quarter of the events on to the last event; and from the worker's start."""
     return _both(bench, bench.topic, bench.records, READS)
@@ -63,6 +69,7 @@ def of_avro(bench: Bench) -> Sequence[Measured]:
 
 
 def _both(bench: Bench, topic: str, records: int, reads: Mapping[str, str]) -> Sequence[Measured]:
+    fetch()
     start_s = time.monotonic()
     with worker(bench.bootstrap, topic, bench.directory, reads=reads) as (connect, catalog):
         began = _until(catalog, connect, records // 4)

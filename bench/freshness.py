@@ -25,7 +25,7 @@ import dagster as dg
 import yaml
 from pyiceberg.catalog import Catalog
 
-from bench.connector import TABLE, worker
+from bench.connector import TABLE, fetch, worker
 from bench.figure import Aim, Figure
 from bench.history import lengthen
 from bench.part import Part, Place, Step, alone
@@ -114,6 +114,7 @@ def _calve(place: Place, sending: Sending, name: str, snapshots: int, options: a
 
 def _connector(place: Place, sending: Sending, every_s: int) -> Iterator[Figure]:
     name, topic = f"connector-{every_s}s", new_topic(place.bootstrap)
+    fetch()
     began = time.time()
     with worker(place.bootstrap, topic, place.scratch, every_s * 1_000) as (connect, catalog):
         seen = Seen(connect.directory.parent / "lake" / "catalog.db", TABLE)
