@@ -1,11 +1,16 @@
 """The same backlog on a Spark standalone cluster of one and of two workers with a core each.
 
 `python -m bench.scale_out` starts master and workers, warms a session up with a small pipeline, and then has new
-pipelines read the backlog. Efficiency is t1 / (2 · t2), by wall time. A worker and all that it starts are kept to one
-core of the machine, as in a container of one core. Broker, driver and master are on the same machine and kept to none:
-with as many workers as cores they take from the executors, which `busy_cores` shows (all processes that have a part,
-the broker included). The executors' CPU-seconds, those of one worker / those of two, say what adding a worker costs in
-work that was not there before.
+pipelines read the backlog. A worker and all that it starts are kept to one core of the machine, as in a container of
+one core; broker, driver and master to none. Efficiency is t1 / (2 · t2), by wall time:
+
+- with a core for each worker. Broker, driver and master are on the same machine: with as many workers as cores they
+  take from the executors, which `busy_cores` shows (all processes that have a part, the broker included).
+- with half a core for each worker, which they have in turns (`bench/turns.py`). Broker and driver then always have a
+  core to themselves, as they would beside a cluster; to the workers it is one twice as fast.
+
+The executors' CPU-seconds, those of one worker / those of two, say what adding a worker costs in work that was not
+there before.
 
 Beside them, on the last cluster, how long a batch is written that has hardly any records, in one task and in many:
 what a task costs before it has read anything.
@@ -25,6 +30,7 @@ from bench.measure import Meter
 from bench.part import Part, Place, Step, alone
 from bench.progress import say
 from bench.proof import prove
+from bench.turns import half_the_time
 from bench.workload import fill, write_pipeline
 from orchestration import broker
 from sink_core.config.connections import SparkSettings
@@ -56,6 +62,15 @@ class Run:
         return (self.executors_cpu_s + self.driver_cpu_s + self.broker_cpu_s) / self.wall_s
 
 
+@dataclass(frozen=True, slots=True)
+class OnWorkers:
+    """Runs on whole cores, and on cores that the workers have half of the time; seconds of few records by tasks."""
+
+    whole: Run
+    half: Run
+    few: dict[int, float]
+
+
 def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
     topics = [fill(place.bootstrap, number) for number in (FEW_RECORDS, WARM_UP_RECORDS, options.records)]
     bench = Bench(place.kafka, place.scratch, *topics, records=options.records, runs=options.runs)
@@ -63,18 +78,24 @@ def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
 
 
 def _figures(bench: Bench) -> Iterator[Figure]:
-    one, _ = bench.cluster(1)
-    yield _figure("one", "a run on one worker with a core", one)
-    two, few = bench.cluster(2)
-    yield _figure("two", "the same on two", two)
-    more = {
-        "of the batches' writing": _share(one.write_s, 2 * two.write_s),
-        "of the executors' CPU-seconds": _share(one.executors_cpu_s, two.executors_cpu_s),
-    }
-    efficiency = _share(one.wall_s, 2 * two.wall_s)
-    yield Figure("efficiency", "t1 / (2 · t2), by wall time", efficiency, "", Aim(EFFICIENCY), more=more)
-    for tasks, seconds in few.items():
+    one = bench.cluster(1)
+    yield _figure("one", "a run on one worker with a core", one.whole)
+    yield _figure("one-half", "a run on one worker with half a core", one.half)
+    two = bench.cluster(2)
+    yield _figure("two", "the same on two with a core each", two.whole)
+    yield _figure("two-half", "the same on two with half a core each", two.half)
+    yield from _efficiency("", one.whole, two.whole)
+    yield from _efficiency("-half", one.half, two.half)
+    for tasks, seconds in two.few.items():
         yield Figure(f"few-{tasks}", f"written: a batch of few records in {tasks} tasks", round(seconds, 2), "s")
+
+
+def _efficiency(name: str, one: Run, two: Run) -> Iterator[Figure]:
+    of = ", with half a core each" if name else ""
+    of_writing, of_cpu = _share(one.write_s, 2 * two.write_s), _share(one.executors_cpu_s, two.executors_cpu_s)
+    more = {"of the batches' writing": of_writing, "of the executors' CPU-seconds": of_cpu}
+    wall = _share(one.wall_s, 2 * two.wall_s)
+    yield Figure(f"efficiency{name}", f"t1 / (2 · t2), by wall time{of}", wall, "", Aim(EFFICIENCY), more=more)
 
 
 def _figure(name: str, what: str, run: Run) -> Figure:
@@ -104,18 +125,25 @@ class Bench:
     records: int
     runs: int
 
-    def cluster(self, workers: int) -> tuple[Run, dict[int, float]]:
-        """On as many workers the run with the median wall time; on two also seconds of few records, by tasks."""
+    def cluster(self, workers: int) -> OnWorkers:
+        """The backlog read on as many workers; batches of few records on two of them."""
         with standalone(self.directory / f"of-{workers}", workers, memory="2g", pinned=True) as cluster:
             settings = SparkSettings(master=cluster.master, conf={**SETTINGS, "spark.executor.memory": "1g"})
             with SparkRunner(settings) as runner:
                 self._run(runner, self._pipeline(f"warm-up-{workers}", self.small), WARM_UP_RECORDS)
-                runs = [self._measured(runner, cluster, number) for number in range(self.runs)]
+                whole = self._median(runner, cluster, "whole")
+                with half_the_time(cluster.worker_pids):
+                    half = self._median(runner, cluster, "half")
                 few = {tasks: self._few(runner, tasks) for tasks in (1, MANY_TASKS)} if workers == 2 else {}
-        return sorted(runs, key=lambda run: run.wall_s)[len(runs) // 2], few
+        return OnWorkers(whole, half, few)
 
-    def _measured(self, runner: SparkRunner, cluster: Cluster, number: int) -> Run:
-        pipeline = self._pipeline(f"of-{len(cluster.worker_pids)}-{number}", self.backlog)
+    def _median(self, runner: SparkRunner, cluster: Cluster, name: str) -> Run:
+        """The run with the median wall time."""
+        runs = [self._measured(runner, cluster, f"{name}-{number}") for number in range(self.runs)]
+        return sorted(runs, key=lambda run: run.wall_s)[len(runs) // 2]
+
+    def _measured(self, runner: SparkRunner, cluster: Cluster, name: str) -> Run:
+        pipeline = self._pipeline(f"of-{len(cluster.worker_pids)}-{name}", self.backlog)
         everything, kafka = Meter(), Meter(of=self.kafka.pid)
         master, workers = Meter(of=cluster.master_pid), [Meter(of=pid) for pid in cluster.worker_pids]
         report = self._run(runner, pipeline, self.records)

@@ -88,6 +88,10 @@ class ControlLog:
 
         Raises ConfigError when the topic's settings would let the broker forget events.
         """
+        if create and self._producer is None:
+            # Who may create the topic is about to write to it. An idempotent producer whose first event is there before
+            # it has an id, a few hundredths of a second after its start, sends it half a second later.
+            self._producer = clients.producer(self._settings)
         if not self._exists():
             if not create:
                 return False
@@ -139,7 +143,7 @@ class ControlLog:
         with reported(doing):
             if self._producer is None:
                 self._producer = clients.producer(self._settings)
-                # An idempotent producer that has no broker yet asks for its id half a second later.
+                # Takes as long as it mostly takes to get an id.
                 self._producer.list_topics(self.topic, timeout=READ_TIMEOUT_S)
             self._producer.produce(
                 self.topic, encode(event), partition=PARTITION, headers=headers(event), on_delivery=delivered
