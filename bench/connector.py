@@ -129,13 +129,14 @@ def worker(
 def _until(catalog: SqlCatalog, connect: Connect, records: int) -> int:
     """Wait until the table has that many; how many it has. Raises SystemExit if the worker fails."""
     deadline = time.monotonic() + GIVE_UP_S
-    while (rows := _rows(catalog)) < records:
+    while (found := rows(catalog)) < records:
         if time.monotonic() > deadline or "FAILED" in connect.states():
-            raise SystemExit(f"{rows:,} of {records:,} events are in the connector's table: {connect.errors()}")
+            raise SystemExit(f"{found:,} of {records:,} events are in the connector's table: {connect.errors()}")
         time.sleep(LOOK_EVERY_S)
-    return rows
+    return found
 
 
-def _rows(catalog: SqlCatalog) -> int:
-    head = catalog.load_table(TABLE).current_snapshot()
+def rows(catalog: SqlCatalog, table: str = TABLE) -> int:
+    """What the table's head says it has."""
+    head = catalog.load_table(table).current_snapshot()
     return int(head.summary["total-records"] or 0) if head and head.summary else 0

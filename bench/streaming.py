@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.catalog.sql import SqlCatalog
 
+from bench.connector import rows
 from bench.measure import Meter
 from bench.workload import COLUMNS, fill
 from orchestration.detached import HOST
@@ -87,12 +88,10 @@ def _stream(spark: SparkSession, bootstrap: str, topic: str, records: int, scrat
     columns = spark.table(f"{CATALOG}.{name}").schema
     source = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
     values = spark.readStream.format("kafka").options(**source).load().select(col("value").cast("string"))
-    rows = values.select(from_json(col("value"), columns).alias("event")).select("event.*")
-    written = rows.writeStream.option("checkpointLocation", str(scratch)).trigger(availableNow=True)
+    events = values.select(from_json(col("value"), columns).alias("event")).select("event.*")
+    written = events.writeStream.option("checkpointLocation", str(scratch)).trigger(availableNow=True)
     written.toTable(f"{CATALOG}.{name}").awaitTermination()
-    head = catalog.load_table(name).current_snapshot()
-    found = int(head.summary["total-records"] or 0) if head and head.summary else 0
-    if found != records:
+    if (found := rows(catalog, name)) != records:
         raise SystemExit(f"{found:,} of {records:,} events are in the table of Structured Streaming")
 
 
