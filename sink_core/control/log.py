@@ -304,8 +304,7 @@ class ControlLog:
                     f"{self.topic}: read up to {self.state.next_offset}, not to {end} in time",
                     hint="is the broker reachable?",
                 )
-            # `consume` waits for all it is asked for: one message is waited for, what else has come is taken along.
-            for message in [*consumer.consume(1, timeout=0.2), *consumer.consume(500, timeout=0)]:
+            for message in clients.receive(consumer, 500, 0.2):
                 self._take(message)
 
     def _take(self, message: Message) -> None:

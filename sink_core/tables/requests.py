@@ -13,7 +13,7 @@ AT_A_TIME = 16
 _NEAR_S = 0.0003
 """What is waited for a request to storage on this machine, at most: threads then cost more than they save."""
 
-_PATIENCE_S = 0.01
+PATIENCE_S = 0.01
 """Waited besides, in all: the machine may have other work."""
 
 Item = TypeVar("Item")
@@ -30,7 +30,7 @@ def answers(ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[An
         answer = ask(item)
         waited_s += _waited() - began
         yield answer
-        if waited_s > _PATIENCE_S + number * _NEAR_S:
+        if waited_s > PATIENCE_S + number * _NEAR_S:
             with ThreadPoolExecutor(AT_A_TIME) as pool:
                 yield from pool.map(ask, items[number:])
             return

@@ -29,8 +29,7 @@ def read_events(settings: clients.Settings, topic: str, start: int, end: int) ->
         while at < end:
             if time.monotonic() > deadline:
                 raise Unreachable(f"{topic}: read up to {at}, not to {end}", hint="is the broker reachable?")
-            # `consume` waits for all it is asked for: one message is waited for, what else has come is taken along.
-            for message in [*consumer.consume(1, timeout=0.2), *consumer.consume(500, timeout=0)]:
+            for message in clients.receive(consumer, 500, 0.2):
                 offset, error = message.offset() or 0, message.error()
                 deadline = time.monotonic() + READ_TIMEOUT_S
                 if error is None:
