@@ -237,6 +237,8 @@ class Planner:
         )
 
         def decide(found: Positions, state: CommitState) -> Decision:
+            if not state.rules.bootstrap_looks_again:
+                return Decision(Verdict.PUBLISH, "")
             if state.last_publish is not None:
                 return Decision(Verdict.ALREADY_PUBLISHED, "another run has put the start positions in place")
             if found:
@@ -245,7 +247,8 @@ class Planner:
             return Decision(Verdict.PUBLISH, "first use")
 
         positions = {at: Position(offset, batch_id) for at, offset in starts.items()}
-        decision = session.publisher.publish(decide, [event], positions)
+        events = [event] if session.rules.bootstrap_writes_event else []
+        decision = session.publisher.publish(decide, events, positions)
         if decision.verdict is Verdict.STALE:
             raise ProtocolError(
                 f"group {session.pipeline.group}: {decision.why}",
@@ -273,6 +276,9 @@ class Planner:
             found = self._positions(partitions)
             state = session.log.refresh()
             finding = checks.positions(found, topic_ids, state)
+            if not session.rules.positions_are_read_twice:
+                self._stop_on(finding)
+                return found
             if finding is not None or (found and state.last_publish is None):
                 state = session.log.refresh_to_end()
                 finding = checks.positions(found, topic_ids, state)
@@ -351,7 +357,8 @@ class Planner:
 
 def check_topics(session: Session, planned: Mapping[str, str]) -> None:
     """Raise FindingError if a topic has another UUID than `planned` says: other records are at the same offsets."""
-    finding = checks.topic_changed(planned, topic_ids(session.admin, planned, timeout_s=ADMIN_TIMEOUT_S))
+    found = topic_ids(session.admin, planned, timeout_s=ADMIN_TIMEOUT_S)
+    finding = checks.topic_changed(planned, found, session.rules)
     if finding is not None:
         raise finding.error(str(session.pipeline.path))
 

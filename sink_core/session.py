@@ -32,6 +32,7 @@ from sink_core.kafka import clients
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from sink_core.kafka.source import SAMPLE_RECORDS, cluster_id, describe_topics, sample_values, topics_like
 from sink_core.offsets import OffsetRange, TopicPartition
+from sink_core.rules import ALL, Rules
 from sink_core.tables.catalog import has_one_writer, open_catalog
 from sink_core.tables.create import ensure_table, ensure_tables
 
@@ -51,23 +52,24 @@ class Session:
     publisher: Publisher
     others: Others
     lanes: Lanes
+    rules: Rules = ALL
     bound: PipelineBound | None = None
     merge_changes: MergeChanges | None = None
 
     @classmethod
-    def open(cls, pipeline: Pipeline) -> Session:
+    def open(cls, pipeline: Pipeline, rules: Rules = ALL) -> Session:
         """Connect. Writes nothing. Raises Unreachable or ConfigError naming the part."""
         settings = pipeline.kafka.properties
         admin = clients.admin(settings)
         cluster = cluster_id(admin, timeout_s=ADMIN_TIMEOUT_S)
-        log = ControlLog(settings, pipeline.control_topic, admin=admin, pipeline_file=str(pipeline.path))
-        group = SourceGroup(settings, pipeline.group)
-        publisher = Publisher(settings, transactional_id=pipeline.transactional_id, group=group, log=log)
+        log = ControlLog(settings, pipeline.control_topic, admin=admin, pipeline_file=str(pipeline.path), rules=rules)
+        group = SourceGroup(settings, pipeline.group, rules)
+        publisher = Publisher(settings, transactional_id=pipeline.transactional_id, group=group, log=log, rules=rules)
         catalog = open_catalog(pipeline.catalog)
         others = Others(catalog, pipeline.group, cluster)
         at_a_time = 1 if has_one_writer(pipeline.catalog) else pipeline.config.commit.parallel_tables
         lanes = Lanes(partial(open_catalog, pipeline.catalog), at_a_time)
-        return cls(pipeline, admin, log, group, catalog, cluster, publisher, others, lanes)
+        return cls(pipeline, admin, log, group, catalog, cluster, publisher, others, lanes, rules)
 
     @property
     def keys(self) -> SummaryKeys:
@@ -98,6 +100,7 @@ class Session:
             self.pipeline.from_now,
             first_reading,
             Merging(frozenset(table.name for table in self.pipeline.tables if table.merged), self.merge_changes),
+            self.rules,
         )
 
     def coordinator(self) -> Coordinator:

@@ -29,6 +29,7 @@ from sink_core.batch import ManifestRef
 from sink_core.commit.relisting import asserted, relisted
 from sink_core.commit.replace import paths_of
 from sink_core.failpoints import reach
+from sink_core.rules import ALL, Rules
 from sink_core.tables.entries import live_entries
 from sink_core.tables.manifests import manifest_file, rewritten_name, write_without
 
@@ -58,7 +59,9 @@ class Step:
     replaces: bool = False
 
 
-def build_append(table: Table, steps: Sequence[Step], *, tag: str, branch: str = MAIN_BRANCH) -> Attempt:
+def build_append(
+    table: Table, steps: Sequence[Step], *, tag: str, branch: str = MAIN_BRANCH, rules: Rules = ALL
+) -> Attempt:
     """Snapshots on top of `branch` as loaded, one for each of `steps` (at least one), and the tag on the last.
 
     All data files that the `gone` of a step name must be in the head. Deletes that may not reach all rows are
@@ -71,8 +74,10 @@ def build_append(table: Table, steps: Sequence[Step], *, tag: str, branch: str =
     metadata = table.metadata
     head, tagged = metadata.refs.get(branch), metadata.refs.get(tag)
     parent = metadata.snapshot_by_id(head.snapshot_id) if head else None
-    requirements = (AssertTableUUID(uuid=metadata.table_uuid), at_ref(branch, parent.snapshot_id if parent else None))
-    if metadata.snapshots:
+    requirements: tuple[TableRequirement, ...] = (AssertTableUUID(uuid=metadata.table_uuid),)
+    if rules.commit_asserts_the_head:
+        requirements = (*requirements, at_ref(branch, parent.snapshot_id if parent else None))
+    if metadata.snapshots and rules.commit_asserts_the_head:
         # pyiceberg refuses an assertion on any ref but main while a table has no snapshot; then the head says it all,
         # because whoever sets the tag moves the branch in the same call.
         requirements = (*requirements, at_ref(tag, tagged.snapshot_id if tagged else None))

@@ -32,12 +32,12 @@ class Identity:
 def compare(view: TableView, state: CommitState, now: Identity) -> Finding | AncestryCut | None:
     """None if the table may be committed to."""
     return (
-        recreated(view, state)
+        (recreated(view, state) if state.rules.recreated_table_is_a_finding else None)
         or _other_identity(view, now)
-        or _tag_gone(view, state)
+        or (_tag_gone(view, state) if state.rules.missing_tag_is_a_finding else None)
         or _events_missing(view, state)
-        or _less_stored_than_told(view, state)
-        or _not_an_ancestor(view)
+        or (_less_stored_than_told(view, state) if state.rules.missing_tag_is_a_finding else None)
+        or (_not_an_ancestor(view) if state.rules.tag_is_an_ancestor else None)
     )
 
 

@@ -14,7 +14,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -28,6 +28,7 @@ from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.errors import CommitConflict, TableUnusable, Unreachable
 from sink_core.failpoints import reach
+from sink_core.rules import ALL, Rules
 from sink_core.tables.catalog import said, unreachable_as_ours
 
 MERGES = 3
@@ -76,6 +77,7 @@ class Merge:
     table: Table
     tag: str
     changes: MergeChanges
+    rules: Rules = ALL
 
     def commit(self, events: Events, summary: Mapping[str, str]) -> Attempt | None:
         """The attempt that landed, under which the table says `summary`; None if others were faster."""
@@ -120,12 +122,14 @@ class Merge:
             if look:
                 time.sleep(random.uniform(0, look / LOOKS))  # noqa: S311 - jitter, not a secret
             now = self._load()
+            if not self.rules.merge_asserts_the_parent:
+                staging = replace(staging, base=now.metadata)
             merged = merged_in(now.metadata, staging, self.tag)
             if merged is None:
                 return None
             try:
                 with unreachable_as_ours(f"moving {self._name} to its merged changes"):
-                    attempt = build_merged(now, staging, merged, summary, tag=self.tag)
+                    attempt = build_merged(now, staging, merged, summary, tag=self.tag, rules=self.rules)
             except TableUnusable as error:
                 # What was merged has been expired since it was loaded: the next look tells.
                 lost_to = error

@@ -90,6 +90,6 @@ def _valid_through_ms(view: TableView, state: CommitState, stored_offset: int, *
     After a rebuild the log may know less than the table said.
     """
     said = view.latest.valid_through_ms if view.latest else None
-    if not from_now and state.unfed_batches(view.table, stored_offset):
+    if state.rules.vtts_waits_for_the_history and not from_now and state.unfed_batches(view.table, stored_offset):
         return said
     return max((ms for ms in (said, state.valid_through_ms(stored_offset)) if ms is not None), default=None)

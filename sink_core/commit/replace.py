@@ -20,6 +20,7 @@ from sink_core.commit.view import TableView
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.control.range_parts import Replaces
+from sink_core.rules import ALL, Rules
 from sink_core.tables.entries import live_entries
 from sink_core.tables.manifests import entries_of
 
@@ -32,7 +33,7 @@ class Taken:
     dropped: tuple[str, ...] = ()
 
 
-def fitting(table: Table, view: TableView, pending: Sequence[Logged[DataWritten]]) -> Taken:
+def fitting(table: Table, view: TableView, pending: Sequence[Logged[DataWritten]], rules: Rules = ALL) -> Taken:
     """`pending` without the replacing events that do not fit the table any more.
 
     Only the last of several is looked at: it was planned when the table had not taken in the ones before, which had
@@ -43,16 +44,16 @@ def fitting(table: Table, view: TableView, pending: Sequence[Logged[DataWritten]
     replacing = [logged for logged in pending if logged.event.replaces is not None]
     dropped = [
         *replacing[:-1],
-        *(logged for logged in replacing[-1:] if changing or not _fits(table, view, logged.event)),
+        *(logged for logged in replacing[-1:] if changing or not _fits(table, view, logged.event, rules)),
     ]
     offsets = {logged.offset for logged in dropped}
     events = [logged for logged in pending if logged.offset not in offsets]
     return Taken(events, tuple(logged.event.batch_id for logged in dropped))
 
 
-def _fits(table: Table, view: TableView, event: DataWritten) -> bool:
+def _fits(table: Table, view: TableView, event: DataWritten, rules: Rules) -> bool:
     replaces = event.replaces
-    if replaces is None:
+    if replaces is None or not rules.replay_asserts_its_files:
         return True
     line = {snapshot.snapshot_id for snapshot in view.ancestors() if snapshot is not None}
     if replaces.base_snapshot_id is not None and replaces.base_snapshot_id not in line:

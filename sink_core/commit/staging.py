@@ -25,6 +25,7 @@ from pyiceberg.table.update import (
 )
 
 from sink_core.commit.append import FOREVER_MS, Attempt, Step, at_ref, new_snapshot, set_ref
+from sink_core.rules import ALL, Rules
 
 STAGING_MS = 24 * 3600 * 1000
 """How old a staging branch's head must be before expiry drops the branch. A merge whose branch goes is done again."""
@@ -80,7 +81,9 @@ def merged_in(now: TableMetadata, staging: Staging, tag: str) -> Snapshot | None
     return found if alike and found.parent_snapshot_id == staging.root else None
 
 
-def build_merged(now: Table, staging: Staging, merged: Snapshot, summary: Mapping[str, str], *, tag: str) -> Attempt:
+def build_merged(
+    now: Table, staging: Staging, merged: Snapshot, summary: Mapping[str, str], *, tag: str, rules: Rules = ALL
+) -> Attempt:
     """The call that makes `merged`, with a snapshot on top that says what it holds, the head of `main`.
 
     `main` and tag are asserted as they were when it was decided what to merge, so that nothing of what came in between
@@ -91,7 +94,7 @@ def build_merged(now: Table, staging: Staging, merged: Snapshot, summary: Mappin
     requirements = (
         *_of(base),
         *(at_ref(ref, found.snapshot_id if (found := base.refs.get(ref)) else None) for ref in (MAIN_BRANCH, tag)),
-        at_ref(staging.name, merged.snapshot_id),
+        *((at_ref(staging.name, merged.snapshot_id),) if rules.merge_asserts_the_staging_head else ()),
     )
     updates = (
         AddSnapshotUpdate(snapshot=said),

@@ -39,6 +39,7 @@ from sink_core.errors import TableUnusable
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
 from sink_core.range_jobs.resolving import resolution
+from sink_core.rules import ALL, Rules
 from sink_core.tables.catalog import unreachable_as_ours
 
 
@@ -123,6 +124,7 @@ class TableCommitter:
     from_now: Set[str] = frozenset()
     first_reading: Callable[[], Reading] | None = None
     merging: Merging = NO_MERGING
+    rules: Rules = ALL
 
     def commit(self, name: str) -> TableCommit | None:
         """Take in what `name` lacks; None for a table that neither exists nor was ever written to.
@@ -132,7 +134,7 @@ class TableCommitter:
         """
         lost_to: Exception | None = None
         for conflicts in range(ATTEMPTS):
-            seen, state = self.examine(name), self.log.state
+            seen, state = self._seen(name, conflicts), self.log.state
             if seen.table is None or seen.view is None:
                 if seen.finding is not None:
                     raise seen.finding.error(self.pipeline_file)
@@ -209,8 +211,13 @@ class TableCommitter:
         finding = compare(view, state, self.now)
         if isinstance(finding, AncestryCut):
             with unreachable_as_ours(f"reading the manifests of {name}"):
-                finding = None if holds_tagged_files(table, view) else finding.finding
+                proven = not self.rules.cut_ancestry_needs_proof or holds_tagged_files(table, view)
+            finding = None if proven else finding.finding
         return Examined(table, view, self._offered(name, finding or self._fed_twice(view, state)))
+
+    def _seen(self, name: str, conflicts: int) -> Examined:
+        seen = self.examine(name)
+        return seen if self.rules.check_is_repeated or not conflicts else replace(seen, finding=None)
 
     def _fed_twice(self, view: TableView, state: CommitState) -> Finding | None:
         if view.others.keys() <= view.adopted:
@@ -237,7 +244,7 @@ class TableCommitter:
         if all(logged.event.replaces is None for logged in pending):
             return Taken(pending)
         with unreachable_as_ours(f"reading the manifests of {view.table}"):
-            return fitting(table, view, pending)
+            return fitting(table, view, pending, self.rules)
 
     def _offered(self, name: str, finding: Finding | None) -> Finding | None:
         """What the ledger lacks must come back: its rows are what everything is proven from, and not in Kafka."""
@@ -270,7 +277,7 @@ class TableCommitter:
         """All of the events merged into the table; None if others were faster."""
         assert self.merging.changes is not None
         own = self._own(share, view, self.log.state, Removal())
-        merge = Merge(self.catalog, table, self.tag, self.merging.changes)
+        merge = Merge(self.catalog, table, self.tag, self.merging.changes, self.rules)
         attempt = merge.commit(taken.events, to_summary(self.keys, own))
         if attempt is None:
             return None
@@ -291,7 +298,7 @@ class TableCommitter:
         ]
         try:
             with unreachable_as_ours(f"writing the manifest list of {name}"):
-                return build_append(table, steps, tag=self.tag)
+                return build_append(table, steps, tag=self.tag, rules=self.rules)
         except TableUnusable:
             now = self._load(name)
             if now is not None and now.metadata.refs == table.metadata.refs:

@@ -8,6 +8,7 @@ from sink_core.control.events import PipelineBound
 from sink_core.control.state import CommitState
 from sink_core.finding import Finding
 from sink_core.offsets import Offsets, Positions
+from sink_core.rules import ALL, Rules
 
 FOREIGN_EVENTS = "foreign-events"
 
@@ -73,13 +74,13 @@ def lost_log(positions: Positions, state: CommitState, control_topic: str) -> Fi
 
 def topic_recreated(topic_ids: Mapping[str, str], state: CommitState) -> Finding | None:
     """A source topic has another UUID than at the last publish. Comes before "missing": offsets go with the topic."""
-    return topic_changed(state.last_publish.topic_ids if state.last_publish else {}, topic_ids)
+    return topic_changed(state.last_publish.topic_ids if state.last_publish else {}, topic_ids, state.rules)
 
 
-def topic_changed(stored: Mapping[str, str], found: Mapping[str, str]) -> Finding | None:
+def topic_changed(stored: Mapping[str, str], found: Mapping[str, str], rules: Rules = ALL) -> Finding | None:
     """Topics that have another UUID than they had."""
     for topic, topic_id in sorted(found.items()):
-        if stored.get(topic, topic_id) != topic_id:
+        if stored.get(topic, topic_id) != topic_id and rules.topic_ids_are_compared:
             return Finding("topic-recreated", topic, f"topic id {stored[topic]}", f"topic id {topic_id}", ("restart",))
     return None
 
@@ -91,7 +92,7 @@ def positions(found: Positions, topics: Mapping[str, str], state: CommitState) -
     Only a finding if both were unchanged while they were read (positions, log to its end, positions again).
     """
     expected = state.positions()
-    if expected is None:
+    if expected is None or not state.rules.positions_are_held_against_log:
         return None
     expected = {at: offset for at, offset in expected.items() if at.topic in topics}
     missing = sorted((expected.keys() | state.kept(topics)) - found.keys())

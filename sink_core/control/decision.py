@@ -41,13 +41,17 @@ def decide(plan: BatchPlan, positions: Positions, state: CommitState) -> Decisio
     of the file and put back). If the plan has none of the last publish's partitions, all topics of which are gone, the
     log alone is asked: see `_by_log`.
     """
+    rules = state.rules
     ranges = {r.at: r for r in plan.ranges}
     mine = {at: position for at, position in positions.items() if at in ranges}
-    if plan.batch_id in state.batches or any(p.batch_id == plan.batch_id for p in mine.values()):
+    logged = rules.own_batch_is_looked_up and plan.batch_id in state.batches
+    if logged or any(p.batch_id == plan.batch_id for p in mine.values()):
         return Decision(Verdict.ALREADY_PUBLISHED, f"batch {plan.batch_id} is in the log; an earlier try landed")
+    if not rules.positions_are_compared:
+        return Decision(Verdict.PUBLISH, "")
     last = state.positions() or {}
     foreign = sorted({p.metadata for at, p in mine.items() if at in last} - {plan.predecessor})
-    if foreign:
+    if foreign and rules.predecessor_is_compared:
         return _stale(plan, foreign)
     for at, position in sorted(mine.items()):
         if position.offset != ranges[at].start:

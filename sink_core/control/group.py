@@ -12,6 +12,7 @@ from sink_core.errors import Unreachable
 from sink_core.kafka import clients
 from sink_core.kafka.failures import reported
 from sink_core.offsets import Position, Positions, TopicPartition
+from sink_core.rules import ALL, Rules
 
 TIMEOUT_S = 60.0
 _RETRY_S = 0.1
@@ -24,8 +25,9 @@ class SourceGroup:
     transaction or a coordinator that is moving.
     """
 
-    def __init__(self, settings: clients.Settings, name: str) -> None:
+    def __init__(self, settings: clients.Settings, name: str, rules: Rules = ALL) -> None:
         self._settings = settings
+        self._isolation = {} if rules.offsets_are_stable else clients.UNCOMMITTED
         self.name = name
         self._consumer: Consumer | None = None
 
@@ -70,7 +72,7 @@ class SourceGroup:
 
     def _opened(self) -> Consumer:
         if self._consumer is None:
-            self._consumer = clients.reader(self._settings, group=self.name)
+            self._consumer = clients.reader(self._settings, group=self.name, **self._isolation)
         return self._consumer
 
 

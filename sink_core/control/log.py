@@ -28,6 +28,7 @@ from sink_core.kafka import clients
 from sink_core.kafka.failures import classify, reported
 from sink_core.kafka.source import end_offsets, high_watermarks, log_starts, offsets_at, topic_ids
 from sink_core.offsets import TopicPartition, after
+from sink_core.rules import ALL, Rules
 
 PARTITION = 0
 READ_TIMEOUT_S = 60.0
@@ -68,7 +69,13 @@ class ControlLog:
     """
 
     def __init__(
-        self, settings: clients.Settings, topic: str, *, admin: AdminClient, pipeline_file: str = "FILE"
+        self,
+        settings: clients.Settings,
+        topic: str,
+        *,
+        admin: AdminClient,
+        pipeline_file: str = "FILE",
+        rules: Rules = ALL,
     ) -> None:
         """`pipeline_file` only serves the commands in messages."""
         self._settings = settings
@@ -78,7 +85,8 @@ class ControlLog:
         self._consumer: Consumer | None = None
         self._producer: Producer | None = None
         self.topic_id = ""
-        self.state = CommitState()
+        self._rules = rules
+        self.state = CommitState(rules=rules)
         self._about_to_replace = False
         self._took_in = False
         self._broken_off_by: CalveError | None = None
@@ -102,7 +110,7 @@ class ControlLog:
 
     def refresh(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
         """Read up to the LSO as it is now and fold it in. Raises FindingError as `refresh_to_end` does, after news."""
-        return self._read(lambda: self._ask(end_offsets), time.monotonic() + timeout_s)
+        return self._read(self._stable_end, time.monotonic() + timeout_s)
 
     def refresh_to_end(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
         """Read until the LSO has reached the end offset seen at the call.
@@ -115,8 +123,8 @@ class ControlLog:
         deadline = time.monotonic() + timeout_s
 
         def stable_end() -> int:
-            end = self._ask(high_watermarks)
-            while (lso := self._ask(end_offsets)) < end:
+            end = self._ask(high_watermarks) if self._rules.log_is_read_to_its_end else 0
+            while (lso := self._stable_end()) < end:
                 if (now := self._ask(high_watermarks)) < end:
                     raise self._truncated(now)
                 if time.monotonic() > deadline:
@@ -191,7 +199,7 @@ class ControlLog:
 
     def require_whole(self) -> None:
         """Raise again what the last read was broken off by."""
-        if self._broken_off_by is not None:
+        if self._broken_off_by is not None and self._rules.broken_read_is_not_used:
             raise self._broken_off_by
 
     def close(self) -> None:
@@ -244,6 +252,9 @@ class ControlLog:
                 hint=f"kafka-configs --alter --topic {self.topic} --add-config {settings}",
             )
 
+    def _stable_end(self) -> int:
+        return self._ask(end_offsets if self._rules.events_are_committed else high_watermarks)
+
     def _ask(self, question: Callable[..., dict[TopicPartition, int]]) -> int:
         at = TopicPartition(self.topic, PARTITION)
         return question(self._admin, [at], timeout_s=clients.ADMIN_TIMEOUT_S)[at]
@@ -288,8 +299,9 @@ class ControlLog:
 
     def _begin(self) -> Consumer:
         """A consumer at the log start, and the fold with it."""
-        log_start = self.log_start()
-        consumer = clients.reader(self._settings, group=f"{self.topic}.reader", **_READS)
+        log_start = self.log_start() if self._rules.log_is_read_from_its_start else self._stable_end()
+        isolation = {} if self._rules.events_are_committed else clients.UNCOMMITTED
+        consumer = clients.reader(self._settings, group=f"{self.topic}.reader", **_READS, **isolation)
         self.state.restart(log_start)
         consumer.assign([KafkaTopicPartition(self.topic, PARTITION, log_start)])
         self._consumer = consumer

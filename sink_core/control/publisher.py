@@ -36,6 +36,7 @@ from sink_core.failpoints import reach
 from sink_core.kafka import clients
 from sink_core.kafka.failures import classify
 from sink_core.offsets import NO_TOKEN, Position, Positions, TopicPartition
+from sink_core.rules import ALL, Rules
 
 ATTEMPTS = 6
 """Two live publishers fence each other at most this often before one gives up."""
@@ -68,12 +69,19 @@ class Publisher:
     """
 
     def __init__(
-        self, settings: clients.Settings, *, transactional_id: str, group: SourceGroup, log: ControlLog
+        self,
+        settings: clients.Settings,
+        *,
+        transactional_id: str,
+        group: SourceGroup,
+        log: ControlLog,
+        rules: Rules = ALL,
     ) -> None:
         self._settings = settings
         self._transactional_id = transactional_id
         self._group = group
         self._log = log
+        self._rules = rules
         self._connecting: Producer | None = None
 
     def connect(self) -> None:
@@ -113,7 +121,8 @@ class Publisher:
                 self._transaction(producer, [], positions)
             return len(positions)
 
-        return self._fenced(step)
+        another_id = {} if self._rules.one_transactional_id else {"transactional.id": f"{self._transactional_id}.alive"}
+        return self._fenced(step, settings=another_id, fence_first=self._rules.keep_alive_fences_first)
 
     def give_up(self) -> GivenUp:
         """Make every plan that was made before stale: re-commit the offsets with a fresh mark in their metadata.
@@ -132,7 +141,9 @@ class Publisher:
             if state.last_publish is not None or positions.keys() - {self.token}:
                 mark = str(uuid.uuid4())
                 token = positions.get(self.token, NO_TOKEN)
-                marked = {at: p.given_up(mark) for at, p in positions.items()} | {self.token: token.marked(mark)}
+                marking = self._rules.giving_up_leaves_a_mark
+                marked = {at: p.given_up(mark) if marking else p for at, p in positions.items()}
+                marked[self.token] = token.marked(mark)
                 abandoned.update(dict.fromkeys(event.batch_id for event in outstanding))
                 events = [BatchAbandoned(pipeline_id=e.pipeline_id, batch_id=e.batch_id) for e in outstanding]
                 self._transaction(producer, events, marked)
@@ -157,6 +168,8 @@ class Publisher:
         step: Callable[[Producer, Read], T],
         partitions: Iterable[TopicPartition] | None = None,
         settings: clients.Settings | None = None,
+        *,
+        fence_first: bool = True,
     ) -> T:
         """Steps 1 and 2, then `step`; from the start again when fenced or when the outcome is unknown.
 
@@ -167,17 +180,21 @@ class Publisher:
         for attempt in range(ATTEMPTS):
             try:
                 producer = self._producer(settings or {})
+                read_early = None if fence_first else self._read(partitions)
                 with _translated("fencing earlier publishers"):
                     producer.init_transactions(TRANSACTION_S)
                 reach("publish.after-fence")
-                wanted = [*self._log.refresh_to_end().partitions, self.token] if partitions is None else partitions
-                positions = self._group.positions(wanted)
-                return step(producer, (positions, self._log.refresh_to_end()))
+                return step(producer, read_early or self._read(partitions))
             except (Fenced, UnknownOutcome) as error:
                 last = error
                 time.sleep(random.uniform(0, 0.2 * 2**attempt))  # noqa: S311 - jitter, not a secret
         assert last is not None
         raise last
+
+    def _read(self, partitions: Iterable[TopicPartition] | None) -> Read:
+        wanted = [*self._log.refresh_to_end().partitions, self.token] if partitions is None else partitions
+        positions = self._group.positions(wanted)
+        return positions, self._log.refresh_to_end()
 
     def _producer(self, settings: clients.Settings) -> Producer:
         """One that has fenced nobody yet; the one that is connecting if no other settings are wanted."""

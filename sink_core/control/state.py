@@ -25,6 +25,7 @@ from sink_core.control.logged import Logged, jobs_of
 from sink_core.control.range_parts import RangeJob
 from sink_core.errors import ProtocolError
 from sink_core.offsets import Offsets, TopicPartition, batch_id_of
+from sink_core.rules import ALL, Rules
 
 NOWHERE = -1
 """Stands in `ByPartition` arrays for a partition that has no value."""
@@ -65,6 +66,7 @@ class CommitState:
 
     log_start: int = 0
     next_offset: int = 0
+    rules: Rules = ALL
     bound: PipelineBound | None = None
     paused: Paused | None = None
     resumed: Resumed | None = None
@@ -153,7 +155,7 @@ class CommitState:
 
     def restart(self, log_start: int) -> None:
         """Forget everything: the log is read again, from `log_start`. In place, as others hold on to the state."""
-        fresh = CommitState(log_start=log_start, next_offset=log_start)
+        fresh = CommitState(log_start=log_start, next_offset=log_start, rules=self.rules)
         for each in fields(self):
             setattr(self, each.name, getattr(fresh, each.name))
 
@@ -189,9 +191,9 @@ class CommitState:
             logged
             for logged in self.written.get(table, [])
             if stored_offset <= logged.offset < self.limit
-            and logged.event.table_uuid == table_uuid
+            and (logged.event.table_uuid == table_uuid or not self.rules.recreated_table_is_a_finding)
             and logged.event.batch_id in self.batches
-            and logged.event.resolves is None
+            and (logged.event.resolves is None or not self.rules.resolving_job_is_for_its_finding)
         ]
 
     def for_other_uuid(self, table: str, table_uuid: str, from_offset: int) -> Logged[DataWritten] | None:

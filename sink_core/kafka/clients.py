@@ -26,6 +26,9 @@ RECEIVE_BYTES = 256 * 1024 * 1024
 librdkafka's own 100 MB are less than what a broker with default settings lets a producer send in one record.
 """
 
+UNCOMMITTED = {"isolation.level": "read_uncommitted"}
+"""Has a reader see what no transaction has committed, and offsets that one may still change. For the simulation."""
+
 Settings = Mapping[str, object]
 """librdkafka keys as in `connections.yaml`, references not yet resolved."""
 

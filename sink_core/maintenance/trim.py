@@ -63,7 +63,9 @@ def first_kept(state: CommitState, taken: Taken, *, first_young: int, older_than
         bounds.append(Kept(state.complete.offset, f"the last publish is at control offset {state.complete.offset}"))
     if state.limit < state.next_offset:
         bounds.append(Kept(state.limit, f"the batch at control offset {state.limit} is not complete"))
-    return min([*bounds, *_lacking(state, taken)], key=lambda kept: kept.offset)
+    if state.rules.trim_asks_the_tables:
+        bounds += _lacking(state, taken)
+    return min(bounds, key=lambda kept: kept.offset)
 
 
 def _lacking(state: CommitState, taken: Taken) -> Iterator[Kept]:
@@ -118,10 +120,10 @@ def _trim(session: Session, older_than_s: float, tell: OnProgress, *, dry_run: b
         if dry_run:
             would = f"{number:,} events below control offset {below} would be deleted"
             return _left(session, f"{would}; {look.kept.why}", look)
-        _write_checkpoint(session, look, tell)
-        again = _look(session, older_than_s, tell)
-        if again is None or again.kept.offset < below or not _stood_in_for(log.state, below):
-            continue
+        if session.rules.trim_writes_a_checkpoint:
+            _write_checkpoint(session, look, tell)
+            if session.rules.trim_waits_for_its_checkpoint and not _stands(session, below, older_than_s, tell):
+                continue
         reach("trim.before-delete")
         tell(f"deleting {number:,} events")
         log.delete_below(below)
@@ -138,12 +140,14 @@ def _write_checkpoint(session: Session, look: _Look, tell: OnProgress) -> None:
     reach("trim.before-checkpoint")
     log.append(checkpoint_of(log.state, delete_below=look.kept.offset, stored=look.stored, open_findings=look.findings))
     reach("trim.after-checkpoint")
-    log.refresh_to_end()
 
 
-def _stood_in_for(state: CommitState, below: int) -> bool:
-    """Whether a checkpoint that can be read stands for every event below an offset."""
-    return state.checkpoint is not None and state.checkpoint.event.up_to_offset >= below
+def _stands(session: Session, below: int, older_than_s: float, tell: OnProgress) -> bool:
+    """Whether a checkpoint that can be read stands for every event below an offset, and still no table needs one."""
+    state = session.log.refresh_to_end()
+    again = _look(session, older_than_s, tell)
+    read = state.checkpoint is not None and state.checkpoint.event.up_to_offset >= below
+    return read and again is not None and again.kept.offset >= below
 
 
 def _look(session: Session, older_than_s: float, tell: OnProgress) -> _Look | None:

@@ -61,7 +61,7 @@ def missing(table: str, rows: Iterable[LedgerRow], state: CommitState, *, max_of
     Raises TableUnusable if one of them was read from a topic that was created again.
     """
     jobs = (job for job in state.range_jobs_of(table) if not job.conditional)
-    done = by_partition(part for job in jobs for part in job.ranges)
+    done = by_partition(part for job in jobs for part in job.ranges if state.rules.history_leaves_out_what_was_read)
     batches: dict[str, list[OffsetRange]] = {}
     for row in rows:
         read = done.get(row.at, BitMap64()).range_cardinality(row.start, row.end) == row.end - row.start

@@ -87,10 +87,12 @@ def resolution(view: TableView, state: CommitState, finding: str) -> Resolution 
         return None
     named = resolves(view, state, finding, 0)
     published = _published(view, state)
-    found = [logged for logged in published if logged.event.table_uuid == view.uuid and _names(logged.event, named)]
-    if named is None or not found:
+    mine = [e for e in published if e.event.table_uuid == view.uuid and e.event.resolves is not None]
+    if state.rules.resolving_job_names_tag_and_base:
+        mine = [e for e in mine if _names(e.event, named)]
+    if named is None or not mine:
         return None
-    job = found[-1]
+    job = mine[-1]
     covers = job.event.resolves.covers_offset if job.event.resolves else 0
     between = [logged for logged in published if covers <= logged.offset < job.offset]
     if any(logged.event.table_uuid != view.uuid for logged in between):

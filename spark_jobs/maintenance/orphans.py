@@ -74,7 +74,8 @@ def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
     reach("orphans.after-list")
     candidates = {name: found for name, found in listed.items() if found.old}
     deleting = {name for name, found in candidates.items() if not work.dry_run and _was_looked_at(found.table)}
-    state = give_up(work.session).state if deleting else work.session.log.refresh_to_end()
+    giving_up = deleting and work.session.rules.orphans_give_up_first
+    state = give_up(work.session).state if giving_up else work.session.log.refresh_to_end()
     reach("orphans.after-give-up")
 
     def clean(_table: Table, name: str) -> TaskOutcome:
@@ -90,8 +91,12 @@ def _clean(work: Work, found: _Candidates, state: CommitState, *, delete: bool) 
     name = found.name
     work.session.committer().load_checked(name)
     table = work.load(name)
-    named = named_by_events(state, name, table.io) | known_of_snapshots(table.metadata)
-    possible = {f.path: f for f in found.old if f.path not in named and not may_still_land(f, table)}
+    rules = work.session.rules
+    published = named_by_events(state, name, table.io) if rules.published_files_are_named else set[str]()
+    named = published | known_of_snapshots(table.metadata)
+    listed = found.old if rules.files_are_listed_first else tuple(list_files(table))
+    old = [f for f in listed if not (rules.sleeping_commit_may_land and may_still_land(f, table))]
+    possible = {f.path: f for f in old if f.path not in named}
     work.on_progress(f"{name}: comparing {len(possible):,} of {found.files:,} files with the table's metadata")
     reach("orphans.before-delete")
     paths = work.procedures.remove_orphan_files(name, possible, dry_run=not delete) if possible else []

@@ -7,7 +7,7 @@ import sys
 
 from tests.simulation.campaign import run_for, run_seeds, shorten
 from tests.simulation.history import MIXTURES
-from tests.simulation.rules import BUGS, RULES
+from tests.simulation.rules import CASES
 
 
 def main() -> int:
@@ -41,7 +41,7 @@ def _options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, metavar="N", help="run one history, and shorten it if it breaks a promise")
     parser.add_argument("--mixture", choices=tuple(MIXTURES), help="processes of the history (default: drawn)")
-    parser.add_argument("--off", choices=(*RULES, *BUGS), metavar="RULE", help="with a rule off, or with a known bug")
+    parser.add_argument("--off", choices=tuple(CASES), metavar="RULE", help="with a rule off, or with a known bug")
     return parser
 
 

@@ -21,7 +21,7 @@ from sink_core.config.load import load
 from tests.simulation import transitions
 from tests.simulation.environment import Environment, installed
 from tests.simulation.history import MERGING, MIXTURES, PLACES, Action, History, Result, draw
-from tests.simulation.rules import BUGS, RULES
+from tests.simulation.rules import CASES
 from tests.simulation.transitions import TRANSITIONS
 from tests.simulation.world import pipeline_files
 
@@ -73,10 +73,9 @@ def running(*, mixture: str | None = None, off: str | None = None) -> Iterator[R
     ):
         first, added = pipeline_files(Path(directory))
         pipelines = load(first), load(added)
-        with installed() as environment:
+        rule = CASES[off] if off is not None else None
+        with installed(*((rule.rules, rule.bugs) if rule else ())) as environment:
             transitions.count(patch, partial(_visit, environment))
-            if off is not None:
-                {**RULES, **BUGS}[off].switch_off(patch, environment)
             yield lambda seed, actions=None: History(environment, pipelines, seed).run(actions, mixture)
 
 
@@ -126,6 +125,20 @@ class Campaign:
     def _rate(self, mixture: str, place: str) -> float:
         found = self.by_mixture[mixture]
         return found.visits[place] / max(1, found.histories)
+
+
+def run_until_visited(visits: int, seconds: float, *, first: int = 0) -> Totals:
+    """Seeds from `first` on, in this process, until everything has been visited `visits` times, a promise is broken, or
+    the time is over; but in any case until everything has been visited once.
+    """
+    deadline, campaign = time.monotonic() + seconds, Campaign(visits)
+    for chunk in count():
+        mixture, start = campaign.next_mixture(chunk), first + chunk * CHUNK
+        campaign.add(mixture, run_seeds(range(start, start + CHUNK), mixture=mixture))
+        enough = visits if time.monotonic() < deadline else 1
+        if campaign.totals.violations or not campaign.totals.seldom(enough):
+            break
+    return campaign.totals
 
 
 def run_for(seconds: float, *, first: int = 0, visits: int = 0) -> Totals:

@@ -88,12 +88,13 @@ class SimMessage:
 
 
 class SimConsumer:
-    """Assigned, never subscribed; reads what is committed."""
+    """Assigned, never subscribed; reads what is committed, unless `uncommitted`."""
 
-    def __init__(self, network: Network, group: str) -> None:
+    def __init__(self, network: Network, group: str, *, uncommitted: bool = False) -> None:
         self._network = network
         self._cluster = network.cluster
         self._group = group
+        self._uncommitted = uncommitted
         self._next: dict[At, int] = {}
         self._told_end: dict[At, int] = {}
 
@@ -115,7 +116,7 @@ class SimConsumer:
 
     def _read(self, at: At, number: int) -> list[SimMessage]:
         log, taken = self._cluster.log(at), list[SimMessage]()
-        end = log.last_stable
+        end = log.end if self._uncommitted else log.last_stable
         while len(taken) < number:
             here = self._next[at]
             if not log.start <= here <= log.end:
@@ -126,15 +127,16 @@ class SimConsumer:
                     taken.append(SimMessage(at, here, failure=KafkaError(KafkaError._PARTITION_EOF)))
                 return taken
             self._next[at] = here + 1
-            if log.committed(here):
+            given = log.records[here].value is not None if self._uncommitted else log.committed(here)
+            if given:
                 taken.append(SimMessage(at, here, log.records[here].value, log.records[here].timestamp_ms))
         return taken
 
     def committed(self, partitions: Sequence[KafkaPartition], timeout: float) -> list[KafkaPartition]:
-        """Waits for stable offsets."""
+        """Waits for stable offsets, unless `uncommitted`."""
         wanted = [(p.topic, p.partition) for p in partitions]
         deadline = self._network.scheduler.now_s + timeout
-        while not self._network.ask(lambda: self._cluster.is_stable(self._group, iter(wanted))):
+        while not self._network.ask(lambda: self._uncommitted or self._cluster.is_stable(self._group, iter(wanted))):
             if self._network.scheduler.now_s >= deadline:
                 raise refused(KafkaError._TIMED_OUT, retriable=True)
             self._network.scheduler.sleep(POLL_S)

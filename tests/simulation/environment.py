@@ -40,32 +40,46 @@ from sink_core.config.effective import Pipeline
 from sink_core.failpoints import reach
 from sink_core.maintenance.orphans import Listed
 from sink_core.maintenance.shape import SNAPSHOTS
+from sink_core.rules import ALL, Rules
 from sink_core.tables.entries import live_entries
 from tests.simulation.clients import SimAdmin, SimConsumer, SimProducer
 from tests.simulation.merging import merge
-from tests.simulation.storage import FileStore, ListedManifest, entries_of, manifest_without, writing_list
+from tests.simulation.storage import (
+    NO_BUGS,
+    CatalogBug,
+    FileStore,
+    ListedManifest,
+    entries_of,
+    manifest_without,
+    writing_list,
+)
 from tests.simulation.world import World
 
 
 class Environment:
-    """Installed once for many histories; `world` is the one that runs."""
+    """Installed once for many histories; `world` is the one that runs, under `rules` and with a catalog's `bugs`."""
 
     world: World
+
+    def __init__(self, rules: Rules = ALL, bugs: Set[CatalogBug] = NO_BUGS) -> None:
+        self.rules = rules
+        self.bugs = bugs
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         def network() -> Any:
             return self.world.network
 
-        def reader(_settings: object, *, group: str, **_more: object) -> SimConsumer:
-            return SimConsumer(network(), group)
+        def reader(_settings: object, *, group: str, **more: object) -> SimConsumer:
+            return SimConsumer(network(), group, uncommitted=more.get("isolation.level") == "read_uncommitted")
+
+        def transactional_producer(_settings: object, id_: str, **more: object) -> SimProducer:
+            return SimProducer(network(), str(more.get("transactional.id", id_)))
 
         patch.setattr(sink_core.kafka.clients, "admin", lambda _settings: SimAdmin(network()))
         patch.setattr(sink_core.kafka.clients, "reader", reader)
         patch.setattr(sink_core.kafka.source, "reader", reader)
         patch.setattr(sink_core.kafka.clients, "producer", lambda _settings: SimProducer(network()))
-        patch.setattr(
-            sink_core.kafka.clients, "transactional_producer", lambda _settings, id_: SimProducer(network(), id_)
-        )
+        patch.setattr(sink_core.kafka.clients, "transactional_producer", transactional_producer)
         for module in (sink_core.control.publisher, sink_core.control.log):
             # Avro's form on the wire has tests of its own.
             patch.setattr(module, "encode", lambda event: event)
@@ -153,9 +167,9 @@ class Environment:
 
 
 @contextmanager
-def installed() -> Generator[Environment]:
+def installed(rules: Rules = ALL, bugs: Set[CatalogBug] = NO_BUGS) -> Generator[Environment]:
     """Everything replaced; as it was before at the end."""
-    environment = Environment()
+    environment = Environment(rules, bugs)
     with pytest.MonkeyPatch.context() as patch:
         environment.install(patch)
         yield environment

@@ -16,8 +16,8 @@ from sink_core.config.effective import Pipeline
 from tests.failpoints import FAILPOINTS
 from tests.simulation import users
 from tests.simulation.environment import Environment
-from tests.simulation.oracle import Violation
 from tests.simulation.processes import KINDS
+from tests.simulation.promises import Promise, Violation
 from tests.simulation.world import Actor, World
 
 ROUNDS = 25
@@ -122,13 +122,14 @@ class Action:
 
 @dataclass(slots=True)
 class Result:
-    """How a history ended. `violation` None: nothing was broken."""
+    """How a history ended. `violation` None: nothing was broken, else `promise` is what was."""
 
     seed: int
     violation: str | None
     trace: list[str]
     visits: Counter[str]
     outcomes: Counter[str]
+    promise: Promise | None = None
 
 
 def draw(seed: int, mixture: str | None = None) -> list[Action]:
@@ -247,8 +248,9 @@ class History:
     def run(self, actions: Sequence[Action] | None = None, mixture: str | None = None) -> Result:
         """The seed's own actions unless others are given."""
         random.seed(self.seed)
-        world = self.environment.world = World(self.seed, self.pipelines)
-        violation = None
+        world = self.environment.world = World(self.seed, self.pipelines, self.environment.rules, self.environment.bugs)
+        violation: str | None = None
+        promise: Promise | None = None
         if mixture is not None and MIXTURES[mixture].merged:
             world.merged = frozenset(table.name for table in self.pipelines[1].tables)
         try:
@@ -256,11 +258,11 @@ class History:
                 self._act(world, action)
             self._end(world)
         except Violation as broken:
-            violation = str(broken)
+            violation, promise = str(broken), broken.promise
         finally:
             for actor in list(world.actors.values()):
                 world.kill(actor)
-        return Result(self.seed, violation, world.trace, world.visits, world.outcomes)
+        return Result(self.seed, violation, world.trace, world.visits, world.outcomes, promise)
 
     def _act(self, world: World, action: Action) -> None:
         match action.kind:
@@ -285,7 +287,7 @@ class History:
                 try:
                     users.DEEDS[action.what](world, random.Random(action.number))
                 except FileNotFoundError as error:
-                    raise Violation(f"{action.what}: a table lacks its file {error}") from error
+                    raise Violation(Promise.FILES_STAY, f"{action.what}: a table lacks its file {error}") from error
             case _:
                 pass
 
@@ -320,7 +322,8 @@ class History:
             if now == before and not world.stopped_on:
                 return True
             before = now
-        raise Violation(f"not caught up after {ROUNDS} undisturbed rounds; findings {sorted(world.stopped_on)}")
+        found = f"not caught up after {ROUNDS} undisturbed rounds; findings {sorted(world.stopped_on)}"
+        raise Violation(Promise.PROGRESS, found)
 
     def _alone(self, world: World, kind: str) -> None:
         name = f"{kind} alone {len(world.actors)}"
@@ -335,4 +338,4 @@ class History:
                 return
             # What waits now waits for a transaction that a process left open.
             world.cluster.time_out()
-        raise Violation(f"{actor.process.name} does not come to an end")
+        raise Violation(Promise.PROGRESS, f"{actor.process.name} does not come to an end")

@@ -1,13 +1,10 @@
-"""Spark's part of a merge, on modelled files; and the rules of a merge switched off."""
+"""Spark's part of a merge, on modelled files."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
-import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -15,11 +12,9 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID
 
-import sink_core.commit.merge
 from sink_core.batch import ManifestRef
-from sink_core.commit.append import Attempt, at_ref, set_ref
+from sink_core.commit.append import at_ref, set_ref
 from sink_core.commit.merge import Events
-from sink_core.commit.staging import build_merged
 from sink_core.errors import CommitConflict, RetriableError
 from tests.simulation.storage import Content, DataFile, ListedManifest, Manifest, ManifestList
 from tests.simulation.world import World
@@ -95,26 +90,3 @@ def _under_way(world: World, path: str, content: Content) -> str:
     world.store.write(path, content)
     world.store.written_ms[path] = sys.maxsize
     return path
-
-
-def merge_moves_whatever_main_is(patch: pytest.MonkeyPatch, _: object) -> None:
-    """Asserts `main` and tag as they are after the merge, whatever that was made on."""
-
-    def merged_in(now: Any, staging: Any, _tag: str) -> Any:
-        ref = now.refs.get(staging.name)
-        return now.snapshot_by_id(ref.snapshot_id) if ref else None
-
-    def build(now: Any, staging: Any, merged: Any, summary: Any, *, tag: str) -> Attempt:
-        return build_merged(now, replace(staging, base=now.metadata), merged, summary, tag=tag)
-
-    patch.setattr(sink_core.commit.merge, "merged_in", merged_in)
-    patch.setattr(sink_core.commit.merge, "build_merged", build)
-
-
-def staging_not_asserted(patch: pytest.MonkeyPatch, _: object) -> None:
-    def build(now: Any, staging: Any, *more: Any, **named: Any) -> Attempt:
-        attempt = build_merged(now, staging, *more, **named)
-        kept = tuple(r for r in attempt.requirements if getattr(r, "ref", None) != staging.name)
-        return replace(attempt, requirements=kept)
-
-    patch.setattr(sink_core.commit.merge, "build_merged", build)

@@ -1,13 +1,6 @@
 """What must hold in the world, looked at after every change.
 
-The oracle knows what became of every record, which no process does. A broken promise is a `Violation`:
-
-- every source offset is in at most one published batch, and none is left out between two
-- a table that Calve commits to holds every row of every batch it says it has taken in, once
-- no record older than VTTS is missing
-- no file is deleted that a snapshot or a published batch needs
-- no commit leaves out what others have committed before it
-- no published batch is called stale, and no finding is without a cause
+The oracle knows what became of every record, which no process does. A broken promise is a `Violation`.
 """
 
 from __future__ import annotations
@@ -37,6 +30,7 @@ from sink_core.offsets import Offsets, TopicPartition
 from sink_core.resolve.rebuild import BEFORE
 from spark_jobs.run import RunReport
 from tests.simulation.broker import Cluster, Outcome, Transaction
+from tests.simulation.promises import Crash, Promise, Violation
 from tests.simulation.storage import Manifest, Row, SimCatalog
 
 TOPIC = "events"
@@ -69,10 +63,6 @@ CAUSES: dict[str, set[str]] = {
 Ranges = tuple[tuple[int, int], ...]
 SETTLED = ""
 """Stands for the control topic of batches that a table has whatever becomes of their events."""
-
-
-class Violation(BaseException):
-    """A promise was broken. Not an Exception: the code under test must not handle it."""
 
 
 @dataclass
@@ -156,7 +146,9 @@ class Oracle:
         self.published.setdefault(event.table, []).append(published)
         for ref in event.added:
             if missing := [path for path in (ref.path, *self._files_of(ref)) if path not in self.catalog.store.files]:
-                raise Violation(f"batch {event.batch_id} was published without its file {missing[0]}")
+                raise Violation(
+                    Promise.FILES_STAY, f"batch {event.batch_id} was published without its file {missing[0]}"
+                )
 
     def _files_of(self, ref: ManifestRef) -> tuple[str, ...]:
         found = self.catalog.store.files.get(ref.path)
@@ -188,7 +180,7 @@ class Oracle:
                 self.lost |= {(topic_id, part.partition, offset) for offset in range(part.start, part.end)}
             if part.start != before:
                 what = "a second time" if part.start < before else "with a hole before it"
-                raise Violation(f"{part} was published {what}: published up to {before}")
+                raise Violation(Promise.PUBLISHED_ONCE, f"{part} was published {what}: published up to {before}")
             self.through[key] = part.end
 
     def _check_forgotten(self) -> None:
@@ -196,7 +188,7 @@ class Oracle:
         snapshots = [s for metadata in self.catalog.tables.values() for s in metadata.snapshots if s.summary]
         ours = any(from_summary(self._keys, s.summary.additional_properties) for s in snapshots if s.summary)
         if ours or not any(deed == "recreate control topic" for deed, _ in self.deeds):
-            raise Violation("a second bootstrap")
+            raise Violation(Promise.PUBLISHED_ONCE, "a second bootstrap")
         self.published.clear()
 
     def log_lost(self, below: int | None) -> None:
@@ -265,10 +257,13 @@ class Oracle:
         if own is None:
             return
         if before.current_snapshot_id not in _ancestors(after):
-            raise Violation(f"{name}: a commit has left out snapshot {before.current_snapshot_id}, which was the head")
+            raise Violation(
+                Promise.NOTHING_OVERWRITTEN,
+                f"{name}: a commit has left out snapshot {before.current_snapshot_id}, which was the head",
+            )
         self.note(f"COMMITTED {name} up to {own.stored_offset}: {', '.join(own.batches)}")
         if own.given_up and name not in self.accepted:
-            raise Violation(f"{name} has given up {own.given_up}, and nobody chose that")
+            raise Violation(Promise.COMMITTED_ONCE, f"{name} has given up {own.given_up}, and nobody chose that")
         self.given_up[name] = own.given_up
         self.check_table(name, own.control_topic_id, own.stored_offset)
         if (
@@ -290,7 +285,7 @@ class Oracle:
         try:
             have = Counter(self.catalog.rows(name))
         except FileNotFoundError as error:
-            raise Violation(f"{name} can't be read: {error} is gone") from error
+            raise Violation(Promise.FILES_STAY, f"{name} can't be read: {error} is gone") from error
         want, may = Counter[Row](), Counter[Row]()
         for event in self.published.get(name, []):
             reached = event.topic_id == SETTLED or event.uncertain
@@ -302,7 +297,8 @@ class Oracle:
         twice, missing = have - want - may, want - have
         if twice or missing:
             raise Violation(
-                f"{name}: rows twice {sorted(twice.elements())[:4]}, missing {sorted(missing.elements())[:4]}"
+                Promise.COMMITTED_ONCE,
+                f"{name}: rows twice {sorted(twice.elements())[:4]}, missing {sorted(missing.elements())[:4]}",
             )
 
     def _check_valid_through(self, name: str, valid_through_ms: int) -> None:
@@ -316,7 +312,7 @@ class Oracle:
                     continue
                 if record.timestamp_ms < valid_through_ms and ("record", record.value[1]) not in have:
                     where = f"{TOPIC}[{partition}]@{offset} of {record.timestamp_ms}"
-                    raise Violation(f"{name}: VTTS {valid_through_ms} lies: {where} is not in the table")
+                    raise Violation(Promise.VTTS, f"{name}: VTTS {valid_through_ms} lies: {where} is not in the table")
 
     def check_end(self) -> None:
         """Everything has arrived, once."""
@@ -324,7 +320,9 @@ class Oracle:
         for partition, log in enumerate(topic.logs):
             through = self.through.get((topic.topic_id, partition))
             if self.through and through != log.end:
-                raise Violation(f"{TOPIC}[{partition}] has {log.end} offsets, published are {through}")
+                raise Violation(
+                    Promise.PROGRESS, f"{TOPIC}[{partition}] has {log.end} offsets, published are {through}"
+                )
         control = self.cluster.topics[self.pipeline.control_topic]
         for name in self.catalog.tables:
             self.check_table(name, control.topic_id, control.logs[0].end)
@@ -336,7 +334,9 @@ class Oracle:
         """A table that was added has what was published without it."""
         wanted = {("record", n) for batch_id in self.complete for n in self._records(self.batches.get(batch_id))}
         if missing := wanted - set(self.catalog.rows(name)):
-            raise Violation(f"{name}: of what was published without it, missing {sorted(missing)[:4]}")
+            raise Violation(
+                Promise.COMMITTED_ONCE, f"{name}: of what was published without it, missing {sorted(missing)[:4]}"
+            )
 
     def _records(self, batch: Batch | None) -> set[int]:
         tables = [table.name for table in self.pipeline.tables]
@@ -349,7 +349,9 @@ class Oracle:
             return
         for batch in report.batches:
             if batch.verdict is Verdict.STALE and batch.batch_id in self.complete:
-                raise Violation(f"batch {batch.batch_id} is published, and was called stale: {batch.why}")
+                raise Violation(
+                    Promise.TRUE_VERDICTS, f"batch {batch.batch_id} is published, and was called stale: {batch.why}"
+                )
 
     def check_deleted(self, path: str) -> None:
         """A file is gone; nobody may need it."""
@@ -357,22 +359,28 @@ class Oracle:
             try:
                 needed = self.catalog.store.reachable(metadata.snapshots)
             except FileNotFoundError as error:
-                raise Violation(f"{error} was deleted, and a snapshot of {name} needs it") from error
+                raise Violation(
+                    Promise.FILES_STAY, f"{error} was deleted, and a snapshot of {name} needs it"
+                ) from error
             if path in needed:
-                raise Violation(f"{path} was deleted, and {name} needs it")
+                raise Violation(Promise.FILES_STAY, f"{path} was deleted, and {name} needs it")
         for name, events in self.published.items():
             for event in events:
                 pending = event.offset >= self.taken_in.get((name, event.topic_id), 0)
                 settled = event.topic_id == SETTLED or event.uncertain
                 if pending and not settled and path in self.batches[event.batch_id].files.get(name, ()):
-                    raise Violation(f"{path} of published batch {event.batch_id} was deleted before its commit")
+                    raise Violation(
+                        Promise.FILES_STAY, f"{path} of published batch {event.batch_id} was deleted before its commit"
+                    )
 
     def judge(self, process: str, error: Exception) -> None:
-        """Whether a process may end with `error`."""
+        """Whether a process may end with `error`. Raises Crash for one that is none of Calve's."""
+        if not isinstance(error, CalveError):
+            raise Crash(f"{process} ended with {type(error).__name__}: {error}") from error
         if isinstance(error, FindingError):
             wanted = CAUSES.get(error.finding, set())
             if not any(deed in wanted and subject == error.subject for deed, subject in self.deeds):
-                raise Violation(f"false finding {error.message}") from error
+                raise Violation(Promise.TRUE_FINDINGS, f"false finding {error.message}") from error
         elif process.startswith(("resolve", "replay")) and isinstance(error, ConfigError | TableUnusable):
             # A choice that is not possible, a finding that does not stand any more, rows that can't be replaced.
             pass
@@ -382,8 +390,8 @@ class Oracle:
         elif not isinstance(error, RetriableError | UnknownOutcome):
             # A table or topic that goes while a process uses it may be reported in other ways.
             gone = {deed for deed, _ in self.deeds} & {"recreate", "drop", "recreate topic", "recreate control topic"}
-            if not (isinstance(error, CalveError) and gone):
-                raise Violation(f"{process} ended with {type(error).__name__}: {error}") from error
+            if not gone:
+                raise Violation(Promise.KNOWN_ENDS, f"{process} ended with {type(error).__name__}: {error}") from error
 
 
 def _ancestors(metadata: TableMetadata) -> set[int | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from pyiceberg.exceptions import (
@@ -25,7 +26,7 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate, update_table_metadata
 
 from tests.simulation.scheduler import Scheduler
 
@@ -163,6 +164,16 @@ class _Input:
         return self.there
 
 
+class CatalogBug(Enum):
+    """What a client of a catalog, or a transaction on top of one, has done in other systems."""
+
+    RETRIES_WITHOUT_ASSERTION = "a refused commit is sent again without what it asserted"
+    DELETES_AFTER_A_LOST_REPLY = "the files of a commit are deleted whose reply was lost"
+
+
+NO_BUGS: Set[CatalogBug] = frozenset()
+
+
 class SimCatalog:
     """The catalog's tables. `swapped` is told of each change with the metadata before and after.
 
@@ -172,12 +183,20 @@ class SimCatalog:
     name = "lake"
 
     def __init__(
-        self, scheduler: Scheduler, store: FileStore, lossy: Callable[[str], str], later: list[Callable[[], None]]
+        self,
+        scheduler: Scheduler,
+        store: FileStore,
+        lossy: Callable[[str], str],
+        later: list[Callable[[], None]],
+        bugs: Set[CatalogBug],
+        delete_file: Callable[[str], None],
     ) -> None:
         self.scheduler = scheduler
         self.store = store
         self._lossy = lossy
         self._later = later
+        self._bugs = bugs
+        self._delete_file = delete_file
         self.tables: dict[str, TableMetadata] = {}
         self.namespaces: set[tuple[str, ...]] = set()
         self.swapped: Swapped = lambda _name, _before, _after: None
@@ -199,10 +218,18 @@ class SimCatalog:
         fate = self._lossy("swap")
         if fate == "late":
             self._later.append(lambda: self._swap_late(name, requirements, updates))
-        if fate in ("lost", "late"):
-            raise CommitStateUnknownException("no reply")
-        self.swap(name, requirements, updates)
-        if fate == "unanswered":
+        if fate not in ("lost", "late"):
+            try:
+                self.swap(name, requirements, updates)
+            except CommitFailedException:
+                if CatalogBug.RETRIES_WITHOUT_ASSERTION not in self._bugs:
+                    raise
+                self.swap(name, (), updates)
+        if fate:
+            if CatalogBug.DELETES_AFTER_A_LOST_REPLY in self._bugs:
+                for update in updates:
+                    if isinstance(update, AddSnapshotUpdate):
+                        self._delete_file(update.snapshot.manifest_list)
             raise CommitStateUnknownException("no reply")
 
     def swap(self, name: str, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> None:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.campaign import run_for, running, shorten
+from tests.simulation.campaign import Totals, run_for, run_until_visited, running, shorten
 
-SECONDS = 170.0
-VISITS = 100
+VISITS = 20
+"""In the gate, which looks whether the histories still go everywhere."""
+
+LONG_S, LONG_VISITS = 170.0, 100
 
 
-@pytest.mark.timeout(900)
-def test_no_history_breaks_a_promise() -> None:
-    totals = run_for(SECONDS, visits=VISITS)
+def check(totals: Totals, visits: int) -> None:
     print(totals)
     again = "".join(f"\npython -m tests.simulation {arguments}" for arguments in totals.violations)
     assert not totals.violations, f"{totals.violations}{again}"
-    assert not totals.seldom(VISITS)
+    assert not totals.seldom(visits)
+
+
+@pytest.mark.timeout(900)
+def test_no_history_breaks_a_promise(simulation_s: float) -> None:
+    check(run_until_visited(VISITS, simulation_s), 1)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_no_history_of_a_long_series_breaks_a_promise() -> None:
+    check(run_for(LONG_S, visits=LONG_VISITS), LONG_VISITS)
 
 
 def test_a_seed_is_the_same_history_every_time() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from sink_core.control.logged import Logged
 from sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.resolve.accounts import Accounts, fold
+from sink_core.rules import ALL, Rules
 from sink_core.session import Session
 from sink_core.tables.kafka_rows import Runs
 from sink_core.tables.rewrite import Rewritten
@@ -28,7 +29,7 @@ from tests.simulation.broker import Cluster
 from tests.simulation.clients import Network
 from tests.simulation.oracle import BAD, GAP, OLD, TOPIC, Batch, Oracle
 from tests.simulation.scheduler import Process, Scheduler
-from tests.simulation.storage import DataFile, FileStore, ListedFile, Manifest, Row, SimCatalog
+from tests.simulation.storage import NO_BUGS, CatalogBug, DataFile, FileStore, ListedFile, Manifest, Row, SimCatalog
 
 STALE = "stale "
 """Begins the names of processes on hosts whose pipeline file does not have the table that was added."""
@@ -56,10 +57,13 @@ class World:
     in `merged`.
     """
 
-    def __init__(self, seed: int, pipelines: tuple[Pipeline, Pipeline]) -> None:
+    def __init__(
+        self, seed: int, pipelines: tuple[Pipeline, Pipeline], rules: Rules = ALL, bugs: Set[CatalogBug] = NO_BUGS
+    ) -> None:
         self.chance = random.Random(seed)
         self.pipelines = pipelines
         self.pipeline = pipelines[0]
+        self.rules = rules
         self.scheduler = Scheduler()
         self.calm = False
         self.trace: list[str] = []
@@ -72,7 +76,7 @@ class World:
         self.cluster = Cluster(self.new_id, self.now_ms)
         self.network = Network(self.scheduler, self.cluster, self._fate)
         self.store = FileStore(self.now_ms)
-        self.catalog = SimCatalog(self.scheduler, self.store, self._fate, self.cluster.pending)
+        self.catalog = SimCatalog(self.scheduler, self.store, self._fate, self.cluster.pending, bugs, self.delete_file)
         self.oracle = Oracle(self.pipeline, self.cluster, self.catalog, self.note)
         self.cluster.create_topic(TOPIC, 2, {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"})
         self.merged = frozenset[str]()
@@ -97,7 +101,7 @@ class World:
     def session(self) -> Session:
         process = self.scheduler.current
         stale = process is not None and process.name.startswith(STALE)
-        return Session.open(self.pipelines[0] if stale else self.pipeline)
+        return Session.open(self.pipelines[0] if stale else self.pipeline, self.rules)
 
     def add_table(self) -> None:
         """The pipeline's file has one more table from here on."""
