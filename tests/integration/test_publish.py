@@ -21,10 +21,11 @@ from sink_core.control.group import SourceGroup
 from sink_core.control.log import REQUIRED_CONFIG
 from sink_core.errors import ConfigError, ProtocolError, UnknownOutcome, Unreachable
 from sink_core.failpoints import VARIABLE, FailpointReached
+from sink_core.kafka import clients
 from sink_core.offsets import Position, TopicPartition
 from sink_core.planning import Planner
 from tests import support
-from tests.pipelines import TIMEOUT_S, Flow, reached
+from tests.pipelines import TIMEOUT_S, Died, Flow, reached
 from tests.support import TopicFactory
 
 
@@ -87,6 +88,24 @@ def test_a_publisher_that_connects_ahead_fences_nobody_until_it_publishes(flow: 
         assert late.verdict is Verdict.PUBLISH, "fenced by the one that was connected, it looked and tried again"
     assert flow.ids() == list(range(20))
     assert len(published(flow)) == 2
+
+
+def test_events_of_a_transaction_that_was_aborted_are_never_committed(flow: Flow) -> None:
+    def die() -> None:
+        raise Died
+
+    flow.run()
+    flow.produce(range(10))
+    with reached("publish.after-events", die), pytest.raises(Died):
+        flow.run()
+    # As the next publisher does, which aborts what was left open.
+    clients.transactional_producer(flow.pipeline.kafka.properties, flow.pipeline.transactional_id).init_transactions(
+        TIMEOUT_S
+    )
+    flow.commit()
+    assert flow.ids() == []
+    flow.run()
+    assert flow.ids() == list(range(10))
 
 
 def test_a_batch_planned_before_another_was_published_is_stale(flow: Flow) -> None:
