@@ -58,9 +58,10 @@ def _prove_unchanged(
     wrong: list[str] = []
     for done in as_completed(running):
         ran = done.result()
-        wrong += [f"{failure.test}: {failure}" for failure in ran.failures] or [ran.broke_off] * bool(ran.broke_off)
-        if not ran.failures:
+        if ran.failures or ran.broke_off:
             # After one that fails none is run.
+            wrong += [f"{failure.test}: {failure}" for failure in ran.failures] or [ran.broke_off]
+        else:
             wrong += [f"{test}: no such test has passed" for test in ran.without_pass(running[done])]
     if wrong:
         raise NotProven("\n".join(wrong))

@@ -1,11 +1,14 @@
-"""Mutants of the control side: planning, decision, publisher, log, state, group, checks, tasks and their counts."""
+"""Mutants of planning, decision, publisher, group and control log."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_BY_DATE = "tests/integration/test_topics_by_date.py"
 _DECISION = "tests/unit/control/test_decision.py"
 _FINDINGS = "tests/integration/test_findings.py"
+_STOPS = f"{_FINDINGS}::test_a_finding_stops_the_pipeline_before_it_does_anything"
+_GROUP = "tests/unit/control/test_group.py"
 _PLANNING = "tests/integration/test_planning.py"
 _PUBLISH = "tests/integration/test_publish.py"
 
@@ -83,5 +86,175 @@ MUTANTS: tuple[Mutant, ...] = (
         'clients.reader(self._settings, group=self.name, **{"isolation.level": "read_uncommitted"})',
         (f"{_PUBLISH}::test_positions_that_a_publish_is_about_to_move_are_waited_for",),
         "A run would hold positions from before a publish against a log that has it, and stop on positions-changed.",
+    ),
+    Mutant(
+        "decision-predecessor-not-compared",
+        "sink_core/control/decision.py",
+        "    if foreign:\n",
+        "    if False:\n",
+        (f"{_DECISION}::test_outstanding_plans_are_stale_once_they_were_given_up_and_say_that_they_are_planned_again",),
+        "A batch that was given up would be published, and its files are those that orphan removal deletes.",
+    ),
+    Mutant(
+        "decision-position-behind-is-fine",
+        "sink_core/control/decision.py",
+        "if position.offset != ranges[at].start:",
+        "if position.offset > ranges[at].start:",
+        (f"{_DECISION}::test_a_position_that_is_not_where_the_plan_starts_makes_it_stale_with_both_values",),
+        "Records between a position that was set back and the plan's start would be passed over unread.",
+    ),
+    Mutant(
+        "decision-gone-position-is-fine",
+        "sink_core/control/decision.py",
+        "    if gone:\n",
+        "    if False:\n",
+        (f"{_DECISION}::test_a_partition_of_the_last_publish_whose_position_is_gone_makes_the_plan_stale",),
+        "A publish would cover up that the broker has lost positions, and nobody would look for what else is lost.",
+    ),
+    Mutant(
+        "decision-by-log-abandoned",
+        "sink_core/control/decision.py",
+        "plan.batch_id in state.abandoned or ",
+        "",
+        (f"{_DECISION}::test_such_a_plan_is_stale_when_it_was_given_up_also_after_a_trim_of_both_events",),
+        "A batch of new topics that was given up would be published, after its files were deleted as orphans.",
+    ),
+    Mutant(
+        "decision-by-log-not-started",
+        "sink_core/control/decision.py",
+        " or plan.batch_id not in state.started:",
+        ":",
+        (f"{_DECISION}::test_such_a_plan_is_stale_when_it_was_given_up_also_after_a_trim_of_both_events",),
+        "As decision-by-log-abandoned, where a trim has taken the event that said so.",
+    ),
+    Mutant(
+        "publish-without-offsets",
+        "sink_core/control/publisher.py",
+        "send_offsets_to_transaction(to_kafka(positions),",
+        "send_offsets_to_transaction(to_kafka({}),",
+        (f"{_PUBLISH}::test_idle_partitions_move_with_every_publish",),
+        "Events would come without their positions: the next run does not find them where the log says, and stops.",
+    ),
+    Mutant(
+        "publish-log-not-read-after-fence",
+        "sink_core/control/publisher.py",
+        "return step(producer, (positions, self._log.refresh_to_end()))",
+        "return step(producer, (positions, self._log.state))",
+        (f"{_PUBLISH}::test_bootstrap_by_two_at_once_happens_once",),
+        "A publisher would not see what was published before its fence: a second first run fails, a batch that landed "
+        "is called stale.",
+    ),
+    Mutant(
+        "publish-unknown-outcome-not-looked-at",
+        "sink_core/control/publisher.py",
+        "except (Fenced, UnknownOutcome) as error:",
+        "except Fenced as error:",
+        (f"{_PUBLISH}::test_a_batch_whose_reply_was_lost_is_found_published",),
+        "A run whose batch was published would end as failed, and say nothing of the batch.",
+    ),
+    Mutant(
+        "giveup-token-keeps-its-mark",
+        "sink_core/control/publisher.py",
+        " | {self.token: token.marked(mark)}",
+        " | {self.token: token}",
+        ("tests/integration/test_range_jobs.py::test_giving_up_makes_a_refill_stale",),
+        "A range job that was given up would be published, after its files were deleted as orphans.",
+    ),
+    Mutant(
+        "giveup-without-events",
+        "sink_core/control/publisher.py",
+        "self._transaction(producer, events, marked)",
+        "self._transaction(producer, [], marked)",
+        (f"{_BY_DATE}::test_a_batch_that_was_given_up_meanwhile_is_planned_again",),
+        "A batch of new topics could not tell that it was given up, and would be published without its files.",
+    ),
+    Mutant(
+        "group-position-after-next",
+        "sink_core/control/group.py",
+        "position.offset, metadata=position.metadata)",
+        "position.offset + 1, metadata=position.metadata)",
+        (f"{_GROUP}::test_kafka_gets_the_next_offset_with_the_batch_id_as_metadata",),
+        "One record of each partition would be passed over with each batch.",
+    ),
+    Mutant(
+        "group-position-without-batch",
+        "sink_core/control/group.py",
+        "metadata=position.metadata)",
+        'metadata="")',
+        (f"{_GROUP}::test_kafka_gets_the_next_offset_with_the_batch_id_as_metadata",),
+        "Positions would not say who moved them last: of two plans made at once both could be published.",
+    ),
+    Mutant(
+        "group-position-zero-is-none",
+        "sink_core/control/group.py",
+        "if tp.offset >= 0:",
+        "if tp.offset > 0:",
+        (f"{_PUBLISH}::test_idle_partitions_move_with_every_publish",),
+        "A pipeline with a partition of which nothing was read yet would stop on positions-missing.",
+    ),
+    Mutant(
+        "planning-new-partition-from-its-end",
+        "sink_core/planning.py",
+        "return position.offset if position else self.starts[at]",
+        "return position.offset if position else self.ends[at]",
+        (f"{_PUBLISH}::test_a_partition_added_later_starts_at_its_beginning",),
+        "What was appended to a partition before the first look at it would be passed over unread.",
+    ),
+    Mutant(
+        "planning-positions-read-once",
+        "sink_core/planning.py",
+        "            if self._positions(partitions) == found:\n",
+        "            if True:\n",
+        (f"{_FINDINGS}::test_a_publish_between_reading_positions_and_log_is_no_finding",),
+        "A run would take another run's publish for a change by hand, and stop on positions-changed.",
+    ),
+    Mutant(
+        "planning-recreated-topic-let-pass",
+        "sink_core/planning.py",
+        "self._stop_on(checks.topic_recreated(topic_ids, self._session.log.refresh()))",
+        "self._session.log.refresh()",
+        (f"{_STOPS}[recreate_the_source_topic---]",),
+        "Whoever answers would be offered the positions of a topic that is gone: as many records of the one created in "
+        "its place are passed over.",
+    ),
+    Mutant(
+        "planning-retention-let-pass",
+        "sink_core/planning.py",
+        "        self._stop_on(finding)\n        return Source(",
+        "        return Source(",
+        (f"{_STOPS}[lose_records_to_retention---]",),
+        "Records that retention deleted unread would be missing, and nobody told.",
+    ),
+    Mutant(
+        "bootstrap-takes-positions-over",
+        "sink_core/planning.py",
+        "            if found:\n                return Decision(Verdict.STALE",
+        "            if False:\n                return Decision(Verdict.STALE",
+        (f"{_PUBLISH}::test_positions_that_were_there_before_the_first_use_are_not_taken_over",),
+        "Another program's group of the same name would have its offsets overwritten.",
+    ),
+    Mutant(
+        "log-uncommitted-events",
+        "sink_core/control/log.py",
+        'group=f"{self.topic}.reader", **_READS)',
+        'group=f"{self.topic}.reader", **_READS, **{"isolation.level": "read_uncommitted"})',
+        (f"{_PUBLISH}::test_events_of_a_transaction_that_was_aborted_are_never_committed",),
+        "A batch whose transaction was aborted would be committed, and its records read again: they are there twice.",
+    ),
+    Mutant(
+        "log-foreign-events-let-pass",
+        "sink_core/control/log.py",
+        "self._stop_on(checks.foreign_events(self.state, self.topic))",
+        "pass",
+        (f"{_STOPS}[write_another_pipeline_s_events---]",),
+        "Files of another pipeline would be committed to this one's tables.",
+    ),
+    Mutant(
+        "log-read-from-its-end",
+        "sink_core/control/log.py",
+        "consumer.assign([KafkaTopicPartition(self.topic, PARTITION, log_start)])",
+        "consumer.assign([KafkaTopicPartition(self.topic, PARTITION, self._ask(end_offsets))])",
+        (f"{_PUBLISH}::test_keeping_alive_changes_neither_offsets_nor_metadata",),
+        "A run would know of no publish, and begin again with a pipeline whose positions are gone as well.",
     ),
 )

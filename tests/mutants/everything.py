@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.mutants import control
+from tests.mutants import control, state, tasks
 from tests.mutants.mutant import Mutant
 
-MUTANTS: tuple[Mutant, ...] = (*control.MUTANTS,)
+MODULES = (control, state, tasks)
+
+MUTANTS: tuple[Mutant, ...] = tuple(mutant for module in MODULES for mutant in module.MUTANTS)

@@ -91,7 +91,7 @@ class Tries:
         passed, failures = _read(notes)
         if not broke_off and not failures and process.returncode:
             said = [line.strip() for line in output.read_text(errors="replace").splitlines() if line.strip()]
-            broke_off = f"pytest ended with {process.returncode}: {said[-1] if said else 'it said nothing'}"
+            broke_off = f"pytest ended with {process.returncode}: {' '.join(said[-2:]) or 'it said nothing'}"
         return Ran(tuple(passed), tuple(failures), broke_off)
 
     def end(self) -> None:

@@ -12,8 +12,11 @@ from tests.mutants.copies import changed, misplaced
 from tests.mutants.everything import MUTANTS
 from tests.mutants.mutant import Mutant
 
+LEAST = 40
 
-def test_each_has_a_name_of_its_own() -> None:
+
+def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
+    assert len(MUTANTS) >= LEAST
     names = Counter(mutant.name for mutant in MUTANTS)
     assert [name for name, times in names.items() if times > 1] == []
 
