@@ -148,6 +148,24 @@ def test_a_topic_recreated_between_plan_and_publish_is_a_finding(flow: Flow) -> 
     assert flow.ids() == rows
 
 
+def test_a_topic_that_is_new_and_recreated_before_its_first_publish_is_read_from_its_beginning(
+    flow: Flow, kafka_topic: TopicFactory
+) -> None:
+    new = kafka_topic()
+    both = flow.but(topics=(flow.topic, new))
+    both.produce(range(100, 110), topic=new)
+
+    def recreate() -> None:
+        """Its group has no offset of it that could have gone with it."""
+        both.recreate_topic(new, 1)
+        both.produce(range(200, 220), topic=new)
+
+    with reached("write.after-manifests", recreate), pytest.raises(FindingError, match=f"topic-recreated: {new}"):
+        both.run()
+    assert both.run().ended == "caught up"
+    assert both.ids() == [*range(30), *range(200, 220)]
+
+
 def test_a_rollback_during_a_run_stops_it_before_the_commit(flow: Flow) -> None:
     with reached("publish.after-commit", lambda: roll_back(flow)), pytest.raises(FindingError, match="rolled-back"):
         flow.run()

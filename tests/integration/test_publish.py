@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions
 
 from orchestration.broker import Broker
 from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import DataComplete, DataWritten, PipelineBound
+from sink_core.control.group import SourceGroup
 from sink_core.control.log import REQUIRED_CONFIG
-from sink_core.errors import ConfigError, ProtocolError, UnknownOutcome
+from sink_core.errors import ConfigError, ProtocolError, UnknownOutcome, Unreachable
 from sink_core.failpoints import VARIABLE, FailpointReached
+from sink_core.kafka import clients
 from sink_core.offsets import Position, TopicPartition
 from sink_core.planning import Planner
 from tests import support
-from tests.pipelines import TIMEOUT_S, Flow, reached
+from tests.pipelines import TIMEOUT_S, Died, Flow, reached
 from tests.support import TopicFactory
 
 
@@ -85,6 +90,24 @@ def test_a_publisher_that_connects_ahead_fences_nobody_until_it_publishes(flow: 
     assert len(published(flow)) == 2
 
 
+def test_events_of_a_transaction_that_was_aborted_are_never_committed(flow: Flow) -> None:
+    def die() -> None:
+        raise Died
+
+    flow.run()
+    flow.produce(range(10))
+    with reached("publish.after-events", die), pytest.raises(Died):
+        flow.run()
+    # As the next publisher does, which aborts what was left open.
+    clients.transactional_producer(flow.pipeline.kafka.properties, flow.pipeline.transactional_id).init_transactions(
+        TIMEOUT_S
+    )
+    flow.commit()
+    assert flow.ids() == []
+    flow.run()
+    assert flow.ids() == list(range(10))
+
+
 def test_a_batch_planned_before_another_was_published_is_stale(flow: Flow) -> None:
     flow.run()
     flow.produce(range(10))
@@ -130,6 +153,68 @@ def test_keeping_alive_in_the_middle_of_a_publish_costs_it_only_a_try(flow: Flow
     flow.run()
     flow.produce(range(3))
     with reached("publish.after-events", keep_alive):
+        report = flow.run()
+    assert [batch.verdict for batch in report.batches] == [Verdict.PUBLISH]
+    assert flow.ids() == list(range(3))
+    assert len(published(flow)) == 1
+
+
+def test_keeping_alive_puts_nothing_back_that_was_published_since_it_looked(flow: Flow) -> None:
+    flow.run()
+    flow.produce(range(3))
+    with flow.session() as session, pytest.MonkeyPatch.context() as patch:
+        session.bind()
+        read, others = session.group.positions, [flow.run]
+
+        def then_another_run(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+            found = read(partitions)
+            if others:
+                others.pop()()
+            return found
+
+        patch.setattr(session.group, "positions", then_another_run)
+        session.publisher.keep_alive()
+    assert next_offsets(flow) == [3, 0]
+    flow.produce(range(3, 5))
+    assert flow.run().ended == "caught up"
+    assert flow.ids() == list(range(5))
+
+
+def test_keeping_alive_is_for_the_token_of_range_jobs_as_well(flow: Flow) -> None:
+    flow.run()
+    with flow.session() as session:
+        session.bind()
+        session.publisher.give_up()
+        token = session.publisher.token
+        with reached("publish.after-offsets", lambda: assert_undecided(flow, token)):
+            session.publisher.keep_alive()
+
+
+def assert_undecided(flow: Flow, at: TopicPartition) -> None:
+    """A transaction that is open has an offset for it: nobody is told the one from before."""
+    group = SourceGroup(flow.pipeline.kafka.properties, flow.pipeline.group)
+    with closing(group), pytest.raises(Unreachable, match=f"positions of group {flow.pipeline.group}"):
+        group.positions([at], timeout_s=1)
+
+
+def test_positions_that_a_publish_is_about_to_move_are_waited_for(flow: Flow) -> None:
+    flow.run()
+    flow.produce(range(3))
+    with reached("publish.after-offsets", lambda: assert_undecided(flow, TopicPartition(flow.topic, 0))):
+        flow.run()
+    assert next_offsets(flow) == [3, 0]
+    assert flow.ids() == list(range(3))
+
+
+def test_an_error_that_ends_no_more_than_the_transaction_costs_a_publish_only_a_try(flow: Flow) -> None:
+    def fail() -> None:
+        # What librdkafka says where a broker has lost what was sent to it before.
+        code = KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
+        raise KafkaException(KafkaError(code, "the transaction has failed", txn_requires_abort=True))
+
+    flow.run()
+    flow.produce(range(3))
+    with reached("publish.after-events", fail):
         report = flow.run()
     assert [batch.verdict for batch in report.batches] == [Verdict.PUBLISH]
     assert flow.ids() == list(range(3))

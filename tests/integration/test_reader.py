@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+import spark_jobs.reader
 from orchestration import broker as embedded
 from sink_core.batch import PartitionCounts
 from sink_core.errors import ConfigError, FindingError, Unreachable
@@ -153,6 +154,17 @@ def test_many_partitions_are_read_together_and_counted_apart(
     assert [c.max_timestamp_ms for c in counts] == [1_000 + s.end - 1 for s in slices]
     assert [c.timestamp_type for c in counts] == [1, 1, 1, 1]
     assert counts[1].value_bytes == 7 * 2 * len("v0")
+
+
+def test_a_range_is_read_to_its_last_record_however_few_come_at_once(
+    read: Read, kafka_topic: support.TopicFactory, produce: support.Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_jobs.reader, "BATCH_RECORDS", 1)
+    topic = kafka_topic()
+    produce(topic, names("v", 10))
+    values, (counts,) = read(OffsetRange(topic, 0, 2, 8))
+    assert values == encoded(names("v", 8)[2:])
+    assert (counts.records, counts.gaps) == (6, 0)
 
 
 def test_large_records_are_handed_on_in_bounded_batches(

@@ -1,0 +1,10 @@
+"""All mutants there are. A module with a `MUTANTS` of its own is joined here."""
+
+from __future__ import annotations
+
+from tests.mutants import control, state, tasks
+from tests.mutants.mutant import Mutant
+
+MODULES = (control, state, tasks)
+
+MUTANTS: tuple[Mutant, ...] = tuple(mutant for module in MODULES for mutant in module.MUTANTS)
