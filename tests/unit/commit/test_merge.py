@@ -13,7 +13,7 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
 from sink_core.commit.merge import LONGEST_S, MERGES, Events, Merging
-from sink_core.errors import CommitConflict
+from sink_core.errors import CommitConflict, FindingError
 from tests.unit.commit.on_catalog import TAG, CommitTable, World, rows, through
 from tests.unit.control.build import TABLE, complete, manifest
 
@@ -83,21 +83,26 @@ def test_rows_that_somebody_appended_during_a_merge_are_not_lost(world: World) -
     assert (changes.done, done.conflicts, world.ids()) == (2, 1, [1, 2, 100])
 
 
-def test_rows_that_somebody_appended_just_before_the_head_was_moved_are_not_lost(
+def test_what_was_rolled_back_just_before_the_head_was_moved_does_not_come_back_unasked(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last look at the table is over, and the call under way."""
-    changes, foreign = Changes({"b2": [2]}), [100]
-    publish_changes(world, "b2")
+    before = world.view.head
+    assert before is not None
+    world.publish("b2", 2)
+    world.commit()
+    changes, to = Changes({"b3": [3]}), [before]
+    publish_changes(world, "b3")
 
     def edge(real: CommitTable, table: Table, given: Any) -> object:
-        if changes.done and foreign:
-            world.append_foreign(foreign.pop())
+        if changes.done and to:
+            world.roll_back(to.pop())
         return real(table, *given)
 
     through(world.catalog, monkeypatch, edge)
-    done = world.commit(merging(changes))
-    assert (changes.done, done.conflicts, world.ids()) == (2, 1, [1, 2, 100])
+    with pytest.raises(FindingError, match="table-rolled-back"):
+        world.commit(merging(changes))
+    assert (changes.done, world.ids()) == (1, [1])
 
 
 def test_what_waited_beside_changes_and_is_not_merged_is_taken_in_as_well(world: World) -> None:

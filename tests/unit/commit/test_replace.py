@@ -135,8 +135,9 @@ def test_a_file_that_stays_is_as_old_as_it_was(world: World) -> None:
     together = write_manifest_of(table.io, table.metadata, 0, files, metadata_path(table, "together"))
     gone = [write_manifest_of(table.io, table.metadata, 0, [f], metadata_path(table, "gone")) for f in files]
     land(table, attempt_of(table, own(6), together, gone=gone))
+    world.append_foreign(100)
     assert take_in(world, replay(world, "r1", 4)) == ()
-    assert world.ids() == [1, 2, 3, 4]
+    assert world.ids() == [1, 2, 3, 4, 100]
     head = world.table.current_snapshot()
     assert head is not None
     numbers = {
@@ -144,7 +145,7 @@ def test_a_file_that_stays_is_as_old_as_it_was(world: World) -> None:
         for each in head.manifests(world.table.io)
         for entry in live_entries(world.table.io, each)
     }
-    assert numbers == {(1, 2, 3): 3, (4,): 4}
+    assert numbers == {(1, 2, 3): 3, (100,): 4, (4,): 5}
 
 
 @pytest.mark.parametrize(

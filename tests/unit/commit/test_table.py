@@ -9,7 +9,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from sink_core.errors import FindingError, UnknownOutcome
-from tests.unit.commit.on_catalog import CommitTable, World, through
+from tests.unit.commit.build import NOW
+from tests.unit.commit.on_catalog import CommitTable, World, rows, through
 from tests.unit.control.build import complete, told
 
 
@@ -95,3 +96,18 @@ def test_files_for_a_table_that_was_created_again_do_not_go_into_the_new_one(wor
     with pytest.raises(FindingError, match="table-recreated"):
         world.commit()
     assert world.ids() == []
+
+
+def test_a_table_that_another_pipeline_feeds_with_who_knows_what_is_not_committed_to(world: World) -> None:
+    """Its snapshots say of which pipeline they are, and there is no ledger that would say what that has read."""
+    world.publish("b1", 1)
+    group = "calve.dev.europe.departures"
+    said = {
+        f"kafka.connect.offsets.{group}.control.{group}": '{"0": 4}',
+        "calve.departures.batches": "b9",
+        "calve.departures.cluster-id": NOW.cluster_id,
+    }
+    world.table.append(rows(100), snapshot_properties=said)
+    with pytest.raises(FindingError, match=f"table-fed-twice.*snapshots of pipeline {group}"):
+        world.commit()
+    assert world.ids() == [100]
