@@ -105,9 +105,8 @@ def test_records_that_the_ledger_calls_gaps_are_noticed_while_kafka_holds_them()
     """Nobody has read them: they are in no table."""
     evidence = Evidence()
     compare_delivered({AT: of_range(0, 100)}, {AT: 0}, row("b1", 0, 100, records=97, gaps=3), evidence)
-    (violation,) = evidence.violations
-    assert (violation.kind, violation.ranges) == ("range-records", ("flights[3] [0, 100)",))
-    assert "Kafka delivers 100 records" in violation.message
+    assert [(v.kind, v.ranges) for v in evidence.violations] == [("range-records", ("flights[3] [0, 100)",))]
+    assert "Kafka delivers 100 records" in evidence.violations[0].message
 
 
 @given(
