@@ -1,153 +1,21 @@
-"""Mutants of what runs beside the commits: expiry, orphan removal, trim, answers to findings, range jobs, the proof."""
+"""Mutants of answers to findings, of range jobs and of replays of dead letters."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
 _CHOICE = "tests/unit/dead_letters/test_choice.py"
-_DEEP = "tests/unit/verify/test_deep.py"
-_EXPIRY = "tests/unit/maintenance/test_expiry.py"
-_HISTORY = "tests/unit/verify/test_history.py"
 _JOB = "tests/unit/range_jobs/test_job.py"
-_JOBS = "tests/unit/verify/test_jobs.py"
 _JUMP = "tests/unit/resolve/test_jump.py"
-_LEDGER = "tests/unit/verify/test_ledger.py"
 _LOSS = "tests/unit/resolve/test_loss.py"
 _MISSING = "tests/unit/range_jobs/test_missing.py"
-_ORPHANS = "tests/unit/maintenance/test_orphans.py"
 _OVERTAKEN = "tests/integration/test_overtaken_jobs.py"
 _RESOLVE_POSITIONS = "tests/integration/test_resolve_positions.py"
 _RESOLVE_TABLES = "tests/integration/test_resolve_tables.py"
 _RESOLVING = "tests/unit/range_jobs/test_resolving.py"
 _SELECTED = "tests/unit/range_jobs/test_selected.py"
-_SNAPSHOTS = "tests/unit/verify/test_snapshots.py"
-_TRIM = "tests/unit/maintenance/test_trim.py"
-_VERIFY = "tests/integration/test_verify.py"
 
-_MAINTENANCE: tuple[Mutant, ...] = (
-    Mutant(
-        "expiry-above-the-tag",
-        "sink_core/maintenance/expiry.py",
-        "min([wanted_ms, *(s.timestamp_ms for held in above.values() for s in held)])",
-        "wanted_ms",
-        (f"{_EXPIRY}::test_snapshots_between_tag_and_head_stay_whatever_their_age",),
-        "Expiry would cut the ancestry below the head: a roll back can't be told from a table that went on.",
-    ),
-    Mutant(
-        "expiry-above-one-tag",
-        "sink_core/maintenance/expiry.py",
-        "for held in above.values() for s in held",
-        "for held in [*above.values()][:1] for s in held",
-        (f"{_EXPIRY}::test_of_two_pipelines_the_older_tag_counts",),
-        "Of two pipelines that feed a table one would no longer know a roll back.",
-    ),
-    Mutant(
-        "orphan-list-off-by-one",
-        "sink_core/maintenance/orphans.py",
-        "sequence_number >= table.metadata.next_sequence_number()",
-        "sequence_number > table.metadata.next_sequence_number()",
-        (f"{_ORPHANS}::test_the_manifest_list_of_a_commit_that_sleeps_may_still_land_until_another_took_its_turn",),
-        "The manifest list of a commit that sleeps would be deleted, and nobody can read the table once it lands.",
-    ),
-    Mutant(
-        "orphan-metadata-off-by-one",
-        "sink_core/maintenance/orphans.py",
-        "or ours > current",
-        "or ours > current + 1",
-        (f"{_ORPHANS}::test_a_metadata_file_that_is_about_to_become_the_table_s_may_still_land",),
-        "The metadata file that a catalog is about to point to would be deleted: the table is gone.",
-    ),
-    Mutant(
-        "orphan-metadata-unnumbered",
-        "sink_core/maintenance/orphans.py",
-        "return ours is None or current is None or ours > current",
-        "return ours is not None and current is not None and ours > current",
-        (f"{_ORPHANS}::test_a_metadata_file_of_which_the_name_says_no_number_may_still_land",),
-        "Metadata files of a catalog that names them in its own way would be deleted before it points to them.",
-    ),
-    Mutant(
-        "orphan-rewritten-any",
-        "sink_core/maintenance/orphans.py",
-        "return again is not None and again >= table.metadata.next_sequence_number()",
-        "return False",
-        (f"{_ORPHANS}::test_what_a_commit_writes_again_may_still_land_until_another_took_its_turn",),
-        "Manifests and files that a sleeping commit has written again would be deleted, with the rows that stay.",
-    ),
-    Mutant(
-        "orphan-kept-unnamed",
-        "sink_core/maintenance/orphans.py",
-        "(*logged.event.added, *gone)",
-        "(*logged.event.manifests, *gone)",
-        (f"{_ORPHANS}::test_what_events_name_is_named_with_the_files_in_it",),
-        "Rows that a published replay keeps would be deleted before its commit, which then is dropped.",
-    ),
-    Mutant(
-        "orphan-gone-unnamed",
-        "sink_core/maintenance/orphans.py",
-        "(*logged.event.added, *gone)",
-        "logged.event.added",
-        (f"{_ORPHANS}::test_what_events_name_is_named_with_the_files_in_it",),
-        "Manifests that say what a published replay takes out would be deleted before its commit can look at them.",
-    ),
-    Mutant(
-        "orphan-files-unnamed",
-        "sink_core/maintenance/orphans.py",
-        "if io.new_input(ref.path).exists():",
-        "if False:",
-        (f"{_ORPHANS}::test_what_events_name_is_named_with_the_files_in_it",),
-        "Data files of batches that are published and not committed yet would be deleted: their rows are lost.",
-    ),
-    Mutant(
-        "orphan-no-fence",
-        "spark_jobs/maintenance/orphans.py",
-        "give_up(work.session).state if deleting else",
-        "work.session.log.refresh_to_end() if deleting else",
-        ("tests/integration/test_orphans.py::test_a_batch_before_its_publish_is_given_up_and_redone",),
-        "A batch that is under way would be published after its files were deleted.",
-    ),
-    Mutant(
-        "trim-no-second-look",
-        "sink_core/maintenance/trim.py",
-        "if again is None or again.kept.offset < below or not _stood_in_for(log.state, below):",
-        "if not _stood_in_for(log.state, below):",
-        (f"{_OVERTAKEN}::test_a_trim_keeps_the_events_that_a_table_lacks_since_it_was_looked_at",),
-        "Events that a table lacks since it was put back would be deleted, and nothing names their files any more.",
-    ),
-    Mutant(
-        "trim-off-by-one",
-        "sink_core/maintenance/trim.py",
-        "if logged.offset >= has:",
-        "if logged.offset > has:",
-        (f"{_TRIM}::test_a_table_that_is_behind_keeps_what_it_lacks_and_nothing_below",),
-        "The first batch that a table lacks would be deleted from the log: its rows are never committed.",
-    ),
-    Mutant(
-        "trim-unlooked-table",
-        "sink_core/maintenance/trim.py",
-        "stored = taken.get(table, 0)",
-        "stored = taken.get(table, state.next_offset)",
-        (f"{_TRIM}::test_a_table_nobody_looked_at_keeps_all_its_events",),
-        "Events of a table that came into the log while the tables were looked at would be deleted.",
-    ),
-    Mutant(
-        "trim-of-a-table-that-is-gone",
-        "sink_core/maintenance/trim.py",
-        "has = state.told_offset(table, logged.event.table_uuid) if stored is None else stored",
-        "has = state.next_offset if stored is None else stored",
-        (f"{_TRIM}::test_a_table_that_is_gone_keeps_what_nobody_reported",),
-        "A table that was dropped before anybody reported its commits would not be missed: no finding, no refill.",
-    ),
-    Mutant(
-        "trim-incomplete-batch",
-        "sink_core/maintenance/trim.py",
-        "if state.limit < state.next_offset:",
-        "if False:",
-        (f"{_TRIM}::test_an_incomplete_batch_stays",),
-        "The files of a batch whose end is not visible yet would no longer be named when it is.",
-    ),
-)
-
-_ANSWERS: tuple[Mutant, ...] = (
+MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "restore-keeps-token",
         "sink_core/resolve/positions.py",
@@ -236,9 +104,6 @@ _ANSWERS: tuple[Mutant, ...] = (
         (f"{_LOSS}::test_a_recreated_table_begins_behind_the_last_batch_for_the_old_one",),
         "A recreated table that begins anew would meet the old one's batches again: the finding never ends.",
     ),
-)
-
-_RANGE_JOBS: tuple[Mutant, ...] = (
     Mutant(
         "missing-partial-range",
         "sink_core/range_jobs/missing.py",
@@ -379,128 +244,3 @@ _RANGE_JOBS: tuple[Mutant, ...] = (
         "Dead letters that came back by a roll back would go again into tables that have them.",
     ),
 )
-
-_PROOF: tuple[Mutant, ...] = (
-    Mutant(
-        "verify-file-twice",
-        "sink_core/verify/files.py",
-        "if times > 1:",
-        "if times > 2:",
-        (f"{_VERIFY}::test_a_batch_committed_twice_by_force_is_named",),
-        "A proof that does not read rows would pass a table whose head names a file twice.",
-    ),
-    Mutant(
-        "verify-total",
-        "sink_core/verify/snapshots.py",
-        "if total is not None and total != rows:",
-        "if total is not None and total < rows:",
-        (f"{_SNAPSHOTS}::test_a_rewrite_that_lost_or_doubled_rows_is_named",),
-        "A proof would pass a table in which a compaction has doubled rows.",
-    ),
-    Mutant(
-        "verify-batch-twice",
-        "sink_core/verify/snapshots.py",
-        "if len(held.snapshots[batch_id]) > 1:",
-        "if len(held.snapshots[batch_id]) > 2:",
-        (f"{_VERIFY}::test_a_batch_that_two_snapshots_claim_is_named_with_both",),
-        "A proof would pass a table that has taken in a batch twice.",
-    ),
-    Mutant(
-        "verify-fewer-than-published",
-        "sink_core/verify/snapshots.py",
-        "elif held.rows[batch_id] != rows:",
-        "elif held.rows[batch_id] > rows:",
-        (f"{_SNAPSHOTS}::test_fewer_rows_than_published_are_no_match",),
-        "A proof would pass a batch of which the table has taken in a part.",
-    ),
-    Mutant(
-        "verify-expiry-excuses-all",
-        "sink_core/verify/snapshots.py",
-        "elif not whole and published_at.get(batch_id, 0) < held.oldest_stored:",
-        "elif not whole:",
-        (f"{_SNAPSHOTS}::test_expiry_does_not_excuse_a_batch_above_the_oldest_snapshot_left",),
-        "A proof would excuse every batch that a table lacks once any snapshot of it has been expired.",
-    ),
-    Mutant(
-        "verify-recount",
-        "sink_core/verify/deep.py",
-        "if found != row.records:",
-        "if found < row.records:",
-        (f"{_DEEP}::test_records_that_the_ledger_calls_gaps_are_noticed_while_kafka_holds_them",),
-        "A proof would pass records that were never read, as long as the ledger calls them gaps.",
-    ),
-    Mutant(
-        "verify-twice-within-a-file",
-        "sink_core/verify/deep.py",
-        "again |= BitMap64(values[counts > 1])",
-        "again |= BitMap64(values[counts > 2])",
-        (f"{_DEEP}::test_a_row_twice_is_named_within_a_file_and_across_files",),
-        "A proof would pass rows that are there twice in one file.",
-    ),
-    Mutant(
-        "verify-outside-of-the-ledger",
-        "sink_core/verify/deep.py",
-        "        outside = offsets - covered.get(at, NONE)\n",
-        "        outside = offsets - offsets\n",
-        (f"{_VERIFY}::test_an_extra_row_is_named_whether_it_doubles_an_offset_or_invents_one",),
-        "A proof would pass rows of offsets that were never published.",
-    ),
-    Mutant(
-        "verify-in-both",
-        "sink_core/verify/deep.py",
-        "both = offsets & held.seen.get(at, NONE)",
-        "both = offsets & NONE",
-        (f"{_DEEP}::test_a_record_in_the_table_and_among_the_dead_letters_is_named",),
-        "A proof would pass a record that is in a table and among the dead letters.",
-    ),
-    Mutant(
-        "verify-ledger-overlap",
-        "sink_core/verify/ledger.py",
-        "if span and covered.range_cardinality(row.start, row.end):",
-        "if False:",
-        (f"{_LEDGER}::test_any_row_left_out_or_put_in_twice_is_named",),
-        "A proof would pass offsets that two batches have read.",
-    ),
-    Mutant(
-        "verify-ledger-gap",
-        "sink_core/verify/ledger.py",
-        "holes[at], beyond[at] = expected - covered, covered - expected",
-        "holes[at], beyond[at] = BitMap64(), covered - expected",
-        (f"{_LEDGER}::test_any_row_left_out_or_put_in_twice_is_named",),
-        "A proof would pass offsets that no batch has read.",
-    ),
-    Mutant(
-        "verify-chain",
-        "sink_core/verify/history.py",
-        "if batch_id_of(event.predecessor) != self._last:",
-        "if False:",
-        (f"{_HISTORY}::test_a_batch_planned_after_a_giving_up_continues_the_publish_before_it",),
-        "A proof would pass two batches that continue the same one.",
-    ),
-    Mutant(
-        "verify-refill-one-short",
-        "sink_core/verify/jobs.py",
-        "return covered.get(at, NONE).range_cardinality(start, end) == end - start",
-        "return covered.get(at, NONE).range_cardinality(start, end) > 0",
-        (f"{_JOBS}::test_what_needs_no_snapshot",),
-        "A proof would pass a batch that is lost and of which a refill has read a part.",
-    ),
-    Mutant(
-        "verify-history-short",
-        "sink_core/verify/jobs.py",
-        "if found != part.rows:",
-        "if found > part.rows:",
-        (f"{_JOBS}::test_history_has_as_many_rows_as_its_job_wrote",),
-        "A proof would pass an added table whose history has lost rows.",
-    ),
-    Mutant(
-        "verify-positions-once",
-        "sink_core/verify/world.py",
-        "    _find(session, checks.against_log(found, starts, ends), evidence)\n",
-        "",
-        (f"{_VERIFY}::test_positions_moved_by_others_and_lost_records_are_findings",),
-        "A proof would pass a pipeline whose next records retention has deleted.",
-    ),
-)
-
-MUTANTS: tuple[Mutant, ...] = (*_MAINTENANCE, *_ANSWERS, *_RANGE_JOBS, *_PROOF)
