@@ -133,6 +133,7 @@ def test_a_batch_before_its_publish_is_given_up_and_redone(begun: Flow, clean: C
     with reached(point, clean):
         report = begun.run()
     assert left(planted) == []
+    assert [batch.given_up for batch in report.batches] == [True, False]
     assert report.ended == "caught up"
     holds(begun, 30)
 

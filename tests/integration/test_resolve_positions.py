@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from orchestration.broker import Broker
 from orchestration.pipelines.watch import Watch
 from sink_core.control.events import Paused, Resolved
-from sink_core.errors import FindingError
+from sink_core.errors import ConfigError, FindingError
 from sink_core.maintenance.trim import trim
 from sink_core.offsets import TopicPartition
+from sink_core.resolve.positions import accept
 from sink_core.verify.verify import verify
 from tests import damage
 from tests.pipelines import Flow, reached
@@ -80,6 +81,18 @@ def test_accept_goes_on_from_where_positions_were_moved_to_and_counts_the_rest_a
 def test_positions_moved_back_are_never_accepted(flow: Flow) -> None:
     damage.reset_backwards(flow)
     refused(flow, "positions-changed", "accept", "offers restore, not accept")
+
+
+def test_positions_moved_back_since_the_finding_are_never_accepted(flow: Flow) -> None:
+    """Somebody moved them forwards, which may be accepted, and then thought better of it."""
+    damage.reset_forwards(flow)
+    with pytest.raises(FindingError) as found:
+        flow.run()
+    damage.reset_backwards(flow)
+    with flow.session() as session:
+        session.bind()
+        with pytest.raises(ConfigError, match="positions were moved back, or are missing: records would be read twice"):
+            accept(session, found.value)
 
 
 def test_positions_that_were_moved_beyond_the_end_are_not_accepted(flow: Flow) -> None:

@@ -119,6 +119,14 @@ def test_recommit_is_refused_when_a_file_is_gone(flow: Flow) -> None:
     )
 
 
+def test_recommit_is_refused_when_a_data_file_is_gone(flow: Flow) -> None:
+    (path, *_) = (task.file.file_path for task in flow.load_table().scan("id = 10").plan_files())
+    damage.roll_back(flow)
+    Path(path.removeprefix("file://")).unlink()
+    refused(flow, "table-rolled-back", "recommit", f"recommit is not possible: files are gone: {path}")
+    assert flow.ids() == list(range(10))
+
+
 def test_recommit_is_refused_when_somebody_put_the_files_back_himself(flow: Flow) -> None:
     table = flow.load_table()
     lost = [task.file.file_path for task in table.scan().plan_files()]

@@ -90,10 +90,13 @@ def test_the_table_is_the_dictionary_whatever_batches_and_tasks_changes_fall_int
 def test_batches_that_waited_are_in_order_and_each_in_a_snapshot_of_its_own(
     flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
 ) -> None:
+    # Nothing waits where a batch is held against the table's rows: the one before it is committed first.
+    flow = flow.but(extra={**flow.extra, "tables": [{**flow.extra["tables"][0], "on_moved_key": "ignore"}]})
     flow.run(runner)
     for records in ([put(1, "a"), put(2, "a")], [drop(1), put(3, "a")], [put(2, "b"), drop(3)], [drop(9)]):
         send(flow, produce, *records)
         publish(flow, runner)
+    assert flow.own_snapshots() == []
     with flow.session() as session:
         session.bind()
         named = named_by_events(session.log.state, flow.table, flow.load_table().io)

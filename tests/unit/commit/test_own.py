@@ -1,4 +1,4 @@
-"""What a snapshot of ours promises."""
+"""What a snapshot of ours promises, and which events share one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from sink_core.commit.own import own_of
+from sink_core.batch import ManifestRef
+from sink_core.commit.own import Share, own_of, shares_of
 from sink_core.commit.view import TableView
-from sink_core.control.events import DataComplete
+from sink_core.control.events import DataComplete, DataWritten
+from sink_core.control.logged import Logged
 from tests.unit.commit.build import NOW, own, snapshot, view
-from tests.unit.control.build import complete, log, through
+from tests.unit.control.build import complete, log, manifest, through, written
 
 EMPTY = view(head=None, tag=None)
 PROMISED = view(snapshot(1, ours=own(1, valid_through_ms=300)), head=1, tag=1)
@@ -70,3 +72,33 @@ def test_a_table_that_takes_in_what_comes_from_now_on_lacks_nothing() -> None:
 
 def test_what_was_promised_stays_where_the_log_of_a_rebuild_knows_less() -> None:
     assert promised(through("b1", 200), stored=2, table=PROMISED) == 300
+
+
+ROWS, KEYS = manifest("rows.avro"), manifest("keys.avro", content=1)
+
+
+def event(offset: int, *manifests: ManifestRef) -> Logged[DataWritten]:
+    return Logged(offset, replace(written(f"b{offset}"), manifests=manifests))
+
+
+def test_batches_of_rows_share_a_snapshot() -> None:
+    events = [event(2, ROWS), event(5), event(8, ROWS)]
+    assert shares_of(events, 10, "last") == [Share(events, 10, "last")]
+
+
+def test_a_batch_with_deletes_begins_a_snapshot() -> None:
+    """In one with the batch before it they would not be for that one's rows, which would stay."""
+    first, second, third = event(2, ROWS), event(5, ROWS, KEYS), event(8, ROWS)
+    assert shares_of([first, second, third], 10, "last") == [
+        Share([first], 5, first.event.event_id),
+        Share([second, third], 10, "last"),
+    ]
+
+
+def test_each_of_several_batches_with_deletes_is_a_snapshot_of_its_own() -> None:
+    """Each stores no more than it holds: of a table that is rolled back to it what comes later is still to come."""
+    events = [event(2, KEYS), event(5, KEYS), event(8, KEYS)]
+    found = shares_of(events, 10, "last")
+    assert [(share.events, share.stored_offset) for share in found] == [
+        ([one], stored) for one, stored in zip(events, (5, 8, 10), strict=True)
+    ]

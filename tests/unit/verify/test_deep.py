@@ -101,6 +101,14 @@ def test_records_are_held_against_what_kafka_delivers_where_it_still_holds_the_r
     assert evidence.facts["offsets no longer in Kafka"] == 100
 
 
+def test_records_that_the_ledger_calls_gaps_are_noticed_while_kafka_holds_them() -> None:
+    """Nobody has read them: they are in no table."""
+    evidence = Evidence()
+    compare_delivered({AT: of_range(0, 100)}, {AT: 0}, row("b1", 0, 100, records=97, gaps=3), evidence)
+    assert [(v.kind, v.ranges) for v in evidence.violations] == [("range-records", ("flights[3] [0, 100)",))]
+    assert "Kafka delivers 100 records" in evidence.violations[0].message
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2), st.integers(0, 30)),

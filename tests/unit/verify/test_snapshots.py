@@ -2,10 +2,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+
 from sink_core.commit.view import SnapshotView, TableView
 from sink_core.resolve.rebuild import BEFORE
 from sink_core.verify.report import Evidence
-from sink_core.verify.snapshots import compare, given_up
+from sink_core.verify.snapshots import compare, compare_total, given_up
 from tests.unit.verify.hand_made import DATA, kinds, own, table_view
 
 PUBLISHED_AT = {"b1": 3, "b2": 8, "b3": 12}
@@ -37,6 +45,11 @@ def test_other_counts_than_published_are_named_with_both() -> None:
     (violation,) = compared(table_view((10, own(14, {**EXPECTED, "b2": 19})))).violations
     assert violation.kind == "batch-rows"
     assert "19 rows in snapshot 10, 20 published" in violation.message
+
+
+def test_fewer_rows_than_published_are_no_match() -> None:
+    evidence = compared(table_view((10, own(14, {**EXPECTED, "b3": 4}))))
+    assert [(v.kind, v.batches) for v in evidence.violations] == [("batch-rows", ("b3",))]
 
 
 def test_a_batch_in_no_snapshot_is_a_violation_unless_the_table_is_yet_to_take_it_in() -> None:
@@ -89,3 +102,49 @@ def test_of_trimmed_batches_those_are_given_up_that_the_table_lacks() -> None:
     assert given_up(table_view((12, own(14, {"b1": 10}))), ["trimmed"], {}) == set()
     rebuilt = table_view((12, replace(own(14, {"b1": 10}), given_up=BEFORE)))
     assert given_up(rebuilt, ["trimmed", "b2"], {"b2": 0}) == {"trimmed"}
+
+
+def metadata(*snapshots: tuple[int, Operation, int]) -> TableMetadata:
+    """Snapshots by id, each with the total of rows that it says; the last is the head."""
+    made = [
+        Snapshot.model_validate(
+            {"snapshot-id": number, "sequence-number": number, "manifest-list": "l.avro"}
+        ).model_copy(update={"summary": Summary(operation, **{"total-records": str(total)})})
+        for number, operation, total in snapshots
+    ]
+    empty = new_table_metadata(Schema(), UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "file:///t")
+    head = SnapshotRef(snapshot_id=snapshots[-1][0], snapshot_ref_type=SnapshotRefType.BRANCH)
+    return empty.model_copy(update={"snapshots": made, "refs": {"main": head}})
+
+
+def total(rows: int, view: TableView, operation: Operation = Operation.REPLACE) -> Evidence:
+    """The proof of the total, where a rewrite came last and left so many rows."""
+    evidence = Evidence()
+    snapshots = metadata((10, Operation.APPEND, 35), (11, operation, rows))
+    compare_total(snapshots, view, evidence, whole=True)
+    return evidence
+
+
+REWRITTEN = table_view((10, own(14, EXPECTED)), (11, None))
+
+
+@pytest.mark.parametrize("rows", [34, 36], ids=["lost one", "doubled one"])
+def test_a_rewrite_that_lost_or_doubled_rows_is_named(rows: int) -> None:
+    assert kinds(total(35, REWRITTEN)) == []
+    evidence = total(rows, REWRITTEN)
+    assert kinds(evidence) == ["table-total"]
+    said = f"the head says {rows} rows in total, the batches in its snapshots have 35"
+    assert said in evidence.violations[0].message
+
+
+def test_rows_of_other_writers_bound_the_claim_about_the_total() -> None:
+    evidence = total(36, REWRITTEN, Operation.APPEND)
+    assert kinds(evidence) == []
+    assert "1 snapshots of other writers" in evidence.not_checked[0].why
+
+
+def test_rows_that_range_jobs_took_the_place_of_are_not_in_the_total() -> None:
+    replaced = replace(own(16, {"r1": 5}), replaced={"r1": 4})
+    view = table_view((10, own(14, EXPECTED)), (11, replaced))
+    assert kinds(total(36, view)) == []
+    assert kinds(total(40, view)) == ["table-total"]
