@@ -95,7 +95,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "spark_jobs/shuffle.py",
         "if len(read) != tasks or sent != taken:",
         "if len(read) != tasks:",
-        ("tests/unit/test_shuffle.py::test_what_was_sent_is_what_came",),
+        ("tests/unit/spark_jobs/test_shuffle.py::test_what_was_sent_is_what_came",),
         "Rows that Spark's shuffle lost with an executor would be missing, or be there twice, and nobody told.",
     ),
     Mutant(
@@ -103,7 +103,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "spark_jobs/shuffle.py",
         "if len(read) != tasks or sent != taken:",
         "if sent != taken:",
-        ("tests/unit/test_shuffle.py::test_what_was_sent_is_what_came",),
+        ("tests/unit/spark_jobs/test_shuffle.py::test_what_was_sent_is_what_came",),
         "A task that never said what it read would be taken for one that read nothing.",
     ),
 )

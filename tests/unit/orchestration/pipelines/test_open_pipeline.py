@@ -1,14 +1,13 @@
 """A pipeline whose topics and tables are found at run time, as Dagster loads it: without a look at Kafka."""
 
-from pathlib import Path
-
 import dagster as dg
 
 from orchestration.pipelines.build import build_pipeline_defs
 from orchestration.pipelines.names import batches_key, pattern_key
 from sink_core.config.load import load
+from tests.documents import ROOT
 
-SHOP = Path(__file__).parents[3] / "examples/shop/pipeline.yaml"
+SHOP = ROOT / "examples/shop/pipeline.yaml"
 
 
 def test_one_asset_stands_for_all_topics_that_match() -> None:
