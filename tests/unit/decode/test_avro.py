@@ -5,17 +5,12 @@ from __future__ import annotations
 import io
 import json
 import math
-from dataclasses import replace
 from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
 import fastavro
-import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pyarrow.parquet import ParquetWriter, read_table
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -40,41 +35,33 @@ from pyiceberg.types import (
 )
 
 from sink_core.decode.avro import AvroDecoder, OneSchema
-from sink_core.decode.avro_at_once import reader
-from sink_core.decode.avro_schema import WriterSchema, writer_schema
-from sink_core.decode.avro_types import Carriers
-from sink_core.decode.decoded import DECODE, FIT, Decoded
-from sink_core.tables.arrow import conform, file_schema
-from tests.fuzz import mutated
-from tests.unit.decode.outcomes import outcomes
+from sink_core.decode.avro_schema import writer_schema
+from sink_core.decode.decoded import DECODE, FIT
+from tests.unit.decode.records import (
+    COLOUR,
+    DECIMAL_5,
+    INFINITY,
+    INTS,
+    NAN,
+    POINT,
+    SPOILER,
+    encoded,
+    fixed,
+    logical,
+    one_column,
+    values_of,
+    written_with,
+    zigzag,
+)
 
-SPOILER = b""
-"""No record: it is read on its own, its neighbours all at once."""
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
-NAN, INFINITY = float("nan"), float("inf")
 WIDE_CONTEXT = Context(prec=60)
 FLOAT_MAX = 3.4028234663852886e38
 
 
-def logical(kind: str, name: str, **more: object) -> dict[str, Any]:
-    return {"type": kind, "logicalType": name, **more}
-
-
-def fixed(size: int, **more: object) -> dict[str, Any]:
-    return {"type": "fixed", "name": f"F{size}", "size": size, **more}
-
-
 DECIMAL_38 = logical("bytes", "decimal", precision=38, scale=10)
-DECIMAL_5 = logical("bytes", "decimal", precision=5, scale=2)
 FIXED_DECIMAL = fixed(16, logicalType="decimal", precision=38, scale=0)
-COLOUR = {"type": "enum", "name": "Colour", "symbols": ["RED", "BLUE"]}
-POINT = {
-    "type": "record",
-    "name": "Point",
-    "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": ["null", "int"]}],
-}
 POINT_TYPE = StructType(NestedField(2, "y", IntegerType()), NestedField(3, "x", LongType(), required=True))
-INTS = ListType(2, LongType(), element_required=False)
 REQUIRED_INTS = ListType(2, LongType(), element_required=True)
 BY_NAME = MapType(2, StringType(), 3, DecimalType(5, 2), value_required=False)
 WIDE = {"int": (-(2**31), -1, 0, 2**31 - 1), "long": (-(2**63), 2**31, 2**53 + 1, 2**63 - 1)}
@@ -151,49 +138,6 @@ def cases() -> list[tuple[Any, IcebergType, object, object]]:
 def unscaled(digits: str, scale: int) -> bytes:
     number = int(Decimal(digits).scaleb(scale, WIDE_CONTEXT))
     return number.to_bytes(17, "big", signed=True)
-
-
-def zigzag(number: int) -> bytes:
-    """A number as Avro writes int and long."""
-    number = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def without_logical(avro: Any) -> Any:
-    if isinstance(avro, list):
-        return [without_logical(part) for part in avro]
-    if isinstance(avro, dict):
-        return {k: without_logical(v) for k, v in avro.items() if k not in ("logicalType", "precision", "scale")}
-    return avro
-
-
-def record_of(avro: Any) -> dict[str, Any]:
-    return {"type": "record", "name": "R", "fields": [{"name": "a", "type": avro}]}
-
-
-def encoded(avro: Any, value: object) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(record_of(without_logical(avro))), {"a": value})
-    return out.getvalue()
-
-
-def written_with(avro: Any) -> WriterSchema:
-    return writer_schema("the schema", json.dumps(record_of(avro)))
-
-
-def one_column(avro: Any, kind: IcebergType, *, required: bool = False, at_once: bool = True) -> AvroDecoder:
-    columns = Schema(NestedField(1, "a", kind, required=required))
-    return AvroDecoder(columns, OneSchema(written_with(avro)), at_once=at_once)
-
-
-def values_of(decoded: Decoded, n: int) -> list[object]:
-    """As `outcomes`, of the only column."""
-    return [row["a"] if isinstance(row, dict) else row for row in outcomes(decoded, n)]
 
 
 def same(found: object, expected: object) -> bool:
@@ -328,203 +272,6 @@ def test_nothing_gives_nothing() -> None:
     assert values_of(one_column("long", LongType()).decode([]), 0) == []
 
 
-MIXED = record_of("long") | {
-    "fields": [
-        {"name": "a", "type": "long"},
-        {"name": "b", "type": ["null", "string"]},
-        {"name": "c", "type": {"type": "array", "items": "double"}},
-        {"name": "d", "type": ["null", POINT]},
-    ]
-}
-MIXED_COLUMNS = Schema(
-    NestedField(1, "a", IntegerType(), required=False),
-    NestedField(2, "b", StringType(), required=True),
-    NestedField(3, "c", ListType(5, FloatType(), element_required=False), required=False),
-    NestedField(4, "d", StructType(NestedField(6, "x", LongType())), required=False),
-)
-MIXED_PARSED = fastavro.parse_schema(MIXED)
-MIXED_RECORDS = st.fixed_dictionaries(
-    {
-        "a": st.sampled_from([0, -1, 2**31 - 1, 2**31, 2**63 - 1]),
-        "b": st.one_of(st.none(), st.text(max_size=3)),
-        "c": st.lists(st.sampled_from([0.5, 0.1, NAN]), max_size=3),
-        "d": st.one_of(st.none(), st.fixed_dictionaries({"x": st.integers(-5, 5), "y": st.none()})),
-    }
-)
-
-
-def mixed(record: dict[str, Any]) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, MIXED_PARSED, record)
-    return out.getvalue()
-
-
-@settings(max_examples=60)
-@given(values=st.lists(MIXED_RECORDS.map(mixed) | mutated(MIXED_RECORDS.map(mixed)), min_size=1, max_size=12))
-def test_a_record_fares_alone_as_among_others(values: list[bytes]) -> None:
-    decoder = AvroDecoder(MIXED_COLUMNS, OneSchema(writer_schema("the schema", json.dumps(MIXED))))
-    alone = [repr(_whole(decoder.decode([value]), 1)[0]) for value in values]
-    assert [repr(found) for found in _whole(decoder.decode(values), len(values))] == alone
-
-
-INNER = {
-    "type": "record",
-    "name": "D",
-    "fields": [{"name": "x", "type": ["null", "double"]}, {"name": "y", "type": "bytes"}],
-}
-FLAT: dict[str, Any] = {
-    "type": "record",
-    "name": "R",
-    "fields": [
-        {"name": "a", "type": "long"},
-        {"name": "unread", "type": ["string", "null"]},
-        {"name": "b", "type": ["null", "string"]},
-        {"name": "c", "type": "boolean"},
-        {"name": "d", "type": ["null", INNER]},
-        {"name": "e", "type": COLOUR},
-        {"name": "f", "type": fixed(3)},
-        {"name": "g", "type": ["null", "float"]},
-        {"name": "h", "type": logical("long", "timestamp-millis")},
-        {"name": "i", "type": ["null", DECIMAL_5]},
-        {"name": "never", "type": ["null", "string"]},
-        {"name": "j", "type": ["null", {"type": "array", "items": ["null", "long"]}]},
-        {"name": "k", "type": {"type": "map", "values": ["null", "D"]}},
-        {"name": "l", "type": {"type": "array", "items": {"type": "array", "items": "string"}}},
-        {"name": "passed", "type": {"type": "map", "values": {"type": "array", "items": "int"}}},
-    ],
-}
-INNER_TYPE = StructType(
-    NestedField(6, "y", BinaryType()), NestedField(7, "x", FloatType()), NestedField(8, "z", LongType())
-)
-FLAT_COLUMNS = Schema(
-    NestedField(1, "e", StringType(), required=True),
-    NestedField(2, "a", IntegerType(), required=False),
-    NestedField(3, "b", StringType(), required=False),
-    NestedField(4, "c", BooleanType(), required=False),
-    NestedField(5, "d", INNER_TYPE, required=False),
-    NestedField(9, "f", FixedType(3), required=False),
-    NestedField(10, "g", DoubleType(), required=False),
-    NestedField(11, "h", TimestamptzType(), required=False),
-    NestedField(13, "i", DecimalType(5, 2), required=False),
-    NestedField(12, "never", LongType(), required=False),
-    NestedField(14, "j", ListType(15, IntegerType(), element_required=False), required=False),
-    NestedField(
-        16,
-        "k",
-        MapType(17, StringType(), 18, StructType(NestedField(19, "x", FloatType())), value_required=False),
-        required=False,
-    ),
-    NestedField(
-        20,
-        "l",
-        ListType(21, ListType(22, StringType(), element_required=True), element_required=True),
-        required=False,
-    ),
-)
-FLAT_PARSED = fastavro.parse_schema(without_logical(FLAT))
-FLAT_RECORDS = st.fixed_dictionaries(
-    {
-        "a": st.sampled_from([0, -1, 63, 64, 2**31 - 1, 2**31, 2**63 - 1, -(2**63)]),
-        "unread": st.one_of(st.none(), st.text(max_size=3)),
-        "b": st.one_of(st.none(), st.text(max_size=200)),
-        "c": st.booleans(),
-        "d": st.one_of(
-            st.none(),
-            st.fixed_dictionaries({"x": st.sampled_from([None, 0.5, 0.1, -0.0]), "y": st.binary(max_size=70)}),
-        ),
-        "e": st.sampled_from(["RED", "BLUE"]),
-        "f": st.binary(min_size=3, max_size=3),
-        "g": st.sampled_from([None, 1.5, INFINITY]),
-        "h": st.sampled_from([0, -1, 10**12, 2**62]),
-        "i": st.sampled_from([None, b"", b"\x7d", b"\xff\xff\x01", b"\x7f\xff\xff"]),
-        "never": st.sampled_from([None] * 9 + ["x"]),
-        "j": st.none() | st.lists(st.sampled_from([None, 0, -1, 2**31 - 1]), max_size=3),
-        "k": st.dictionaries(
-            st.text(max_size=2), st.none() | st.just({"x": 0.5, "y": b""}) | st.just({"x": None, "y": b"y"}), max_size=3
-        ),
-        "l": st.lists(st.lists(st.text(max_size=2), max_size=3), max_size=3),
-        "passed": st.dictionaries(st.text(max_size=2), st.lists(st.integers(-5, 5), max_size=2), max_size=2),
-    }
-)
-
-
-def flat(record: dict[str, Any]) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, FLAT_PARSED, record)
-    return out.getvalue()
-
-
-@settings(max_examples=150)
-@given(values=st.lists(FLAT_RECORDS.map(flat), min_size=1, max_size=8), odd=mutated(FLAT_RECORDS.map(flat)))
-def test_records_read_at_once_are_those_read_one_by_one(values: list[bytes], odd: bytes) -> None:
-    written = OneSchema(writer_schema("the schema", json.dumps(FLAT)))
-    at_once, one_by_one = AvroDecoder(FLAT_COLUMNS, written), AvroDecoder(FLAT_COLUMNS, written, at_once=False)
-    for batch in (values, [odd], [*values, odd], [odd, *values, SPOILER]):
-        n = len(batch)
-        assert repr(_whole(at_once.decode(batch), n)) == repr(_whole(one_by_one.decode(batch), n))
-
-
-def reads_at_once(avro: Any, kind: IcebergType, values: list[bytes]) -> tuple[list[object], list[int]] | None:
-    """Rows that are read at once, and the places of the others; None if all are to be read on their own."""
-    schema = written_with(avro)
-    assert schema.record is not None
-    columns = file_schema(Schema(NestedField(1, "a", kind, required=False)))
-    read = reader(schema, Carriers(schema).struct(schema.record["fields"], columns))
-    assert read is not None
-    found = read(values, 0)
-    return None if found is None else ([row["a"] for row in found[0].to_pylist()], found[1])
-
-
-def test_a_suspect_leaves_its_neighbours_at_once() -> None:
-    values = [encoded("string", text) for text in ("a", "b", "c")]
-    odd = [b"", values[0][:-1], values[0] + b"\0", b"\x02\xff", b"\x01", b"\xff" * 12]
-    found = reads_at_once("string", StringType(), [values[0], *odd, values[1], values[2]])
-    assert found == (["a", "b", "c"], [1, 2, 3, 4, 5, 6])
-
-
-def test_arrays_within_arrays_are_read_one_by_one_if_they_are_long() -> None:
-    inner: dict[str, Any] = {"type": "array", "items": "int"}
-    avro, kind = {"type": "array", "items": inner}, ListType(2, ListType(3, LongType(), element_required=True), True)
-    value = [list(range(100))] * 100
-    assert values_of(one_column(avro, kind).decode([encoded(avro, value)]), 1) == [value]
-    assert reads_at_once(avro, kind, [encoded(avro, value)]) is None
-    assert reads_at_once(avro, kind, [encoded(avro, value[:9])]) == ([value[:9]], [])
-
-
-def test_arrays_and_maps_are_read_at_once_if_they_are_short() -> None:
-    array: dict[str, Any] = {"type": "array", "items": "int"}
-    # Two blocks, the second of which says its size.
-    in_blocks = zigzag(1) + zigzag(7) + zigzag(-2) + zigzag(2) + zigzag(8) + zigzag(9) + zigzag(0)
-    values = [encoded(array, [1, 2]), in_blocks, encoded(array, []), encoded(array, list(range(300)))]
-    values += [zigzag(2**62), zigzag(-(2**63)) + zigzag(1)]
-    assert reads_at_once(array, INTS, values) == ([[1, 2], [7, 8, 9], []], [3, 4, 5])
-    kind = MapType(2, StringType(), 3, LongType())
-    entry = zigzag(1) + b"k" + zigzag(5)
-    twice = [zigzag(1) + entry + zigzag(0), zigzag(2) + entry + entry + zigzag(0)]
-    assert reads_at_once({"type": "map", "values": "int"}, kind, twice) == ([[("k", 5)]], [1])
-
-
-def test_a_null_struct_is_none_the_worse_for_a_neighbour_that_does_not_fit() -> None:
-    avro, kind = ["null", POINT], StructType(NestedField(2, "x", IntegerType()))
-    wide = {**POINT, "fields": [{"name": "x", "type": "long"}]}
-    values = [encoded(["null", wide], value) for value in ({"x": 2**31}, None, {"x": 1})]
-    found = values_of(one_column(["null", wide], kind).decode(values), 3)
-    assert (found[1], found[2]) == (None, {"x": 1})
-    assert values_of(one_column(avro, kind).decode([encoded(avro, None)]), 1) == [None]
-
-
-@pytest.mark.parametrize("values", [[None], [{"x": 1, "y": None}, None], [None, {"x": 1, "y": None}, None]])
-@pytest.mark.parametrize("spoilers", [[], [SPOILER]])
-def test_a_null_struct_with_a_required_field_can_be_written(values: list[object], spoilers: list[bytes]) -> None:
-    avro, kind = ["null", POINT], StructType(NestedField(2, "x", IntegerType(), required=True))
-    schema = Schema(NestedField(1, "a", kind, required=False))
-    decoded = one_column(avro, kind).decode([*(encoded(avro, value) for value in values), *spoilers])
-    file = io.BytesIO()
-    with ParquetWriter(file, file_schema(schema)) as writer:
-        writer.write_batch(conform(decoded.columns.columns, file_schema(schema)))
-    assert [row["a"] for row in read_table(file).to_pylist()] == [value and {"x": 1} for value in values]
-
-
 def test_a_record_within_itself_is_read_as_far_as_the_column_goes() -> None:
     fields = [{"name": "a", "type": "int"}, {"name": "next", "type": ["null", "N"]}]
     node: dict[str, Any] = {"type": "record", "name": "N", "fields": fields}
@@ -533,14 +280,6 @@ def test_a_record_within_itself_is_read_as_far_as_the_column_goes() -> None:
     columns = Schema(NestedField(1, "next", StructType(NestedField(2, "a", LongType())), required=False))
     decoded = AvroDecoder(columns, OneSchema(writer_schema("s", json.dumps(node)))).decode([out.getvalue()])
     assert decoded.columns.to_pylist() == [{"next": {"a": 2}}]
-
-
-def _whole(decoded: Decoded, n: int) -> list[object]:
-    """As `outcomes`; times as numbers, since Python's end with the year 9999."""
-    plain = [pa.int64() if pa.types.is_timestamp(field.type) else field.type for field in decoded.columns.schema]
-    columns = [column.cast(kind) for column, kind in zip(decoded.columns.columns, plain, strict=True)]
-    named = pa.RecordBatch.from_arrays(columns, decoded.columns.schema.names)
-    return outcomes(replace(decoded, columns=named), n)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"type": "record"}', '{"type": "nothing"}', '"geo.City"', "[1]", "7"])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -33,52 +31,15 @@ from pyiceberg.types import (
 
 from sink_core.decode.decoded import DECODE, FIT
 from sink_core.decode.protobuf import ProtobufDecoder
-from sink_core.decode.protobuf_schema import Messages, MessageSchema, ProtoFile, proto_file
-from sink_core.errors import ConfigError
+from sink_core.decode.protobuf_schema import Messages, proto_file
 from sink_core.tables.evolution import evolved
 from sink_core.tables.protobuf_columns import protobuf_columns
-from sink_core.tables.type_text import spark_type_text
 from tests.fuzz import mutated
+from tests.unit.decode.messages import HEADER, ORDER, OneFile, framed, messages, order, order_schema, priced
 from tests.unit.decode.outcomes import outcomes
 
-HEADER = b"\0\0\0\0\7"
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-ORDER = """
-syntax = "proto3";
-package shop;
-import "google/protobuf/timestamp.proto";
-import "google/protobuf/duration.proto";
-import "google/protobuf/wrappers.proto";
-import "geo/city.proto";
-enum Colour { NONE = 0; RED = 1; }
-message Other { string name = 1; message Inner { bool yes = 1; } }
-message Order {
-  int64 id = 1;
-  optional int32 maybe = 2;
-  uint64 big = 3;
-  fixed32 word = 4;
-  float f = 5;
-  double d = 6;
-  bool yes = 7;
-  string text = 8;
-  bytes raw = 9;
-  Colour colour = 10;
-  google.protobuf.Timestamp at = 11;
-  google.protobuf.Duration took = 12;
-  google.protobuf.Int64Value wrapped = 13;
-  repeated string tags = 14;
-  repeated geo.City cities = 15;
-  map<string, int32> sizes = 16;
-  map<int64, geo.City> by_number = 17;
-  geo.City home = 18;
-  oneof choice { string word_of = 19; geo.City city_of = 20; }
-  repeated Colour colours = 21;
-  Empty nothing = 22;
-}
-message Empty {}
-"""
-CITY = 'syntax = "proto3"; package geo; message City { string name = 1; optional double x = 2; }'
 OLD = """
 syntax = "proto2";
 message Old {
@@ -90,51 +51,6 @@ message Old {
 """
 
 
-@dataclass
-class OneFile:
-    """A registry whose only schema is that of id 7."""
-
-    file: ProtoFile
-    header_bytes: int = field(default=5)
-
-    def writer_of(self, value: bytes) -> ProtoFile:
-        if value[:5] != HEADER:
-            raise ValueError(f"no such schema: {value[:5].hex()}")
-        return self.file
-
-
-@cache
-def file(text: str = ORDER) -> ProtoFile:
-    return proto_file("schema id 7", text, (("geo/city.proto", CITY),))
-
-
-def messages(text: str = ORDER) -> Messages:
-    return Messages(OneFile(file(text)))
-
-
-@cache
-def order_schema(name: str = "shop.Order", text: str = ORDER) -> MessageSchema:
-    indexes = {"shop.Order": b"\x02\x02", "shop.Other": b"\0", "shop.Other.Inner": b"\x04\0\0"}
-    return messages(text).writer_of(HEADER + indexes.get(name, b"\0"))
-
-
-def order(**values: Any) -> Any:
-    made = GetMessageClass(order_schema().descriptor)()
-    for name, value in values.items():
-        part = getattr(made, name)
-        if isinstance(value, list):
-            part.extend(value)
-        elif isinstance(value, dict):
-            part.update(value)
-        else:
-            setattr(made, name, value)
-    return made
-
-
-def framed(message: Any, indexes: bytes = b"\x02\x02") -> bytes:
-    return HEADER + indexes + message.SerializeToString()
-
-
 def decoder(schema: Schema | None = None, text: str = ORDER) -> ProtobufDecoder:
     return ProtobufDecoder(schema or protobuf_columns(order_schema()), messages(text))
 
@@ -142,35 +58,6 @@ def decoder(schema: Schema | None = None, text: str = ORDER) -> ProtobufDecoder:
 def one(kind: IcebergType, name: str, message: Any) -> Any:
     [found] = outcomes(decoder(Schema(NestedField(1, name, kind))).decode([framed(message)]), 1)
     return found[name] if isinstance(found, dict) else found
-
-
-def test_columns_are_those_of_the_message() -> None:
-    fields = protobuf_columns(order_schema()).fields
-    city = "struct<`name`: string, `x`: double>"
-    assert {f.name: spark_type_text(f.field_type).lower() for f in fields} == {
-        "id": "bigint",
-        "maybe": "int",
-        "big": "decimal(20, 0)",
-        "word": "bigint",
-        "f": "float",
-        "d": "double",
-        "yes": "boolean",
-        "text": "string",
-        "raw": "binary",
-        "colour": "string",
-        "at": "timestamp",
-        "took": "decimal(21, 9)",
-        "wrapped": "bigint",
-        "tags": "array<string>",
-        "cities": f"array<{city}>",
-        "sizes": "map<string, int>",
-        "by_number": f"map<bigint, {city}>",
-        "home": city,
-        "word_of": "string",
-        "city_of": city,
-        "colours": "array<string>",
-    }
-    assert not any(f.required for f in fields)
 
 
 def test_values_arrive_as_their_types_and_what_is_not_there_as_the_schema_says() -> None:
@@ -338,23 +225,6 @@ def test_proto2_knows_what_is_required_and_its_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ("message A { A a = 1; }", "field a is a A within a A"),
-        ("message A { repeated A a = 1; }", "field a.element is a A within a A"),
-        ("message A { map<string, A> a = 1; }", "field a.value is a A within a A"),
-        ("message A { google.protobuf.Struct s = 1; }", r"field s.fields.value\S+ is a google.protobuf.\S+ within"),
-        ("message A {}", "message A has no field a column could hold"),
-        ("message A { B b = 1; } message B {}", "message A has no field a column could hold"),
-    ],
-)
-def test_what_no_column_holds_is_refused_by_name(body: str, said: str) -> None:
-    text = f'syntax = "proto3"; import "google/protobuf/struct.proto"; {body}'
-    with pytest.raises(ConfigError, match=said):
-        protobuf_columns(messages(text).writer_of(HEADER + b"\0"))
-
-
-@pytest.mark.parametrize(
     ("text", "references", "said"),
     [
         ("message A {", (), "not a Protobuf schema: calve-root.proto:1:12: Reached end of input"),
@@ -434,37 +304,6 @@ def test_the_schema_says_what_a_table_lacks() -> None:
     assert {of.name for of in found.schema.fields} == {"gone", *(of.name for of in columns.fields)}
     assert decode([value]).wanted is None
     assert ProtobufDecoder(table, messages()).decode([value]).wanted is None
-
-
-PRICED = """
-syntax = "proto3";
-import "confluent/meta.proto";
-import "confluent/type/decimal.proto";
-import "google/type/date.proto";
-message Priced {
-  google.type.Date day = 1;
-  confluent.type.Decimal price = 2 [
-    (confluent.field_meta).params = {key: "precision", value: "10"},
-    (confluent.field_meta).params = {key: "scale", value: "2"}
-  ];
-  confluent.type.Decimal any = 3;
-}
-"""
-
-
-def priced() -> tuple[ProtoFile, MessageSchema]:
-    file = proto_file("priced", PRICED)
-    descriptor = file.file.message_types_by_name["Priced"]
-    return file, MessageSchema("priced", descriptor, GetMessageClass(descriptor).FromString)
-
-
-def test_well_known_files_are_known_and_a_declared_decimal_is_one() -> None:
-    columns = {field.name: spark_type_text(field.field_type) for field in protobuf_columns(priced()[1]).fields}
-    assert columns == {
-        "day": "struct<`year`: int, `month`: int, `day`: int>",
-        "price": "decimal(10, 2)",
-        "any": "struct<`value`: binary, `precision`: bigint, `scale`: int>",
-    }
 
 
 @pytest.mark.parametrize(

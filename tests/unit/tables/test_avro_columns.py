@@ -10,7 +10,7 @@ import pytest
 from sink_core.decode.avro_schema import writer_schema
 from sink_core.errors import ConfigError
 from sink_core.tables.avro_columns import avro_columns
-from tests.unit.decode.test_avro import DECIMAL_5, POINT, fixed, logical, written_with
+from tests.unit.decode.records import DECIMAL_5, POINT, fixed, logical, written_with
 
 
 def test_columns_are_exact_and_optional_where_null_may_be() -> None:
