@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -13,7 +12,6 @@ from dagster._serdes import serialize_value
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
-from orchestration.pipelines import ingest, verdicts
 from orchestration.pipelines.build import build_pipeline_defs
 from orchestration.pipelines.names import CHECKS, COMMIT, INGEST, batches_key, job_name, topic_key
 from sink_core.control.events import CommitToTable, DataComplete, Paused, StartCommit
@@ -24,7 +22,6 @@ from tests.pipelines import Flow, reached, tagged
 from tests.support import TopicFactory
 
 APART = {"commit": {"every": "1m"}}
-BROKEN = b'{"id": "not a number"}'
 
 
 @pytest.fixture
@@ -227,109 +224,6 @@ def test_a_run_of_a_paused_pipeline_is_green_and_moves_nothing(flow: Flow, insta
         assert done.result.success
         assert list(done.materialized) == []
     assert (flow.positions(), flow.ids(), len(flow.events(StartCommit))) == (before, [], 1)
-
-
-def keys(flow: Flow) -> set[tuple[str, str]]:
-    name = flow.name
-    return {
-        (f"{name}/batches", verdicts.LAG),
-        (f"{name}/batches", verdicts.RETENTION),
-        ("db/events", verdicts.FRESHNESS),
-        ("db/events", verdicts.FILE_SIZES),
-        (f"calve/{name}_dead_letters", verdicts.RATE),
-        (f"calve/{name}_dead_letters", verdicts.MISFITS),
-        (f"calve/{name}_ledger", verdicts.PROOF),
-    }
-
-
-def test_after_an_ingest_run_everything_is_checked(flow: Flow, instance: DagsterInstance) -> None:
-    flow.produce(range(5))
-    done = run(flow, instance)
-    assert done.checks.keys() == keys(flow)
-    assert all(check.passed for check in done.checks.values())
-
-
-def test_a_long_ledger_is_not_proven_after_every_run(
-    flow: Flow, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flow.produce(range(5))
-    assert run(flow, instance).checks.keys() == keys(flow)
-    assert run(flow, instance).checks.keys() == keys(flow), "one of a single batch is read in no time"
-    monkeypatch.setattr(ingest, "PROOF_ALWAYS_TO", 0)
-    assert run(flow, instance).checks.keys() == {at for at in keys(flow) if at[1] != verdicts.PROOF}
-    monkeypatch.setattr(ingest, "PROOF_EVERY_S", 0.0)
-    assert run(flow, instance).checks.keys() == keys(flow)
-
-
-def test_the_checks_job_checks_everything(flow: Flow, instance: DagsterInstance) -> None:
-    flow.produce(range(5))
-    support.produce(flow.bootstrap, flow.topic, [BROKEN], partition=1)
-    flow.run()
-    done = run(flow, instance, CHECKS)
-    assert done.result.success
-    assert done.checks.keys() == keys(flow)
-    rate = done.checks[f"calve/{flow.name}_dead_letters", verdicts.RATE]
-    assert (rate.passed, rate.severity) == (False, dg.AssetCheckSeverity.WARN)
-    assert {at[1] for at, check in done.checks.items() if not check.passed} == {verdicts.RATE, verdicts.MISFITS}
-    proof = done.checks[f"calve/{flow.name}_ledger", verdicts.PROOF]
-    assert proof.description == "every offset was accounted for once"
-    assert proof.metadata["offsets"].value == 6
-
-
-def test_a_pipeline_that_never_ran_is_checked_but_for_the_proof(flow: Flow, instance: DagsterInstance) -> None:
-    done = run(flow, instance, CHECKS)
-    assert done.result.success
-    assert done.checks.keys() == {at for at in keys(flow) if at[1] != verdicts.PROOF}
-    assert all(check.passed for check in done.checks.values())
-
-
-@pytest.mark.parametrize("table", ["ledger", "data"])
-def test_the_proof_fails_once_rows_are_removed_behind_calves_back(
-    flow: Flow, instance: DagsterInstance, table: str
-) -> None:
-    flow.produce(range(5))
-    flow.run()
-    name = flow.pipeline.ledger_table if table == "ledger" else flow.table
-    loaded = flow.load_table(name)
-    [file] = [task.file.file_path for task in loaded.scan().plan_files()]
-    if table == "ledger":
-        loaded.delete("true")
-    else:
-        Path(file.removeprefix("file://")).unlink()
-    done = run(flow, instance, CHECKS)
-    assert done.result.success, "checks report, they do not fail the run"
-    proof = done.checks[f"calve/{flow.name}_ledger", verdicts.PROOF]
-    assert (proof.passed, proof.severity) == (False, dg.AssetCheckSeverity.ERROR)
-    assert name in (proof.description or "")
-
-
-def test_the_proof_of_the_last_days_shows_violations_with_their_ranges(flow: Flow, instance: DagsterInstance) -> None:
-    for start in (0, 5, 10):
-        flow.produce(range(start, start + 5))
-        flow.run()
-    flow = flow.but(extra={**flow.extra, "dagster": {"prove_since": "1d"}})
-    key = f"calve/{flow.name}_ledger", verdicts.PROOF
-    good = run(flow, instance, CHECKS).checks[key]
-    assert good.passed
-    assert (good.description or "").startswith("every offset of what was planned since ")
-    flow.load_table(flow.pipeline.ledger_table).delete("end_offset = 10")
-    proof = run(flow, instance, CHECKS).checks[key]
-    assert not proof.passed
-    shown: Any = proof.metadata["violations"].value
-    assert [each["ranges"] for each in shown if each["kind"] == "ledger-gap"] == [[f"{flow.topic}[0] [5, 10)"]]
-
-
-def test_lag_and_freshness_are_measured_against_the_objectives(flow: Flow, instance: DagsterInstance) -> None:
-    flow = flow.but(extra={"objectives": {"lag": 4, "freshness": "500ms"}})
-    flow.produce(range(4))
-    support.produce(flow.bootstrap, flow.topic, [b'{"id": 4}'], partition=1, timestamps=[1_000])
-    assert {c.passed for c in run(flow, instance).checks.values()} == {True}
-    flow.produce(range(5, 10))
-    done = run(flow, instance, CHECKS)
-    failed = {at[1]: check.description for at, check in done.checks.items() if not check.passed}
-    assert failed.keys() >= {verdicts.LAG, verdicts.FRESHNESS}
-    assert failed[verdicts.LAG] == "5 records wait, objectives.lag is 4"
-    assert "objectives.freshness is 0.5 s" in (failed[verdicts.FRESHNESS] or "")
 
 
 def test_two_pipelines_of_one_topic_live_in_one_location(

@@ -157,7 +157,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "sink_core/control/publisher.py",
         " | {self.token: token.marked(mark)}",
         " | {self.token: token}",
-        ("tests/integration/test_range_jobs.py::test_giving_up_makes_a_refill_stale",),
+        ("tests/integration/test_refill.py::test_giving_up_makes_a_refill_stale",),
         "A range job that was given up would be published, after its files were deleted as orphans.",
     ),
     Mutant(

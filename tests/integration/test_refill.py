@@ -1,4 +1,4 @@
-"""Range jobs on a real log, catalog and topic: what a table lacks is read again, once, and the proof holds after it."""
+"""What a table lacks is read again from Kafka, once, on a real log and catalog, and the proof holds after it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from pyiceberg.table import Table
 from orchestration.broker import Broker
 from sink_core.control.decision import Verdict
 from sink_core.control.events import DataComplete, DataWritten, Paused
-from sink_core.errors import BadRecord, ConfigError, FindingError, TableUnusable
+from sink_core.errors import BadRecord, FindingError, TableUnusable
 from sink_core.maintenance.give_up import give_up
 from sink_core.maintenance.trim import trim
 from sink_core.offsets import TopicPartition
-from sink_core.verify.report import VerifyReport
-from sink_core.verify.verify import verify
 from spark_jobs.range_job import RangeJobs, RangeReport
-from tests import support
 from tests.damage import (
     Break,
     drop_the_table,
@@ -26,42 +23,14 @@ from tests.damage import (
     restore_the_catalog_from_before_the_first_commit,
     roll_back,
 )
-from tests.pipelines import COLUMNS, Died, Flow, InProcess, reached
+from tests.integration.range_jobs import assert_unviolated, filled, proof, refill
+from tests.pipelines import Died, Flow, InProcess, reached
 from tests.support import TopicFactory
-
-BAD = b'{"id": "not a number"}'
-ADDED = {"name": "db.added", "auto_create": {"columns": COLUMNS}}
 
 
 @pytest.fixture
 def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
-    """Three batches in the table, ids 0 to 29, the second with a dead letter and a tombstone."""
-    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
-    flow.produce(range(10))
-    flow.run()
-    flow.produce(range(10, 20), partition=1)
-    support.produce(flow.bootstrap, flow.topic, [BAD, None], partition=1)
-    flow.run()
-    flow.produce(range(20, 30))
-    flow.run()
-    return flow
-
-
-def refill(flow: Flow, table: str = "") -> RangeReport:
-    with flow.session() as session:
-        session.bind()
-        return RangeJobs(session, InProcess()).refill(table or flow.table)
-
-
-def proof(flow: Flow) -> VerifyReport:
-    with flow.session() as session:
-        return verify(session, deep=True)
-
-
-def assert_proven(flow: Flow) -> None:
-    report = proof(flow)
-    assert report.violations == ()
-    assert set(report.uncommitted.values()) == {0}
+    return filled(Flow.create(tmp_path, broker.bootstrap, kafka_topic(2)))
 
 
 @pytest.mark.parametrize(
@@ -89,11 +58,11 @@ def test_a_refill_reads_exactly_what_was_lost_and_resolves_the_finding(
     assert report.rows == report.commit.rows
     assert again <= set(flow.ids())
     assert flow.ids() == list(range(30))
-    assert_proven(flow)
+    assert_unviolated(flow)
     flow.produce(range(30, 35))
     assert flow.run().ended == "caught up"
     assert flow.ids() == list(range(35))
-    assert_proven(flow)
+    assert_unviolated(flow)
 
 
 def test_a_refill_moves_no_position_and_reads_only_the_ranges_of_lost_batches(flow: Flow) -> None:
@@ -127,7 +96,7 @@ def test_a_second_roll_back_before_its_commit_drops_the_refill(flow: Flow) -> No
     assert flow.ids() == list(range(10))
     refill(flow)
     assert flow.ids() == list(range(30))
-    assert_proven(flow)
+    assert_unviolated(flow)
 
 
 def test_rows_put_back_by_hand_before_its_commit_drop_the_refill(flow: Flow) -> None:
@@ -144,7 +113,7 @@ def test_rows_put_back_by_hand_before_its_commit_drop_the_refill(flow: Flow) -> 
     report = refill(flow)
     assert report.rows == 10
     assert flow.ids() == list(range(30))
-    assert_proven(flow)
+    assert_unviolated(flow)
 
 
 def cherry_pick(table: Table, snapshot_id: int) -> None:
@@ -177,11 +146,11 @@ def test_a_finding_that_is_gone_drops_the_refill(flow: Flow) -> None:
     assert report.commit is not None
     assert not report.commit.landed
     assert flow.ids() == list(range(30))
-    assert_proven(flow)
+    assert_unviolated(flow)
     roll_back(flow, to=1)
     refill(flow)
     assert flow.ids() == list(range(30))
-    assert_proven(flow)
+    assert_unviolated(flow)
 
 
 def test_of_two_refills_planned_at_once_one_is_stale(flow: Flow) -> None:
@@ -192,7 +161,7 @@ def test_of_two_refills_planned_at_once_one_is_stale(flow: Flow) -> None:
     assert late.verdict is Verdict.STALE
     assert reports[0].verdict is Verdict.PUBLISH
     assert flow.ids() == list(range(30))
-    assert_proven(flow)
+    assert_unviolated(flow)
 
 
 def test_giving_up_makes_a_refill_stale(flow: Flow) -> None:
@@ -210,7 +179,7 @@ def test_giving_up_makes_a_refill_stale(flow: Flow) -> None:
     assert "given up" in report.ended
     assert flow.ids() == list(range(10))
     assert refill(flow).verdict is Verdict.PUBLISH
-    assert_proven(flow)
+    assert_unviolated(flow)
 
 
 def test_what_is_published_meanwhile_comes_with_the_refill(flow: Flow) -> None:
@@ -230,7 +199,7 @@ def test_what_is_published_meanwhile_comes_with_the_refill(flow: Flow) -> None:
     assert len(report.commit.batches) == 2
     assert report.rows == 20
     assert flow.ids() == list(range(35))
-    assert_proven(flow)
+    assert_unviolated(flow)
 
 
 def test_a_batch_of_the_old_table_published_after_the_refill_keeps_the_finding(flow: Flow) -> None:
@@ -247,7 +216,7 @@ def test_a_batch_of_the_old_table_published_after_the_refill_keeps_the_finding(f
     report = refill(flow)
     assert report.verdict is Verdict.PUBLISH
     assert flow.ids() == list(range(35))
-    assert_proven(flow)
+    assert_unviolated(flow)
 
 
 def _die() -> None:
@@ -260,7 +229,7 @@ def test_a_refill_that_died_before_its_commit_is_committed_by_any_run(flow: Flow
         refill(flow)
     assert flow.run().ended == "caught up"
     assert flow.ids() == list(range(30))
-    assert_proven(flow)
+    assert_unviolated(flow)
 
 
 def test_the_proof_is_violated_where_a_refill_lacks_rows(flow: Flow) -> None:
@@ -289,13 +258,13 @@ def test_a_refill_after_a_trim_reads_what_the_log_forgot(flow: Flow) -> None:
     flow.recreate_table()
     refill(flow)
     assert flow.ids() == list(range(30))
-    assert_proven(flow)
+    assert_unviolated(flow)
     flow.produce(range(30, 33))
     flow.run()
     with flow.session() as session:
         session.bind()
         assert trim(session, older_than_s=0).changed
-    assert_proven(flow)
+    assert_unviolated(flow)
 
 
 def test_a_roll_back_to_before_the_trim_can_t_be_refilled(flow: Flow) -> None:
@@ -329,117 +298,6 @@ def test_a_paused_pipeline_reads_nothing_again(flow: Flow) -> None:
         report = RangeJobs(session, InProcess()).refill(flow.table)
     assert (report.ended, report.commit) == ("paused by ana: moving", None)
     assert flow.ids() == list(range(10))
-
-
-def with_added(flow: Flow, history: str | None) -> Flow:
-    """The same pipeline with a second table."""
-    tables = [{"name": t, "auto_create": dict(flow.auto_create)} for t in flow.tables]
-    added = ADDED | ({"history": history} if history else {})
-    return flow.but(tables=(*flow.tables, "db.added"), extra={"tables": [*tables, added]})
-
-
-def test_a_table_added_later_must_say_what_it_gets(flow: Flow) -> None:
-    flow.produce(range(30, 32))
-    with pytest.raises(ConfigError, match=r"table db\.added was added to a pipeline that has published 3 batches"):
-        with_added(flow, None).run()
-    assert flow.ids() == list(range(30))
-    none = with_added(flow, "none")
-    none.run()
-    assert none.ids("db.added") == [30, 31]
-    with_added(flow, None).run()
-    assert_proven(none)
-
-
-def test_an_added_table_gets_its_history_once(flow: Flow) -> None:
-    flow.produce(range(30, 32))
-    added = with_added(flow, "replay")
-    report = added.run()
-    assert [job.rows for job in report.history] == [30]
-    assert added.ids("db.added") == list(range(32))
-    assert added.ids() == list(range(32))
-    assert added.run().history == []
-    assert_proven(added)
-
-
-def test_history_is_read_batch_by_batch_up_to_the_limit_of_a_batch(flow: Flow) -> None:
-    added = with_added(flow, "replay")
-    small = added.but(extra={**added.extra, "batch": {"max_records": 12}})
-    report = small.run()
-    assert [job.rows for job in report.history] == [10, 10, 10]
-    assert small.ids("db.added") == list(range(30))
-    assert_proven(small)
-
-
-def test_history_takes_in_what_a_process_with_the_old_file_publishes_meanwhile(flow: Flow) -> None:
-    added = with_added(flow, "replay")
-
-    def old() -> None:
-        flow.produce(range(30, 35))
-        flow.run()
-
-    with reached("range.after-manifests", old):
-        report = added.run()
-    assert [job.rows for job in report.history] == [30, 5]
-    assert added.ids("db.added") == list(range(35))
-    flow.produce(range(40, 45))
-    flow.run()
-    assert [job.rows for job in added.run().history] == [5]
-    assert added.ids("db.added") == [*range(35), *range(40, 45)]
-    assert_proven(added)
-
-
-def test_history_survives_a_trim_and_a_refill(flow: Flow) -> None:
-    added = with_added(flow, "replay")
-    added.run()
-    flow.produce(range(30, 35))
-    added.run()
-    with added.session() as session:
-        session.bind()
-        assert trim(session, older_than_s=0).changed
-    assert added.run().history == []
-    assert_proven(added)
-    with added.iceberg() as catalog:
-        catalog.drop_table("db.added")
-    refill(added, "db.added")
-    assert added.ids("db.added") == list(range(35))
-    assert added.run().history == []
-    assert_proven(added)
-
-
-def test_history_that_a_roll_back_cut_off_is_refilled_after_a_trim_as_well(flow: Flow) -> None:
-    with flow.session() as session:
-        session.bind()
-        assert trim(session, older_than_s=0).changed
-    flow.produce(range(30, 32))
-    added = with_added(flow, "replay")
-    added.run()
-    first = added.own_snapshots("db.added")[0][0]
-    added.load_table("db.added").manage_snapshots().rollback_to_snapshot(first).commit()
-    assert added.ids("db.added") == [30, 31]
-    refill(added, "db.added")
-    assert added.ids("db.added") == list(range(32))
-    assert_proven(added)
-
-
-def test_history_that_retention_took_is_refused_with_the_ranges(flow: Flow) -> None:
-    flow.delete_records(flow.topic, 5)
-    added = with_added(flow, "replay")
-    with pytest.raises(TableUnusable, match=r"\[0\] \[0, 5\): retention has deleted .*") as caught:
-        added.run()
-    assert "history: none" in caught.value.hint
-    flow.produce(range(30, 32))
-    with_added(flow, "none").run()
-    assert added.ids("db.added") == [30, 31]
-
-
-def test_the_proof_is_violated_where_history_lacks_rows(flow: Flow) -> None:
-    added = with_added(flow, "replay")
-    added.run()
-    added.load_table("db.added").delete("id = 7")
-    report = proof(added)
-    assert [(v.kind, v.ranges) for v in report.violations if v.subject == "db.added" and v.ranges] == [
-        ("range-rows", (f"{flow.topic}[0] [0, 20)",))
-    ]
 
 
 def test_a_refill_names_what_it_resolves(flow: Flow) -> None:

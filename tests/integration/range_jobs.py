@@ -1,0 +1,71 @@
+"""A pipeline of three batches, the jobs that read ranges of it again, and their proof."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sink_core.offsets import OffsetRange
+from sink_core.range_jobs.selected import Wanted
+from sink_core.verify.report import VerifyReport
+from sink_core.verify.verify import verify
+from spark_jobs.range_job import RangeJobs, RangeReport
+from tests import support
+from tests.pipelines import Flow, InProcess
+
+BAD = b'{"id": "not a number"}'
+
+FOREIGN = "the total number of rows"
+"""What the proof can't look at once somebody else has written the table."""
+
+
+def filled(flow: Flow) -> Flow:
+    """Three batches in the table, ids 0 to 29, the second with a dead letter and a tombstone."""
+    flow.produce(range(10))
+    flow.run()
+    flow.produce(range(10, 20), partition=1)
+    support.produce(flow.bootstrap, flow.topic, [BAD, None], partition=1)
+    flow.run()
+    flow.produce(range(20, 30))
+    flow.run()
+    return flow
+
+
+def refill(flow: Flow, table: str = "") -> RangeReport:
+    with flow.session() as session:
+        session.bind()
+        return RangeJobs(session, InProcess()).refill(table or flow.table)
+
+
+def part(flow: Flow, start: int, end: int, partition: int = 0) -> OffsetRange:
+    return OffsetRange(flow.topic, partition, start, end)
+
+
+def replay(flow: Flow, *ranges: OffsetRange, **times: Any) -> RangeReport:
+    with flow.session() as session:
+        session.bind()
+        return RangeJobs(session, InProcess()).replay(flow.table, Wanted(ranges=ranges, **times))
+
+
+def delete(flow: Flow, where: str) -> None:
+    """Somebody deletes rows by hand: their data files are written again without them."""
+    flow.load_table().delete(where)
+
+
+def proof(flow: Flow) -> VerifyReport:
+    with flow.session() as session:
+        return verify(session, deep=True)
+
+
+def assert_proven(flow: Flow, *not_checked: str) -> None:
+    """Nothing is violated, and nothing but what is named could not be looked at."""
+    report = proof(flow)
+    assert report.violations == ()
+    assert [each.why for each in report.not_checked if not each.why.startswith(not_checked or ("nothing",))] == []
+    assert set(report.uncommitted.values()) == {0}
+
+
+def assert_unviolated(flow: Flow) -> None:
+    """As `assert_proven`, of a proof that may not have looked at everything."""
+    report = proof(flow)
+    assert report.violations == ()
+    assert set(report.uncommitted.values()) == {0}
