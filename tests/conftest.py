@@ -27,13 +27,30 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Generator[embedded.Broker]:
-    """One Kafka broker for the whole session; its `.bootstrap` is its address."""
-    directory = tmp_path_factory.mktemp("broker")
-    try:
-        yield embedded.start(directory, heap_mb=512)
-    finally:
-        embedded.stop(directory)
+def broker(request: pytest.FixtureRequest) -> embedded.Broker:
+    """One Kafka broker for the whole run, shared by its workers; its `.bootstrap` is its address.
+
+    Tests meet others' topics and groups on it: their own have names that nobody else uses.
+    """
+    return embedded.start(_broker_directory(request.config))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Whoever started the workers stops the broker, when they are done."""
+    if not _is_worker(session.config):
+        embedded.stop(_broker_directory(session.config))
+
+
+def _broker_directory(config: pytest.Config) -> Path:
+    """In the folder that whoever started the workers has in common with all of them."""
+    base: Path = config._tmp_path_factory.getbasetemp()  # pyright: ignore
+    return (base.parent if _is_worker(config) else base) / "broker"
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """Of xdist."""
+    return hasattr(config, "workerinput")
 
 
 @pytest.fixture
