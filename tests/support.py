@@ -18,6 +18,9 @@ from sink_core.jars import spark_jars
 
 TopicFactory = Callable[..., str]
 Produce = Callable[..., int]
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Java options of servers that one test or one file has: the optimising compiler gains nothing in their lives."""
+
 _FLUSH_SECONDS = 60.0
 _QUEUE_LIMIT = 50_000
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from orchestration import broker as embedded
 from sink_core.config.connections import SparkSettings
 from spark_jobs.runner import SparkRunner
+from tests.rest_catalog import RestCatalog
 from tests.schema_registry import SchemaRegistry
 
 StartBroker = Callable[..., embedded.Broker]
@@ -34,6 +35,17 @@ def start_broker(tmp_path: Path) -> Generator[StartBroker]:
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Generator[SchemaRegistry]:
     server = SchemaRegistry(tmp_path_factory.mktemp("registry"))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestCatalog]:
+    """A REST catalog of this file's own; tests have namespaces of their own in it."""
+    server = RestCatalog(tmp_path_factory.mktemp("rest"), "lake_rest")
     server.start()
     try:
         yield server
