@@ -108,6 +108,7 @@ def _command(arguments: list[str], environment: Mapping[str, str], cwd: Path, fi
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
+    tempfile.tempdir = None
     flags = os.O_WRONLY | os.O_CREAT
     begin(os.open(files / "stdout", flags, 0o600), os.open(files / "stderr", flags, 0o600))
     SparkRunner.run = in_this_process
