@@ -123,6 +123,8 @@ def test_a_catalog_that_goes_away_ends_the_run_and_the_next_one_makes_it_good(
         STOPS[how](restful.catalog)
         monkeypatch.setattr(rest, "ANSWER_S", 1.0)
 
+    # What other threads have asked by then is waited for as long as this.
+    monkeypatch.setattr(rest, "ANSWER_S", 10.0)
     gone = pytest.raises((Unreachable, UnknownOutcome), match=r"Timeout|Connection")
     try:
         with gone as raised, reached(place, go_away):
