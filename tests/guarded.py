@@ -78,7 +78,9 @@ class GuardedBroker:
             # Who comes by the plaintext listener.
             "super.users": "User:ANONYMOUS",
         }
-        return cls(directory, embedded.start(directory, properties=properties, heap_mb=512).bootstrap, address)
+        with support.short_lived():
+            broker = embedded.start(directory, properties=properties, heap_mb=512)
+        return cls(directory, broker.bootstrap, address)
 
 
 @dataclass(frozen=True)

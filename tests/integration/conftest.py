@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from orchestration import broker as embedded
 from sink_core.config.connections import SparkSettings
 from spark_jobs.runner import SparkRunner
+from tests import support
 from tests.rest_catalog import RestCatalog
 from tests.schema_registry import SchemaRegistry
 
@@ -25,7 +26,8 @@ def start_broker(tmp_path: Path) -> Generator[StartBroker]:
 
     def start(name: str = "own", **options: object) -> embedded.Broker:
         directories.add(tmp_path / name)
-        return embedded.start(tmp_path / name, heap_mb=512, **options)  # pyright: ignore[reportArgumentType] (passed on)
+        with support.short_lived():
+            return embedded.start(tmp_path / name, heap_mb=512, **options)  # pyright: ignore[reportArgumentType]
 
     yield start
     for directory in directories:
