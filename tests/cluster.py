@@ -130,7 +130,7 @@ class ThreeBrokers:
     def _java(self, node: int) -> list[str]:
         logging = broker_files.write_logging(self.directory / str(node))
         jars = os.pathsep.join(map(str, kafka_jars()))
-        return [str(find_java()), "-cp", jars, f"-Dlog4j2.configurationFile={logging}"]
+        return [str(find_java()), *support.SHORT_LIVED, "-cp", jars, f"-Dlog4j2.configurationFile={logging}"]
 
     def _log(self, node: int) -> Path:
         return self.directory / str(node) / "broker.log"

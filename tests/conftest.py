@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,9 @@ from pyspark.sql import SparkSession
 
 from orchestration import broker as embedded
 from tests import support
+
+if TYPE_CHECKING:
+    from tests.guarded import GuardedBroker
 
 # No test is about time: on a machine that is busy elsewhere an example may take any.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,13 +31,39 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Generator[embedded.Broker]:
-    """One Kafka broker for the whole session; its `.bootstrap` is its address."""
-    directory = tmp_path_factory.mktemp("broker")
-    try:
-        yield embedded.start(directory, heap_mb=512)
-    finally:
-        embedded.stop(directory)
+def broker(request: pytest.FixtureRequest) -> embedded.Broker:
+    """One Kafka broker for the whole run, shared by its workers; its `.bootstrap` is its address.
+
+    Tests meet others' topics and groups on it: their own have names that nobody else uses.
+    """
+    return embedded.start(_shared(request.config) / "broker")
+
+
+@pytest.fixture(scope="session")
+def guarded_broker(request: pytest.FixtureRequest) -> GuardedBroker:
+    """As `broker`, one that demands TLS and a password and grants nothing unless told to."""
+    from tests.guarded import GuardedBroker
+
+    return GuardedBroker.started(_shared(request.config) / "guarded-broker")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Whoever started the workers stops the brokers, when they are done."""
+    if not _is_worker(session.config):
+        for name in ("broker", "guarded-broker"):
+            embedded.stop(_shared(session.config) / name)
+
+
+def _shared(config: pytest.Config) -> Path:
+    """The folder that whoever started the workers has in common with all of them."""
+    base: Path = config._tmp_path_factory.getbasetemp()  # pyright: ignore
+    return base.parent if _is_worker(config) else base
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """Of xdist."""
+    return hasattr(config, "workerinput")
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class RestCatalog:
             "CATALOG_WAREHOUSE": f"file://{self.directory / 'warehouse'}",
             "CATALOG_REST_PORT": str(self.port),
         }
-        command = [str(find_java()), "-Xmx256m", "-cp", os.pathsep.join(map(str, jars))]
+        command = [str(find_java()), "-Xmx256m", *support.SHORT_LIVED, "-cp", os.pathsep.join(map(str, jars))]
         with (self.directory / "rest.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "org.apache.iceberg.rest.RESTCatalogServer"],

@@ -60,7 +60,7 @@ class SchemaRegistry:
         }
         with (self.directory / "registry.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [str(find_java()), "-Xmx300m", "-XX:TieredStopAtLevel=1", "-jar", str(program)],
+                [str(find_java()), "-Xmx300m", *support.SHORT_LIVED, "-jar", str(program)],
                 env={**os.environ, **settings},
                 cwd=self.directory,
                 stdout=log,

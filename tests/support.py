@@ -6,9 +6,11 @@ import random
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from pyiceberg.catalog.sql import SqlCatalog
@@ -18,6 +20,9 @@ from sink_core.jars import spark_jars
 
 TopicFactory = Callable[..., str]
 Produce = Callable[..., int]
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Java options of servers that one test or one file has: the optimising compiler gains nothing in their lives."""
+
 _FLUSH_SECONDS = 60.0
 _QUEUE_LIMIT = 50_000
 
@@ -42,6 +47,14 @@ def steady_port(*, further: int = 0) -> int:
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@contextmanager
+def short_lived() -> Generator[None]:
+    """Servers that are started meanwhile, by whatever code, get the options for a short life."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", " ".join(SHORT_LIVED))
+        yield
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:

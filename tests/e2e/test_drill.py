@@ -8,18 +8,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 
 from orchestration.broker import Broker
 from orchestration.drill import CRASH_POINTS, PREFIX
+from sink_core.locks import exclusive
 from tests.failpoints import FAILPOINTS
 from tests.pipelines import TIMEOUT_S, Flow
 from tests.support import TopicFactory
 
 ENDS_S = 600.0
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """No other drill is on the broker that workers share: what is left of this one shows by the prefix of its names."""
+    with exclusive(tmp_path_factory.getbasetemp().parent / "drill.lock"):
+        yield
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from orchestration import broker as embedded
 from sink_core.config.connections import SparkSettings
 from spark_jobs.runner import SparkRunner
+from tests import support
+from tests.rest_catalog import RestCatalog
 from tests.schema_registry import SchemaRegistry
 
 StartBroker = Callable[..., embedded.Broker]
@@ -24,7 +26,8 @@ def start_broker(tmp_path: Path) -> Generator[StartBroker]:
 
     def start(name: str = "own", **options: object) -> embedded.Broker:
         directories.add(tmp_path / name)
-        return embedded.start(tmp_path / name, heap_mb=512, **options)  # pyright: ignore[reportArgumentType] (passed on)
+        with support.short_lived():
+            return embedded.start(tmp_path / name, heap_mb=512, **options)  # pyright: ignore[reportArgumentType]
 
     yield start
     for directory in directories:
@@ -34,6 +37,17 @@ def start_broker(tmp_path: Path) -> Generator[StartBroker]:
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Generator[SchemaRegistry]:
     server = SchemaRegistry(tmp_path_factory.mktemp("registry"))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestCatalog]:
+    """A REST catalog of this file's own; tests have namespaces of their own in it."""
+    server = RestCatalog(tmp_path_factory.mktemp("rest"), "lake_rest")
     server.start()
     try:
         yield server

@@ -13,12 +13,11 @@ from uuid import UUID
 import pytest
 from pyiceberg.types import DecimalType, LongType, TimestamptzType, UUIDType
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
 from orchestration.broker import Broker
-from orchestration.cli.main import app
 from sink_core.errors import ConfigError, Unreachable
 from sink_core.verify.verify import verify
+from tests.launch import calve
 from tests.pipelines import Flow, record
 from tests.schema_registry import SchemaRegistry, framed, plain
 from tests.support import TopicFactory, produce, unique
@@ -218,34 +217,28 @@ def test_a_schema_that_refers_to_another_one_is_put_together(orders: Orders) -> 
 
 
 @pytest.mark.parametrize("how", ["stopped", "hung"])
-def test_a_registry_that_is_gone_ends_the_run_and_the_next_one_makes_it_good(
-    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, how: str
-) -> None:
-    own = SchemaRegistry(tmp_path / "registry")
-    own.start()
+def test_a_registry_that_is_gone_ends_the_run_and_the_next_one_makes_it_good(orders: Orders, how: str) -> None:
+    flow, server = reading_avro(orders.flow, orders.registry.url, timeout=1), orders.registry
+    orders.produce(*orders.of(0, 1))
+    flow.run()
+    before = flow.positions()
+    orders.produce(*orders.of(2, 3))
+    server.stop() if how == "stopped" else server.hang()
     try:
-        flow = reading_avro(Flow.create(tmp_path, broker.bootstrap, kafka_topic(1)), own.url, timeout=1)
-        orders = Orders(flow, own, own.register(f"{flow.topic}-value", ORDER))
-        orders.produce(*orders.of(0, 1))
-        flow.run()
-        before = flow.positions()
-        orders.produce(*orders.of(2, 3))
-        own.stop() if how == "stopped" else own.hang()
         with pytest.raises(Unreachable, match=r"registry main at .*fetching schema id \d+: no answer") as raised:
             flow.run()
         assert raised.value.exit_code == 3
-        result = CliRunner().invoke(app, ["run", str(flow.pipeline.path)])
-        assert result.exit_code == 3, result.output
+        done = calve("run", flow.pipeline.path)
+        assert done.returncode == 3, done
         assert flow.positions() == before
         assert flow.rows(flow.pipeline.dead_letter_table) == []
-        own.stop()
-        own.start()
-        flow.run()
-        assert flow.ids() == [0, 1, 2, 3]
-        assert flow.rows(flow.pipeline.dead_letter_table) == []
-        orders.proven()
     finally:
-        own.stop()
+        server.stop()
+        server.start()
+    flow.run()
+    assert flow.ids() == [0, 1, 2, 3]
+    assert flow.rows(flow.pipeline.dead_letter_table) == []
+    orders.proven()
 
 
 def test_an_address_that_is_no_registry_is_a_wrong_setting_and_buries_nothing(orders: Orders) -> None:
@@ -258,9 +251,9 @@ def test_an_address_that_is_no_registry_is_a_wrong_setting_and_buries_nothing(or
 
 
 def check(flow: Flow) -> tuple[int, dict[str, tuple[str, str]]]:
-    result = CliRunner().invoke(app, ["check", str(flow.pipeline.path), "--json"])
+    result = calve("check", flow.pipeline.path, "--json")
     found = json.loads(result.stdout)["checks"]
-    return result.exit_code, {check["check"]: (check["status"], check["message"]) for check in found}
+    return result.returncode, {check["check"]: (check["status"], check["message"]) for check in found}
 
 
 def test_check_asks_the_registry(orders: Orders) -> None:
@@ -287,7 +280,7 @@ def test_a_registry_password_is_read_where_the_connection_is_opened(
     monkeypatch.setenv("CALVE_TEST_REGISTRY", "ada:s3cret")
     secret.run()
     assert secret.ids() == [0]
-    shown = CliRunner().invoke(app, ["config", str(secret.pipeline.path)]).output
+    shown = calve("config", secret.pipeline.path).stdout
     assert "CALVE_TEST_REGISTRY" in shown
     assert "s3cret" not in shown
 

@@ -1,41 +1,26 @@
-"""The console script as a user meets it: init, check, config, run and what they say when something is wrong."""
+"""The commands as a user meets them: init, check, config, run and what they say when something is wrong."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
 
 from orchestration import broker as embedded
-from sink_core.checks.acls import needed
+from orchestration.cli import init
 from sink_core.config.load import load
 from tests import support
 from tests.integration.conftest import StartBroker
+from tests.launch import calve, cold
 from tests.pipelines import Flow
 
-CALVE = Path(sys.executable).with_name("calve")
 RECORDS = [json.dumps({"id": i, "at": "2024-05-31T10:00:00Z", "place": {"city": "Bergen"}}) for i in range(10)]
 NOBODY_LISTENS = "127.0.0.1:1"
-
-
-def calve(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [str(CALVE), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
 
 
 def document(*arguments: object, **environment: str) -> Any:
@@ -63,7 +48,9 @@ def test_from_a_topic_to_a_proven_table(file: Path, topic: str) -> None:
     assert checked.returncode == 0, checked.stdout
     assert f"ok           table raw.{name}: will be created with 4 columns, unpartitioned" in checked.stdout
 
-    ran = document("run", file)
+    done = cold("run", file, "--json")
+    assert done.returncode == 0, done.stderr
+    ran = json.loads(done.stdout)
     assert (ran["ended"], [batch["records"] for batch in ran["batches"]]) == ("caught up", [11])
     landed = {c["table"]: (c["rows"], c["snapshot_id"]) for round_ in ran["commits"] for c in round_["commits"]}
     rows, snapshot = landed[f"raw.{name}"]
@@ -73,7 +60,7 @@ def test_from_a_topic_to_a_proven_table(file: Path, topic: str) -> None:
     assert (table["rows"], table["head_snapshot"]) == (10, snapshot)
     assert document("plan", file) == {"bootstrapped": True, "batch": None}
     assert document("commit", file)["failed"] == {}
-    proof = calve("verify", file, "--deep")
+    proof = cold("verify", file, "--deep")
     assert proof.returncode == 0
     assert proof.stdout.endswith("\nproven\n")
     assert {check["status"] for check in document("check", file)["checks"]} == {"ok"}
@@ -134,7 +121,11 @@ def test_init_keeps_references_and_refuses_literal_secrets(topic: str, broker: e
     assert "sasl.password: ${ENV:CALVE_TEST_PASSWORD}" in (tmp_path / "connections.yaml").read_text()
 
 
-def test_a_broker_that_is_down_is_unreachable(file: Path, broker: embedded.Broker, tmp_path: Path) -> None:
+def test_a_broker_that_is_down_is_unreachable(
+    file: Path, broker: embedded.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A fifth of the real limit: nobody answers in any time.
+    monkeypatch.setattr(init, "SAMPLE_TIMEOUT_S", 2.0)
     connections = file.parent / "connections.yaml"
     connections.write_text(connections.read_text().replace(broker.bootstrap, NOBODY_LISTENS))
     checked = calve("check", file)
@@ -169,8 +160,8 @@ def test_a_topic_without_records_gives_no_columns(
 
 def test_an_unknown_key_is_answered_with_the_nearest_one(file: Path) -> None:
     file.write_text(file.read_text() + "\nbatch: {max_recrods: 5}\n")
-    for command in ("check", "config", "run"):
-        refused = calve(command, file)
+    for give, command in ((calve, "check"), (calve, "config"), (cold, "run")):
+        refused = give(command, file)
         assert refused.returncode == 2
         assert "batch.max_recrods: unknown; did you mean max_records?" in refused.stderr
 
@@ -231,71 +222,3 @@ def test_the_broker_of_a_folder_is_found(broker: embedded.Broker, tmp_path: Path
     absent = calve("broker", "status", "--dir", tmp_path, "--json")
     assert (absent.returncode, json.loads(absent.stdout)) == (1, {"running": False})
     assert document("broker", "stop", "--dir", tmp_path) == {"stopped": False}
-
-
-@pytest.fixture
-def guarded(start_broker: Callable[..., embedded.Broker]) -> tuple[str, str]:
-    """A broker that grants nothing unless told to: addresses for its administrator and for users with a password."""
-    port = embedded.free_port()
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    properties = {
-        "listeners": f"SASL_PLAINTEXT://{embedded.HOST}:{port}",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{login} required user_calve="x1y2z3";',
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
-    return start_broker(properties=properties).bootstrap, f"{embedded.HOST}:{port}"
-
-
-def grant(bootstrap: str, file: Path) -> None:
-    kinds = {
-        "topic": ResourceType.TOPIC,
-        "group": ResourceType.GROUP,
-        "transactional-id": ResourceType.TRANSACTIONAL_ID,
-    }
-    bindings = [
-        AclBinding(
-            kinds[acl.resource],
-            acl.name,
-            ResourcePatternType.PREFIXED if acl.prefixed else ResourcePatternType.LITERAL,
-            "User:calve",
-            "*",
-            operation,
-            AclPermissionType.ALLOW,
-        )
-        for acl in needed(load(file))
-        for operation in acl.operations
-    ]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for granted in admin.create_acls(bindings).values():
-        granted.result(30)
-
-
-def test_the_acls_that_are_printed_are_enough(guarded: tuple[str, str], tmp_path: Path) -> None:
-    administrator, address = guarded
-    topic = support.create_topic(administrator, "flights", 2)
-    support.produce(administrator, topic, RECORDS)
-    file, shared = tmp_path / "pipeline.yaml", tmp_path / "connections.yaml"
-    init = ("init", "--topic", topic, "--directory", tmp_path, "--force")
-    assert calve(*init, "--bootstrap", administrator).returncode == 0
-    login = f"""{address}
-    security.protocol: SASL_PLAINTEXT
-    sasl.mechanism: PLAIN
-    sasl.username: calve
-    sasl.password: ${{ENV:CALVE_TEST_PASSWORD}}"""
-    shared.write_text(shared.read_text().replace(administrator, login))
-    password = {"CALVE_TEST_PASSWORD": "x1y2z3"}
-
-    refused = calve("check", file, **password)
-    assert refused.returncode == 1
-    assert f"kafka-acls --bootstrap-server {address} --add --allow-principal User:calve" in refused.stdout
-    assert "x1y2z3" not in refused.stdout + refused.stderr
-    assert calve(*init, **password).returncode == 2
-
-    grant(administrator, file)
-    assert calve(*init, **password).returncode == 0
-    assert calve("check", file, **password).returncode == 0
-    assert document("run", file, **password)["ended"] == "caught up"
-    proof = calve("verify", file, "--deep", **password)
-    assert proof.returncode == 0, proof.stdout

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,12 +16,12 @@ from sink_core.commit.table import TableCommitter
 from sink_core.errors import FindingError
 from sink_core.failpoints import VARIABLE
 from sink_core.verify.verify import verify
+from tests.launch import forked
 from tests.pipelines import Flow
 from tests.rest_catalog import Proxy, RestCatalog, proxied
 from tests.support import TopicFactory
 
-CALVE = Path(sys.executable).with_name("calve")
-TABLES = tuple(f"db.t{number}" for number in range(6))
+TABLES = 6
 # Ledger and dead letters.
 INTERNAL = 2
 
@@ -41,25 +38,25 @@ class Restful:
         self.flow.publish()
 
     def proven(self, *ids: int) -> None:
-        assert [self.flow.ids(table) for table in TABLES] == [list(ids)] * len(TABLES)
+        assert [self.flow.ids(table) for table in self.flow.tables] == [list(ids)] * TABLES
         with self.flow.session() as session:
             assert verify(session, deep=True).violations == ()
 
 
 @pytest.fixture
-def restful(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Generator[Restful]:
-    plain = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), tables=TABLES)
-    catalog = RestCatalog(plain.lake, plain.catalog)
-    catalog.start()
-    try:
-        with proxied(catalog.port) as proxy:
-            flow = plain.but(lake_properties={"type": "rest", "uri": proxy.uri})
-            flow.produce(range(10))
-            flow.run()
-            proxy.most_at_a_time = 0
-            yield Restful(flow, proxy)
-    finally:
-        catalog.stop()
+def restful(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, rest_catalog: RestCatalog) -> Generator[Restful]:
+    plain = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
+    with proxied(rest_catalog.port) as proxy:
+        flow = plain.but(
+            tables=tuple(f"{plain.name}.t{number}" for number in range(TABLES)),
+            lake=rest_catalog.directory,
+            catalog_name=rest_catalog.name,
+            lake_properties={"type": "rest", "uri": proxy.uri},
+        )
+        flow.produce(range(10))
+        flow.run()
+        proxy.most_at_a_time = 0
+        yield Restful(flow, proxy)
 
 
 def batches_of(flow: Flow, table: str) -> list[str]:
@@ -70,8 +67,10 @@ def test_as_many_tables_are_committed_at_a_time_as_are_asked_for(restful: Restfu
     restful.proxy.commit_delay_s = 0.3
     restful.publish(range(10, 20))
     report = restful.flow.commit()
-    assert [commit.table for commit in report.landed] == sorted([*TABLES, restful.flow.pipeline.ledger_table])
-    assert 1 < restful.proxy.most_at_a_time <= len(TABLES) + INTERNAL
+    assert [commit.table for commit in report.landed] == sorted(
+        [*restful.flow.tables, restful.flow.pipeline.ledger_table]
+    )
+    assert 1 < restful.proxy.most_at_a_time <= TABLES + INTERNAL
     restful.proxy.most_at_a_time = 0
     restful.publish(range(20, 30))
     restful.flow.but(extra={"commit": {"parallel_tables": 1}}).commit()
@@ -82,20 +81,20 @@ def test_as_many_tables_are_committed_at_a_time_as_are_asked_for(restful: Restfu
 def test_a_sqlite_catalog_is_written_to_by_one_thread(
     tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
 ) -> None:
-    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), tables=TABLES)
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), tables=("db.one", "db.two"))
     with flow.session() as session:
         assert session.lanes.number == 1
 
 
 def test_a_finding_on_one_table_holds_up_none_of_the_others(restful: Restful) -> None:
-    flow, bad = restful.flow, TABLES[2]
+    flow, bad = restful.flow, restful.flow.tables[2]
     restful.publish(range(10, 20))
     with flow.iceberg() as catalog:
         catalog.drop_table(bad)
     report = flow.commit()
     assert list(report.failed) == [bad]
     assert isinstance(report.failed[bad], FindingError)
-    assert [flow.ids(each) for each in TABLES if each != bad] == [list(range(20))] * (len(TABLES) - 1)
+    assert [flow.ids(each) for each in flow.tables if each != bad] == [list(range(20))] * (TABLES - 1)
 
 
 def test_tables_that_are_ahead_of_what_was_read_of_the_log_are_left_to_the_caller(restful: Restful) -> None:
@@ -109,10 +108,10 @@ def test_tables_that_are_ahead_of_what_was_read_of_the_log_are_left_to_the_calle
         outcomes = dict(behind.lanes.each(TableCommitter.commit, behind.committer(), names))
         assert behind.log.state.next_offset > read
     assert outcomes.keys() == set(names)
-    found = [outcomes[table] for table in TABLES]
+    found = [outcomes[table] for table in restful.flow.tables]
     assert [(c.landed, c.stored_offset > read) for c in found if c and not isinstance(c, Exception)] == [
         (False, True)
-    ] * len(TABLES)
+    ] * TABLES
     restful.proven(*range(20))
 
 
@@ -122,7 +121,7 @@ def test_two_coordinators_at_once_take_each_batch_into_each_table_once(restful: 
     with ThreadPoolExecutor(2) as both:
         reports = [each.result() for each in [both.submit(restful.flow.commit) for _ in range(2)]]
     assert [report.failed for report in reports] == [{}, {}]
-    assert [len(batches_of(restful.flow, table)) for table in TABLES] == [4] * len(TABLES)
+    assert [len(batches_of(restful.flow, table)) for table in restful.flow.tables] == [4] * TABLES
     restful.proven(*range(40))
 
 
@@ -130,13 +129,11 @@ def test_two_coordinators_at_once_take_each_batch_into_each_table_once(restful: 
 def test_after_a_kill_amid_several_commits_the_next_coordinator_takes_in_the_rest(restful: Restful, place: str) -> None:
     restful.publish(range(10, 20))
     name, _, visit = place.partition("@")
-    command = [str(CALVE), "commit", str(restful.flow.pipeline.path)]
-    setting = {VARIABLE: f"{name}=kill@{visit}"}
-    killed = subprocess.run(command, env={**os.environ, **setting}, capture_output=True, check=False)
+    killed = forked("commit", restful.flow.pipeline.path, **{VARIABLE: f"{name}=kill@{visit}"})
     assert killed.returncode == -signal.SIGKILL, killed
     report = restful.flow.commit()
     assert not report.failed
-    assert [len(batches_of(restful.flow, table)) for table in TABLES] == [2] * len(TABLES)
+    assert [len(batches_of(restful.flow, table)) for table in restful.flow.tables] == [2] * TABLES
     restful.proven(*range(20))
 
 

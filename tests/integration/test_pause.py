@@ -6,8 +6,6 @@ import getpass
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -38,10 +36,9 @@ from sink_core.verify.verify import verify
 from spark_jobs.batches import BatchReport
 from spark_jobs.run import Bounds, RunReport, run_pipeline
 from tests import support
+from tests.launch import forked
 from tests.pipelines import TIMEOUT_S, Died, Flow, InProcess, reached
 from tests.support import TopicFactory
-
-CALVE = Path(sys.executable).with_name("calve")
 
 
 @pytest.fixture
@@ -83,7 +80,7 @@ def test_a_new_pipeline_can_be_paused_before_anything_is_read(flow: Flow) -> Non
     flow.produce(range(5))
     paused = calve(flow, "pause", "--reason", "not yet")
     assert (paused.exit_code, paused.stdout.startswith("paused by ")) == (0, True)
-    ran = subprocess.run([str(CALVE), "run", str(flow.pipeline.path)], capture_output=True, text=True, check=False)
+    ran = forked("run", flow.pipeline.path)
     assert (ran.returncode, ran.stderr) == (0, "")
     [event] = flow.events(Paused)
     assert ran.stdout == f"paused by {event.by}: not yet\n"

@@ -11,14 +11,13 @@ import pytest
 from sink_core.control.events import Event
 from sink_core.errors import EXIT_UNREACHABLE
 from tests import support
-from tests.integration.conftest import StartBroker
-from tests.integration.guarded import OTHER_SECRET, PASSWORD, USER, Guarded, start_guarded
+from tests.guarded import OTHER_SECRET, PASSWORD, Guarded, GuardedBroker
 
 
 @pytest.fixture
-def guarded(tmp_path: Path, start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> Guarded:
+def guarded(tmp_path: Path, guarded_broker: GuardedBroker, monkeypatch: pytest.MonkeyPatch) -> Guarded:
     monkeypatch.setenv("CALVE_TEST_PASSWORD", PASSWORD)
-    return start_guarded(tmp_path, start_broker)
+    return Guarded.create(guarded_broker, tmp_path)
 
 
 def everything_kept(guarded: Guarded) -> Iterator[tuple[str, str]]:
@@ -30,7 +29,7 @@ def everything_kept(guarded: Guarded) -> Iterator[tuple[str, str]]:
         table = flow.load_table(name)
         yield name, table.metadata.model_dump_json()
         yield f"rows of {name}", repr(table.scan().to_arrow().to_pylist())
-    for path in sorted(guarded.directory.rglob("*")):
+    for path in sorted([*guarded.directory.rglob("*"), *guarded.broker.directory.rglob("*")]):
         if path.is_file():
             yield str(path), path.read_bytes().decode("latin-1")
             if path.suffix == ".avro":
@@ -40,9 +39,10 @@ def everything_kept(guarded: Guarded) -> Iterator[tuple[str, str]]:
 
 def test_a_password_opens_the_connection_and_is_kept_nowhere(guarded: Guarded) -> None:
     flow, file = guarded.flow, str(guarded.flow.pipeline.path)
+    guarded.grant(*guarded.printed())
     flow.produce(range(20))
     support.produce(flow.bootstrap, flow.topic, [b"{ broken"], partition=1)
-    crashed = guarded.calve("run", file, failpoint="publish.after-events=raise")
+    crashed = guarded.cold("run", file, failpoint="publish.after-events=raise")
     assert crashed.returncode not in (0, EXIT_UNREACHABLE), "a fault in Calve, with whatever its traceback shows"
     assert "FailpointReached" in crashed.stderr
     said = [crashed.stdout, crashed.stderr]
@@ -53,7 +53,7 @@ def test_a_password_opens_the_connection_and_is_kept_nowhere(guarded: Guarded) -
         said += [done.stdout, done.stderr]
     assert flow.ids() == list(range(20))
     kept = dict(everything_kept(guarded)) | {f"output {i}": text for i, text in enumerate(said)}
-    assert any(USER in text for text in kept.values())
+    assert any(guarded.user in text for text in kept.values())
     assert any(flow.topic in text for where, text in kept.items() if "broker.log" not in where)
     for secret in (PASSWORD, OTHER_SECRET):
         assert [where for where, text in kept.items() if secret in text] == []

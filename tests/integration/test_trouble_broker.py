@@ -23,7 +23,6 @@ from sink_core.kafka.source import end_offsets, high_watermarks
 from sink_core.offsets import TopicPartition
 from sink_core.verify.verify import verify
 from tests import support
-from tests.integration.conftest import StartBroker
 from tests.pipelines import TIMEOUT_S, Flow, reached
 
 HEAP_MB = 512
@@ -48,7 +47,8 @@ class Patient:
 
     def start(self) -> None:
         """On the same data and port."""
-        self.broker = embedded.start(self.directory, heap_mb=HEAP_MB)
+        with support.short_lived():
+            self.broker = embedded.start(self.directory, heap_mb=HEAP_MB)
 
     def restart(self) -> None:
         self.kill()
@@ -72,7 +72,22 @@ class Patient:
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Generator[Patient]:
     directory = tmp_path_factory.mktemp("patient")
     try:
-        yield Patient(directory, embedded.start(directory, support.steady_port(), heap_mb=HEAP_MB))
+        with support.short_lived():
+            broker = embedded.start(directory, support.steady_port(), heap_mb=HEAP_MB)
+        yield Patient(directory, broker)
+    finally:
+        embedded.stop(directory)
+
+
+@pytest.fixture(scope="module")
+def watchful(tmp_path_factory: pytest.TempPathFactory) -> Generator[embedded.Broker]:
+    """A broker that looks for transactions that have timed out more often than every ten seconds."""
+    directory = tmp_path_factory.mktemp("watchful")
+    properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+    try:
+        with support.short_lived():
+            broker = embedded.start(directory, properties=properties, heap_mb=HEAP_MB)
+        yield broker
     finally:
         embedded.stop(directory)
 
@@ -129,11 +144,9 @@ def test_a_broker_that_comes_back_costs_no_record(how: str, place: str, flow: Fl
 
 @pytest.mark.parametrize("place", ["publish.after-events", "publish.after-offsets"])
 def test_a_publisher_that_sleeps_past_its_transaction_s_time_out_is_refused_and_publishes_afresh(
-    place: str, tmp_path: Path, start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    place: str, tmp_path: Path, watchful: embedded.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bootstrap = start_broker(
-        properties={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
-    ).bootstrap
+    bootstrap = watchful.bootstrap
     flow = Flow.create(tmp_path, bootstrap, support.create_topic(bootstrap, support.unique("t")))
     flow.produce(range(10))
     flow.run()

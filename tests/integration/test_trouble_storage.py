@@ -101,7 +101,7 @@ def test_a_disk_that_is_full_ends_the_run_and_the_next_one_makes_it_good(flow: F
     proven(flow, ids=40)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Generator[ObjectStore]:
     store = ObjectStore(tmp_path_factory.mktemp("weed"))
     store.start()
@@ -118,9 +118,13 @@ def test_an_object_store_that_goes_away_ends_the_run_and_the_next_one_makes_it_g
     flow.produce(range(10))
     flow.run()
     flow.produce(range(10, 20))
-    with pytest.raises(Unreachable, match=r"(writing|reading|loading) .*(OSError|Error)"), reached(place, store.stop):
-        flow.run()
-    store.start()
+    gone = pytest.raises(Unreachable, match=r"(writing|reading|loading) .*(OSError|Error)")
+    try:
+        with gone, reached(place, store.stop):
+            flow.run()
+    finally:
+        store.stop()
+        store.start()
     flow.run()
     with flow.session() as session:
         rows = session.catalog.load_table(flow.table).scan().to_arrow()

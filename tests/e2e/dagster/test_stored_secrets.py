@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from orchestration import broker as embedded
 from sink_core.failpoints import VARIABLE
 from tests.e2e.dagster.stack import Stack, stack, until
-from tests.integration.guarded import OTHER_SECRET, PASSWORD, Guarded, start_guarded
+from tests.guarded import OTHER_SECRET, PASSWORD, Guarded, GuardedBroker
 
 FAILED, DONE = [dg.DagsterRunStatus.FAILURE], [dg.DagsterRunStatus.SUCCESS]
 ENDS_S = 300.0
 
 
 @pytest.fixture
-def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Guarded]:
+def guarded(tmp_path: Path, guarded_broker: GuardedBroker, monkeypatch: pytest.MonkeyPatch) -> Guarded:
     """A pipeline whose broker asks for a password and whose catalog has a secret key."""
     monkeypatch.setenv("CALVE_TEST_PASSWORD", PASSWORD)
-    directory = tmp_path / "broker"
-
-    def start_broker(**options: object) -> embedded.Broker:
-        return embedded.start(directory, heap_mb=512, **options)  # pyright: ignore[reportArgumentType] (passed on)
-
-    try:
-        yield start_guarded(tmp_path, start_broker)
-    finally:
-        embedded.stop(directory)
+    guarded = Guarded.create(guarded_broker, tmp_path)
+    guarded.grant(*guarded.printed())
+    return guarded
 
 
 def stored(dagster: Stack) -> Iterator[tuple[str, str]]:

@@ -6,12 +6,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from rich.status import Status
-
-if TYPE_CHECKING:
-    from spark_jobs.runner import SparkRunner, Task
 
 MARK = "@"
 """Begins a line of progress, `@phase: message`."""
@@ -23,18 +19,16 @@ def main(args: list[str], *, swift: bool = False) -> None:
     `swift`: the tasks of a batch run in this process, in place of Spark's; nothing else differs.
     """
     from orchestration.cli.main import app
-    from spark_jobs.runner import SparkRunner
 
     if swift:
-        SparkRunner.run = _in_this_process
+        from spark_jobs.runner import SparkRunner
+        from tests.launch import in_this_process
+
+        SparkRunner.run = in_this_process
     # The spinner is drawn a few times a second and on terminals only; here each of its texts counts.
     Status.update = _tell  # pyright: ignore[reportAttributeAccessIssue] (it takes what callers give)
     sys.argv = ["calve", *args]
     app()
-
-
-def _in_this_process(_runner: SparkRunner, task: Task, n: int) -> list[bytes]:
-    return [task(i) for i in range(n)]
 
 
 def _tell(_status: Status, status: object = None, **_: object) -> None:

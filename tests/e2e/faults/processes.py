@@ -8,8 +8,6 @@ in the process itself and not on Spark: what the protocol rests on happens in th
 
 from __future__ import annotations
 
-import io
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -25,9 +23,8 @@ import psutil
 
 from sink_core.failpoints import VARIABLE
 from tests.e2e.faults import child
+from tests.launch import FORK, begin
 
-FORK = multiprocessing.get_context("forkserver")
-FORK.set_forkserver_preload(["tests.e2e.faults.preload"])
 ROOT = Path(__file__).parents[3]
 GONE_S = 60.0
 """How long what belonged to a killed run may take to notice."""
@@ -196,12 +193,8 @@ class Launcher:
 
 def _calve(args: list[str], failpoint: str, swift: bool, output: Connection, stderr_file: str) -> None:
     """What the forked process does: a session and streams of its own, then `calve`."""
-    os.setsid()
-    os.dup2(output.fileno(), 1)
-    os.dup2(os.open(stderr_file, os.O_WRONLY | os.O_CREAT, 0o600), 2)
+    begin(output.fileno(), os.open(stderr_file, os.O_WRONLY | os.O_CREAT, 0o600))
     output.close()
-    sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), line_buffering=True)
-    sys.stderr = io.TextIOWrapper(os.fdopen(2, "wb", closefd=False), line_buffering=True)
     if failpoint:
         os.environ[VARIABLE] = failpoint
     child.main(args, swift=swift)

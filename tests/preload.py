@@ -1,4 +1,4 @@
-"""What the fork server imports, so that no forked `calve` has to: whatever a command may need. Nothing is opened."""
+"""What the fork server of `tests.launch` imports, so that no forked `calve` has to. Nothing is opened."""
 
 import gc
 from importlib import import_module
