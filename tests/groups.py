@@ -1,0 +1,94 @@
+"""The chain of each test: what one of the gate's workers runs one after the other, and which chains begin first.
+
+For `--dist loadgroup --no-loadscope-reorder`. Who asks for a classic Spark shares its chain with the others who do, so
+that one is started for all. A test of any other file has its file's chain, as with `--dist loadfile`: what a module
+sets up is set up once. The tests of some long files go their own ways. Chains are handed out in the order of their
+first tests: long ones come first, so that none is left alone at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+CLASSIC_SPARK = frozenset({"spark", "runner"})
+"""Fixtures whose users share a worker's Spark."""
+
+ONE_BY_ONE = frozenset(
+    {
+        "e2e/faults/test_kills.py",
+        "e2e/faults/test_orphans.py",
+        "e2e/faults/test_three_runs.py",
+        "e2e/test_drill.py",
+    }
+)
+"""Files whose tests are long and share nothing but what the session has."""
+
+BY_WAY = frozenset({"e2e/faults/test_failpoints.py"})
+"""Files whose tests share something for each function and each first parameter, which their ids begin with."""
+
+FIRST = (
+    "lint/",
+    "e2e/dagster/",
+    "simulation/test_histories.py",
+    "e2e/test_",
+    "row_histories/",
+    "simulation/",
+    "e2e/",
+    "integration/",
+)
+"""After the chains of Spark: where the longest chains are, longest first. All else is short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a test's chain depends on: its file below `tests`, its name with its id, and the fixtures it uses."""
+
+    file: str
+    name: str
+    fixtures: Collection[str]
+
+    @property
+    def on_spark(self) -> bool:
+        return not CLASSIC_SPARK.isdisjoint(self.fixtures)
+
+
+def chain_of(test: Asking) -> str | None:
+    """Its name; None for a test that is a chain of its own."""
+    if test.on_spark:
+        return "spark"
+    if test.file in ONE_BY_ONE:
+        return None
+    chain = test.file.removesuffix(".py")
+    if test.file in BY_WAY:
+        # Brackets have a meaning to xdist.
+        chain += f"-{test.name.partition('-')[0].replace('[', '-')}"
+    return chain
+
+
+def rank_of(test: Asking) -> int:
+    """Its chain's place among others, 0 first; those of one rank come as they are collected."""
+    if test.on_spark:
+        return 0
+    return next((rank for rank, place in enumerate(FIRST, 1) if test.file.startswith(place)), len(FIRST) + 1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The same order and the same chains on each worker, before xdist reads them; nothing where nobody shares work."""
+    if not config.getoption("loadgroup", False):
+        return
+    asking = {item: _asking(item) for item in items}
+    items.sort(key=lambda item: rank_of(asking[item]))
+    for item in items:
+        if chain := chain_of(asking[item]):
+            item.add_marker(pytest.mark.xdist_group(chain))
+
+
+def _asking(item: pytest.Item) -> Asking:
+    return Asking(item.path.relative_to(TESTS).as_posix(), item.name, getattr(item, "fixturenames", ()))

@@ -1,0 +1,60 @@
+"""The chain of each test, and the order of chains."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from tests.groups import BY_WAY, ONE_BY_ONE, TESTS, Asking, chain_of, rank_of
+
+PLAIN = Asking("integration/test_trim.py", "test_a", ("broker", "kafka_topic"))
+FAILPOINT = "e2e/faults/test_failpoints.py"
+
+
+@pytest.mark.parametrize("fixture", ["spark", "runner"])
+@pytest.mark.parametrize("file", [PLAIN.file, *sorted(ONE_BY_ONE | BY_WAY)])
+def test_who_asks_for_the_classic_spark_is_in_its_chain_wherever_it_lies(file: str, fixture: str) -> None:
+    assert chain_of(Asking(file, "test_a[x-y]", ("broker", fixture))) == "spark"
+
+
+def test_the_tests_of_a_file_are_one_chain() -> None:
+    other = Asking(PLAIN.file, "test_b[x-y]", ())
+    assert chain_of(PLAIN) == chain_of(other) == "integration/test_trim"
+    assert chain_of(Asking("unit/test_trim.py", "test_a", ())) != chain_of(PLAIN)
+
+
+def test_long_tests_that_share_nothing_are_chains_of_their_own() -> None:
+    assert {chain_of(Asking(file, "test_a", ("broker",))) for file in ONE_BY_ONE} == {None}
+
+
+def test_failpoints_of_one_way_are_one_chain_for_those_killed_and_one_for_those_asleep() -> None:
+    names = ["test_killed[run-plan.after-log]", "test_killed[first run-bind.after-append]", "test_asleep[run-plan.x]"]
+    chains = [chain_of(Asking(FAILPOINT, name, ())) for name in names]
+    assert len(set(chains)) == len(names)
+    assert chain_of(Asking(FAILPOINT, "test_killed[run-write.after-files]", ())) == chains[0]
+    # xdist looks for a chain after the last of these.
+    assert not [chain for chain in chains if chain is None or set("[]@") & set(chain)]
+
+
+def test_sparks_chain_begins_then_the_long_ones_and_unit_tests_come_last() -> None:
+    files = [
+        "lint/test_lint.py",
+        "e2e/dagster/test_ui.py",
+        "simulation/test_histories.py",
+        "e2e/test_demo.py",
+        "row_histories/test_histories.py",
+        "e2e/faults/test_kills.py",
+        "integration/test_trim.py",
+        "unit/test_plan.py",
+    ]
+    ranks = [rank_of(Asking(file, "test_a", ())) for file in files]
+    assert all(earlier < later for earlier, later in itertools.pairwise([0, *ranks]))
+    assert rank_of(Asking("unit/test_plan.py", "test_a", ("spark",))) == 0
+
+
+@pytest.mark.parametrize("file", sorted(ONE_BY_ONE | BY_WAY))
+def test_the_files_that_are_named_are_there_and_share_no_module_fixture_unless_by_way(file: str) -> None:
+    text = (TESTS / Path(file)).read_text()
+    assert ('scope="module"' in text) == (file in BY_WAY)
