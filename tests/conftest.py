@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from orchestration import broker as embedded
 from tests import support
 
-pytest_plugins = ["tests.groups"]
+pytest_plugins = ["tests.groups", "tests.warm_spark"]
 
 # No test is about time: on a machine that is busy elsewhere an example may take any.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

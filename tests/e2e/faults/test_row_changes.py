@@ -15,10 +15,10 @@ import pytest
 from orchestration.broker import Broker
 from tests import support
 from tests.changing import by_chdb
-from tests.e2e.faults.conftest import Spark
 from tests.e2e.faults.kills import RUN_S, done
 from tests.e2e.faults.processes import Launcher
 from tests.pipelines import Flow
+from tests.warm_spark import WarmSpark
 
 Sent = tuple[bytes, bytes | None]
 
@@ -108,25 +108,25 @@ class OrderedRows(Rows):
 def rows(
     request: pytest.FixtureRequest,
     broker: Broker,
-    spark_server: Spark,
+    warm_spark: WarmSpark,
     launcher: Launcher,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Rows:
     """A pipeline that has run."""
     kind, settings = request.param
-    rows = kind(flow_of(settings, broker, spark_server, tmp_path_factory.mktemp("changes")))
+    rows = kind(flow_of(settings, broker, warm_spark, tmp_path_factory.mktemp("changes")))
     rows.change()
     done(launcher.warm, rows.run)
     return rows
 
 
-def flow_of(settings: dict[str, Any], broker: Broker, spark_server: Spark, directory: Path) -> Flow:
+def flow_of(settings: dict[str, Any], broker: Broker, warm_spark: WarmSpark, directory: Path) -> Flow:
     """A pipeline whose table has these settings."""
     return Flow.create(
         directory,
         broker.bootstrap,
         support.create_topic(broker.bootstrap, support.unique("changes"), PARTITIONS),
-        spark={"remote": spark_server.server().address, "tasks": 2},
+        spark={"remote": warm_spark.remote, "tasks": 2},
         extra={
             "tables": [{"name": "db.events", "key": ["id"], **settings}],
             "batch": {"max_records": 50, "min_task_bytes": "1KiB"},
