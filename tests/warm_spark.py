@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,11 @@ class WarmSpark:
         with exclusive(self.directory.with_suffix(".lock")):
             running = spark_server.status(self.directory)
             return running.remote if running is not None else self._started()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """A pipeline's `spark`."""
+        return {"remote": self.remote}
 
     def _started(self) -> str:
         """By a process of its own: who has been a client of such a server can't have a classic Spark any more."""

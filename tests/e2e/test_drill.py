@@ -18,14 +18,15 @@ from orchestration.drill import CRASH_POINTS, PREFIX
 from tests.failpoints import FAILPOINTS
 from tests.pipelines import TIMEOUT_S, Flow
 from tests.support import TopicFactory
+from tests.warm_spark import WarmSpark
 
 ENDS_S = 600.0
 
 
 @pytest.fixture
-def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, warm_spark: WarmSpark) -> Flow:
     """A pipeline that has run."""
-    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), spark=warm_spark.settings)
     flow.produce(range(10))
     flow.run()
     return flow

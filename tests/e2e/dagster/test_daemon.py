@@ -10,12 +10,13 @@ from orchestration.broker import Broker
 from tests.e2e.dagster.stack import stack, until
 from tests.pipelines import Flow
 from tests.support import TopicFactory
+from tests.warm_spark import WarmSpark
 
 
 def test_records_arrive_in_the_table_without_anybody_doing_anything(
-    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, warm_spark: WarmSpark
 ) -> None:
-    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2), spark=warm_spark.settings)
     flow.produce(range(100))
     with stack(tmp_path / "dagster", [flow.pipeline.path]) as dagster:
         dagster.daemon()

@@ -17,6 +17,7 @@ from sink_core.verify.verify import verify
 from tests import support
 from tests.e2e.dagster.stack import BIN, DEFINITIONS, Stack, stack, until
 from tests.pipelines import Flow
+from tests.warm_spark import WarmSpark
 
 FAILURE, SUCCESS = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS
 POINTS = ("plan.after-start-commit", "write.after-files", "publish.after-offsets", "commit.after-swap")
@@ -39,10 +40,11 @@ if multiprocessing.parent_process() is not None:
 class Deployment:
     """A healthy pipeline whose runs are killed, one that never reaches its catalog, one that is configured wrongly."""
 
-    def __init__(self, directory: Path, broker: Broker) -> None:
+    def __init__(self, directory: Path, broker: Broker, warm_spark: WarmSpark) -> None:
         def flow(namespace: str, **options: object) -> Flow:
             topic = support.create_topic(broker.bootstrap, support.unique("topic"), 2, None)
-            return Flow.create(directory, broker.bootstrap, topic, tables=(f"{namespace}.events",), **options)
+            tables, spark = (f"{namespace}.events",), warm_spark.settings
+            return Flow.create(directory, broker.bootstrap, topic, tables=tables, spark=spark, **options)
 
         self.directory = directory / "dagster"
         self.healthy = flow("healthy")
@@ -58,8 +60,8 @@ class Deployment:
 
 
 @pytest.fixture(scope="module")
-def deployment(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    return Deployment(tmp_path_factory.mktemp("killed"), broker)
+def deployment(broker: Broker, warm_spark: WarmSpark, tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    return Deployment(tmp_path_factory.mktemp("killed"), broker, warm_spark)
 
 
 @pytest.fixture(scope="module")
