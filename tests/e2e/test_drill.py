@@ -64,7 +64,11 @@ def test_a_run_killed_at_a_crash_point_loses_nothing_and_nothing_is_left_of_the_
 
 
 @pytest.mark.parametrize(
-    "end", [lambda drill: os.killpg(drill, signal.SIGINT), lambda drill: os.kill(drill, signal.SIGTERM)]
+    "end",
+    [
+        pytest.param(lambda drill: os.killpg(drill, signal.SIGINT), id="Ctrl-C"),
+        pytest.param(lambda drill: os.kill(drill, signal.SIGTERM), id="SIGTERM", marks=pytest.mark.faults),
+    ],
 )
 def test_a_drill_that_is_ended_leaves_nothing(flow: Flow, end: Callable[[int], None]) -> None:
     started, deadline = drill(flow), time.monotonic() + ENDS_S

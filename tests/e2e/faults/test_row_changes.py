@@ -23,14 +23,23 @@ from tests.warm_spark import WarmSpark
 Sent = tuple[bytes, bytes | None]
 
 PARTITIONS, KEYS, CHANGES, AGAIN = 3, 40, 90, 20
-KILLED = ("write.after-files", "publish.after-events", "publish.after-commit", "commit.after-list", "commit.after-swap")
-ASLEEP = ("publish.after-fence", "commit.after-check", "commit.after-list")
+KILLED = ("write.after-files", "publish.after-commit", "commit.after-swap")
+ASLEEP = ("commit.after-list",)
+"""What `make test` has of them: one before, one between and one after the effects, and the swap that comes too late."""
+
+KILLED_TOO = ("publish.after-events", "commit.after-list")
+ASLEEP_TOO = ("publish.after-fence", "commit.after-check")
 
 
 COLUMNS = {"id": "long", "text": "string"}
 # Without a look at the table, which the other one has.
 UPSERT = {"mode": "upsert", "on_moved_key": "ignore", "auto_create": {"columns": COLUMNS}}
 ORDERED = {"mode": "cdc", "order_by": "source.lsn", "deletes": "soft", "auto_create": {}}
+
+
+def places(always: Sequence[str], others: Sequence[str]) -> list[Any]:
+    """Those of `make test`, and those of the long series."""
+    return [*always, *(pytest.param(other, marks=pytest.mark.faults) for other in others)]
 
 
 @dataclass
@@ -142,7 +151,7 @@ def anywhere() -> Generator[None]:
         yield
 
 
-@pytest.mark.parametrize("failpoint", KILLED)
+@pytest.mark.parametrize("failpoint", places(KILLED, KILLED_TOO))
 def test_a_run_that_is_killed_there_leaves_every_key_its_last_change(
     failpoint: str, launcher: Launcher, rows: Rows
 ) -> None:
@@ -154,7 +163,7 @@ def test_a_run_that_is_killed_there_leaves_every_key_its_last_change(
     rows.check(launcher)
 
 
-@pytest.mark.parametrize("failpoint", ASLEEP)
+@pytest.mark.parametrize("failpoint", places(ASLEEP, ASLEEP_TOO))
 def test_a_run_that_wakes_up_there_late_puts_no_older_change_over_a_newer(
     failpoint: str, launcher: Launcher, rows: Rows
 ) -> None:
