@@ -1,7 +1,7 @@
 """The chain of each test: what one of the gate's workers runs one after the other, and which chains begin first.
 
-For `--dist loadgroup --no-loadscope-reorder`. Who asks for a classic Spark shares its chain with the others who do, so
-that one is started for all. A test of any other file has its file's chain, as with `--dist loadfile`: what a module
+For `--dist loadgroup --no-loadscope-reorder`. Who asks for a classic Spark has one of two chains, so that two are
+started for all. A test of any other file has its file's chain, as with `--dist loadfile`: what a module
 sets up is set up once. The tests of some long files go their own ways. Chains are handed out in the order of their
 first tests: long ones come first, so that none is left alone at the end.
 """
@@ -18,6 +18,20 @@ TESTS = Path(__file__).parent
 
 CLASSIC_SPARK = frozenset({"spark", "runner"})
 """Fixtures whose users share a worker's Spark."""
+
+SECOND = (
+    "integration/test_assets",
+    "integration/test_change_feed",
+    "integration/test_compaction",
+    "integration/test_deletes_taken_out",
+    "integration/test_maintenance",
+    "integration/test_orphans",
+    "integration/test_partition_deletes",
+    "integration/test_registered",
+    "integration/test_run.",
+    "integration/test_shared_table",
+)
+"""What is on a second one, half of the whole in seconds: on one it would be the chain that everybody waits for."""
 
 ONE_BY_ONE = frozenset(
     {
@@ -61,7 +75,7 @@ class Asking:
 def chain_of(test: Asking) -> str | None:
     """Its name; None for a test that is a chain of its own."""
     if test.on_spark:
-        return "spark"
+        return "spark-2" if test.file.startswith(SECOND) else "spark-1"
     if test.file in ONE_BY_ONE:
         return None
     chain = test.file.removesuffix(".py")
@@ -74,8 +88,8 @@ def chain_of(test: Asking) -> str | None:
 def rank_of(test: Asking) -> int:
     """Its chain's place among others, 0 first; those of one rank come as they are collected."""
     if test.on_spark:
-        return 0
-    return next((rank for rank, place in enumerate(FIRST, 1) if test.file.startswith(place)), len(FIRST) + 1)
+        return int(test.file.startswith(SECOND))
+    return next((rank for rank, place in enumerate(FIRST, 2) if test.file.startswith(place)), len(FIRST) + 2)
 
 
 @pytest.hookimpl(tryfirst=True)

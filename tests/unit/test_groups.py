@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.groups import BY_WAY, ONE_BY_ONE, TESTS, Asking, chain_of, rank_of
+from tests.groups import BY_WAY, ONE_BY_ONE, SECOND, TESTS, Asking, chain_of, rank_of
 
 PLAIN = Asking("integration/test_trim.py", "test_a", ("broker", "kafka_topic"))
 FAILPOINT = "e2e/faults/test_failpoints.py"
@@ -16,7 +16,18 @@ FAILPOINT = "e2e/faults/test_failpoints.py"
 @pytest.mark.parametrize("fixture", ["spark", "runner"])
 @pytest.mark.parametrize("file", [PLAIN.file, *sorted(ONE_BY_ONE | BY_WAY)])
 def test_who_asks_for_the_classic_spark_is_in_its_chain_wherever_it_lies(file: str, fixture: str) -> None:
-    assert chain_of(Asking(file, "test_a[x-y]", ("broker", fixture))) == "spark"
+    assert chain_of(Asking(file, "test_a[x-y]", ("broker", fixture))) == "spark-1"
+
+
+@pytest.mark.parametrize("place", SECOND)
+def test_half_of_the_classic_spark_is_a_second_chain(place: str) -> None:
+    found = [path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")]
+    files = [file for file in found if file.startswith(place)]
+    assert files
+    for file in files:
+        on_spark = Asking(file, "test_a", ("spark",))
+        assert (chain_of(on_spark), rank_of(on_spark)) == ("spark-2", 1)
+        assert chain_of(Asking(file, "test_a", ("broker",))) == file.removesuffix(".py")
 
 
 def test_the_tests_of_a_file_are_one_chain() -> None:
@@ -50,7 +61,7 @@ def test_sparks_chain_begins_then_the_long_ones_and_unit_tests_come_last() -> No
         "unit/test_plan.py",
     ]
     ranks = [rank_of(Asking(file, "test_a", ())) for file in files]
-    assert all(earlier < later for earlier, later in itertools.pairwise([0, *ranks]))
+    assert all(earlier < later for earlier, later in itertools.pairwise([1, *ranks]))
     assert rank_of(Asking("unit/test_plan.py", "test_a", ("spark",))) == 0
 
 
