@@ -8,13 +8,19 @@ first tests: long ones come first, so that none is left alone at the end.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).parent
+
+CHAINS = "chains.json"
 
 CLASSIC_SPARK = frozenset({"spark", "runner"})
 """Fixtures whose users share a worker's Spark."""
@@ -80,8 +86,7 @@ def chain_of(test: Asking) -> str | None:
         return None
     chain = test.file.removesuffix(".py")
     if test.file in BY_WAY:
-        # Brackets have a meaning to xdist.
-        chain += f"-{test.name.partition('-')[0].replace('[', '-')}"
+        chain += f"::{test.name.partition('-')[0]}"
     return chain
 
 
@@ -94,15 +99,44 @@ def rank_of(test: Asking) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The same order and the same chains on each worker, before xdist reads them; nothing where nobody shares work."""
+    """The same order on each worker, and a note of the chains; nothing where nobody shares work."""
     if not config.getoption("loadgroup", False):
         return
     asking = {item: _asking(item) for item in items}
     items.sort(key=lambda item: rank_of(asking[item]))
-    for item in items:
-        if chain := chain_of(asking[item]):
-            item.add_marker(pytest.mark.xdist_group(chain))
+    chains = {item.nodeid: chain_of(asking[item]) or item.nodeid for item in items}
+    note = shared_directory(config) / CHAINS
+    # Each worker writes the same, and whoever schedules reads it once all have collected.
+    scratch = note.with_suffix(f".{config.workerinput['workerid']}")  # pyright: ignore
+    scratch.write_text(json.dumps(chains))
+    scratch.rename(note)
+
+
+class Chains(LoadScopeScheduling):
+    """What `loadgroup` is to do: xdist 3.8 writes the groups into node ids, which pytest 9.2 doesn't let it."""
+
+    @cached_property
+    def chains(self) -> dict[str, str]:
+        """By node id."""
+        return json.loads((shared_directory(self.config) / CHAINS).read_text())
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self.chains[nodeid]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Chains | None:
+    return Chains(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 def _asking(item: pytest.Item) -> Asking:
     return Asking(item.path.relative_to(TESTS).as_posix(), item.name, getattr(item, "fixturenames", ()))
+
+
+def is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def shared_directory(config: pytest.Config) -> Path:
+    """A folder that whoever started the workers has in common with all of them."""
+    base: Path = config._tmp_path_factory.getbasetemp()  # pyright: ignore
+    return base.parent if is_worker(config) else base

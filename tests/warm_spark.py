@@ -19,6 +19,7 @@ import pytest
 
 from orchestration import spark_server
 from sink_core.locks import exclusive
+from tests.groups import is_worker, shared_directory
 
 ROOT = Path(__file__).parents[1]
 CONF = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.python.daemon.module": "tests.spark_daemon"}
@@ -64,15 +65,9 @@ def warm_spark(request: pytest.FixtureRequest) -> WarmSpark:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Whoever started the workers ends the server, when they are done."""
-    if not _is_worker(session.config):
+    if not is_worker(session.config):
         spark_server.stop(_directory(session.config))
 
 
 def _directory(config: pytest.Config) -> Path:
-    """The same for all workers."""
-    base: Path = config._tmp_path_factory.getbasetemp()  # pyright: ignore
-    return (base.parent if _is_worker(config) else base) / "warm-spark"
-
-
-def _is_worker(config: pytest.Config) -> bool:
-    return hasattr(config, "workerinput")
+    return shared_directory(config) / "warm-spark"

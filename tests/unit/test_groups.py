@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,10 +46,9 @@ def test_long_tests_that_share_nothing_are_chains_of_their_own() -> None:
 def test_failpoints_of_one_way_are_one_chain_for_those_killed_and_one_for_those_asleep() -> None:
     names = ["test_killed[run-plan.after-log]", "test_killed[first run-bind.after-append]", "test_asleep[run-plan.x]"]
     chains = [chain_of(Asking(FAILPOINT, name, ())) for name in names]
+    assert None not in chains
     assert len(set(chains)) == len(names)
     assert chain_of(Asking(FAILPOINT, "test_killed[run-write.after-files]", ())) == chains[0]
-    # xdist looks for a chain after the last of these.
-    assert not [chain for chain in chains if chain is None or set("[]@") & set(chain)]
 
 
 def test_sparks_chain_begins_then_the_long_ones_and_unit_tests_come_last() -> None:
@@ -69,3 +71,16 @@ def test_sparks_chain_begins_then_the_long_ones_and_unit_tests_come_last() -> No
 def test_the_files_that_are_named_are_there_and_share_no_module_fixture_unless_by_way(file: str) -> None:
     text = (TESTS / Path(file)).read_text()
     assert ('scope="module"' in text) == (file in BY_WAY)
+
+
+def test_a_worker_has_whole_chains() -> None:
+    """By xdist itself, which has gone without chains in silence."""
+    files = ["tests/unit/config/test_units.py", "tests/unit/control/test_checks.py", "tests/unit/test_plan.py"]
+    options = ["-vv", "--noconftest", "-p", "tests.groups", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"]
+    command = [sys.executable, "-m", "pytest", *options, *files]
+    done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    ran = re.findall(r"^\[(gw\d)\] .* PASSED (tests/.*?)::", done.stdout, re.MULTILINE)
+    workers = {file: {worker for worker, where in ran if where == file} for file in files}
+    assert [len(found) for found in workers.values()] == [1, 1, 1]
+    assert len(set.union(*workers.values())) == 2
