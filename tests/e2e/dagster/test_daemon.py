@@ -1,4 +1,4 @@
-"""Runs that die or fail with a real daemon: the next one carries on, nothing is lost or twice, nothing stays stuck."""
+"""Sensor, runs and commits with a real daemon; runs that die or fail: nothing is lost or twice, nothing stays stuck."""
 
 from __future__ import annotations
 
@@ -71,6 +71,21 @@ def dagster(deployment: Deployment) -> Generator[Stack]:
         running.daemon()
         until(lambda: running.runs(deployment.healthy.name, statuses=[SUCCESS]), timeout_s=180, why=running.logs)
         yield running
+
+
+def test_records_arrive_in_the_table_without_anybody_doing_anything(deployment: Deployment, dagster: Stack) -> None:
+    flow = deployment.healthy
+    assert flow.ids() == list(range(BATCH))
+    until(lambda: "caught up" in dagster.last_skip(f"{flow.name}_lag"), timeout_s=90, why=dagster.logs)
+    run = dagster.runs(flow.name)[0].dagster_run
+    assert run.tags["calve/moved"] == f"{BATCH} records in 1 batch"
+    assert run.tags["calve/reason"] == "first run: the start positions are not in place yet"
+
+    flow.produce(range(BATCH, BATCH + 50), partition=1)
+    deployment.expected += 50
+    until(deployment.ids_arrived, timeout_s=90, why=dagster.logs)
+    assert flow.ids() == list(range(BATCH + 50))
+    until(lambda: dagster.runs(flow.name)[0].dagster_run.status == SUCCESS, timeout_s=90, why=dagster.logs)
 
 
 @pytest.mark.parametrize("point", POINTS)
