@@ -8,10 +8,11 @@ IS_ROOT_ON_DEBIAN := [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 ARGS ?=
+FAST := tests/lint tests/unit tests/simulation/test_histories.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java python browser postgres lint test demo dev bench faults soak side-by-side screenshots clean
+.PHONY: help setup java python browser postgres lint test test-fast demo dev bench faults soak side-by-side screenshots clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -65,8 +66,11 @@ lint: setup ## Style, import direction and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright
 
-test: setup browser postgres lint ## Lint, then every test but the long fault series (ARGS="-k name" narrows)
-	$(VENV)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: setup browser postgres ## Every test but the long series, lint among them, in 20 minutes (ARGS="-k name" narrows)
+	$(VENV)/bin/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+test-fast: setup ## Unit tests, lint and two minutes of the simulation, in 4 minutes
+	$(VENV)/bin/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --simulate 120 $(FAST) $(ARGS)
 
 demo: setup ## 336,776 real flights from Kafka into Iceberg, and the proof
 	$(VENV)/bin/python examples/flights/demo.py $(ARGS)
@@ -77,8 +81,10 @@ dev: setup ## Flights that keep coming, their pipeline and Dagster's UI, until C
 bench: setup ## All that has an aim, in one table, under 25 minutes (ARGS="--only freshness" narrows)
 	$(VENV)/bin/python -m bench.run $(ARGS)
 
-faults: setup postgres ## A thousand kills of real processes, and a table of what became of them (ARGS="--kills 200" for fewer)
-	$(VENV)/bin/python -m pytest tests/e2e/faults tests/row_histories -m '' -n 2 $(ARGS)
+faults: setup browser postgres ## The long series: a thousand kills, histories, mutants, with their tables (ARGS="--kills 200" for fewer)
+	$(VENV)/bin/python -m pytest tests/e2e/faults -m '' -n 2 $(ARGS)
+	$(VENV)/bin/python -m pytest -m faults -n 2 --ignore tests/e2e/faults
+	$(VENV)/bin/python -m tests.mutants
 
 soak: setup ## Half an hour of load, kills and maintenance (ARGS="--minutes 3 --rate 1000" for a smoke test)
 	$(VENV)/bin/python -m tests.soak $(ARGS)

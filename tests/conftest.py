@@ -17,9 +17,12 @@ from pyspark.sql import SparkSession
 
 from orchestration import broker as embedded
 from tests import support
+from tests.groups import is_worker, shared_directory
 
 if TYPE_CHECKING:
     from tests.guarded import GuardedBroker
+
+pytest_plugins = ["tests.durations", "tests.groups", "tests.warm_spark"]
 
 # No test is about time: on a machine that is busy elsewhere an example may take any.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,13 +33,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--simulate", type=float, default=60.0, help="seconds that the simulation in the gate may take")
+
+
+@pytest.fixture(scope="session")
+def simulation_s(request: pytest.FixtureRequest) -> float:
+    """Seconds after which histories end that have been everywhere, though not as often as is wanted."""
+    return request.config.getoption("simulate")
+
+
 @pytest.fixture(scope="session")
 def broker(request: pytest.FixtureRequest) -> embedded.Broker:
     """One Kafka broker for the whole run, shared by its workers; its `.bootstrap` is its address.
 
     Tests meet others' topics and groups on it: their own have names that nobody else uses.
     """
-    return embedded.start(_shared(request.config) / "broker")
+    return embedded.start(shared_directory(request.config) / "broker")
 
 
 @pytest.fixture(scope="session")
@@ -44,26 +57,15 @@ def guarded_broker(request: pytest.FixtureRequest) -> GuardedBroker:
     """As `broker`, one that demands TLS and a password and grants nothing unless told to."""
     from tests.guarded import GuardedBroker
 
-    return GuardedBroker.started(_shared(request.config) / "guarded-broker")
+    return GuardedBroker.started(shared_directory(request.config) / "guarded-broker")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Whoever started the workers stops the brokers, when they are done."""
-    if not _is_worker(session.config):
+    if not is_worker(session.config):
         for name in ("broker", "guarded-broker"):
-            embedded.stop(_shared(session.config) / name)
-
-
-def _shared(config: pytest.Config) -> Path:
-    """The folder that whoever started the workers has in common with all of them."""
-    base: Path = config._tmp_path_factory.getbasetemp()  # pyright: ignore
-    return base.parent if _is_worker(config) else base
-
-
-def _is_worker(config: pytest.Config) -> bool:
-    """Of xdist."""
-    return hasattr(config, "workerinput")
+            embedded.stop(shared_directory(session.config) / name)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Seconds that each test file took, beside its budget: what keeps the gate at twenty minutes.
 
-A file may take `seconds` of one worker, set-up and tear-down included, or what `tests/budget.toml` grants it with a reason.
+A file may take `seconds` of one worker, set-up and tear-down included, or what `tests/budget.toml` grants it and why.
 The table is printed at the end of every long run and fails none: a busy machine makes every file slow.
 """
 

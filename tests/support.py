@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import socket
-import sys
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from sink_core.jars import spark_jars
+from spark_jobs.session import defaults
 
 TopicFactory = Callable[..., str]
 Produce = Callable[..., int]
@@ -25,6 +24,7 @@ SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _FLUSH_SECONDS = 60.0
 _QUEUE_LIMIT = 50_000
+_GIB = 1 << 30
 
 
 def unique(prefix: str) -> str:
@@ -170,23 +170,13 @@ def spark_catalog(directory: Path, name: str) -> dict[str, str]:
 
 
 def start_spark(directory: Path, lake: Path) -> SparkSession:
-    """A classic `local[2]` session with Iceberg and the catalog `lake`; its scratch files go to `directory`."""
+    """A classic `local[2]` session as runs have it, with the catalog `lake`; its scratch files go to `directory`."""
     settings = {
-        "spark.master": "local[2]",
+        **defaults("local[2]", _GIB, str(directory / "local")),
         "spark.app.name": "calve-tests",
-        "spark.driver.memory": "1g",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
-        "spark.jars": ",".join(map(str, spark_jars())),
-        "spark.local.dir": str(directory / "local"),
         "spark.sql.warehouse.dir": str(directory / "spark-warehouse"),
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.pyspark.python": sys.executable,
-        "spark.pyspark.driver.python": sys.executable,
         **spark_catalog(lake, "lake"),
     }
     builder = SparkSession.builder

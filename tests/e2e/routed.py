@@ -105,9 +105,16 @@ class Routed:
 
     @classmethod
     def make(
-        cls, directory: Path, bootstrap: str, formats: Sequence[Format], records: int, max_records: int, url: str = ""
+        cls,
+        directory: Path,
+        bootstrap: str,
+        formats: Sequence[Format],
+        records: int,
+        max_records: int,
+        url: str = "",
+        **options: Any,
     ) -> Routed:
-        """`max_records` is that of a batch, `url` the registry's, if there is one."""
+        """`max_records` is that of a batch, `url` the registry's, if there is one; `options` are the flow's."""
         prefix = support.unique("t")
         names = [f"{prefix}.e_{n}" for n in range(TOPICS)]
         fielded = [name for number, name in enumerate(names) if not formats[number % len(formats)].whole]
@@ -126,7 +133,7 @@ class Routed:
         source = {"topics": [], "topics_regex": rf"{prefix}\.(?P<entity>\w+)", "formats": of}
         extra = {"source": source, "tables": tables, "batch": {"max_records": max_records}}
         registry = {"main": {"url": url}} if url else {}
-        flow = Flow.create(directory, bootstrap, *names, extra=extra, registry=registry)
+        flow = Flow.create(directory, bootstrap, *names, extra=extra, registry=registry, **options)
         for made in flow.admin.create_topics([NewTopic(name, 1) for name in names]).values():
             made.result(TIMEOUT_S)
         routed = cls(flow, formats, records)

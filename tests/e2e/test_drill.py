@@ -19,6 +19,7 @@ from sink_core.locks import exclusive
 from tests.failpoints import FAILPOINTS
 from tests.pipelines import TIMEOUT_S, Flow
 from tests.support import TopicFactory
+from tests.warm_spark import WarmSpark
 
 ENDS_S = 600.0
 
@@ -31,9 +32,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
 
 
 @pytest.fixture
-def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, warm_spark: WarmSpark) -> Flow:
     """A pipeline that has run."""
-    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), spark=warm_spark.settings)
     flow.produce(range(10))
     flow.run()
     return flow
@@ -71,7 +72,11 @@ def test_a_run_killed_at_a_crash_point_loses_nothing_and_nothing_is_left_of_the_
 
 
 @pytest.mark.parametrize(
-    "end", [lambda drill: os.killpg(drill, signal.SIGINT), lambda drill: os.kill(drill, signal.SIGTERM)]
+    "end",
+    [
+        pytest.param(lambda drill: os.killpg(drill, signal.SIGINT), id="Ctrl-C"),
+        pytest.param(lambda drill: os.kill(drill, signal.SIGTERM), id="SIGTERM", marks=pytest.mark.faults),
+    ],
 )
 def test_a_drill_that_is_ended_leaves_nothing(flow: Flow, end: Callable[[int], None]) -> None:
     started, deadline = drill(flow), time.monotonic() + ENDS_S

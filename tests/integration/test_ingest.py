@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker, free_port
+from orchestration.broker import Broker
 from sink_core.batch import BatchPlan, WrittenBatch
 from sink_core.config.connections import SparkSettings
 from sink_core.control.events import DataWritten
@@ -29,9 +24,9 @@ from spark_jobs.ingest import task_spec, write_batch
 from spark_jobs.runner import SparkRunner
 from tests.pipelines import Flow, InProcess, record
 from tests.support import Produce, TopicFactory, produce
+from tests.warm_spark import WarmSpark
 
 COLUMNS = {"id": "long", "text": "string"}
-CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 @pytest.fixture
@@ -212,47 +207,18 @@ print(json.dumps([[batch.records, batch.rows] for batch in report.batches]))
 """
 
 
-@pytest.fixture
-def connect_server(tmp_path: Path) -> Iterator[str]:
-    """The address of a Spark Connect server of two cores."""
-    port, log = free_port(), tmp_path / "connect.log"
-    conf = {"spark.connect.grpc.binding.port": port, "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
-    options = [option for key, value in conf.items() for option in ("--conf", f"{key}={value}")]
-    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--class", CONNECT_SERVER]
-    command += ["--master", "local[2]", *options, "spark-internal"]
-    with log.open("wb") as output:
-        server = subprocess.Popen(
-            command, stdout=output, stderr=output, env={**os.environ, "PYSPARK_PYTHON": sys.executable}
-        )
-    try:
-        _wait_for(port, server, log)
-        yield f"sc://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
-def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and server.poll() is None:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.2)
-    raise AssertionError(f"the Connect server did not come up:\n{log.read_text()[-3_000:]}")
-
-
 @pytest.mark.parametrize("kind", ["classic", "connect"])
 def test_a_run_on_spark_leaves_rows_in_the_table_and_nothing_on_the_terminal(
     tmp_path: Path,
     broker: Broker,
     kafka_topic: TopicFactory,
     spark: SparkSession,
+    warm_spark: WarmSpark,
     kind: str,
-    request: pytest.FixtureRequest,
 ) -> None:
     place, properties = {"master": "local[2]", "driver_memory": "512MiB"}, {}
     if kind == "connect":
-        place = {"remote": request.getfixturevalue("connect_server")}
+        place = warm_spark.settings
         # Through Spark's shuffle, for which most of it is asked.
         properties = {"write.distribution-mode": "range"}
     flow = Flow.create(

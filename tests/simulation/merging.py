@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
@@ -28,7 +28,7 @@ def merge(world: World, table: Table, branch: str, events: Events) -> None:
     name = ".".join(table.name())
     paths = [path for e in events for ref in e.event.added for path in _named(world, name, ref)]
     for again in range(TRIES):
-        metadata = world.catalog.load_table(name).metadata
+        metadata = _loaded(world, name)
         ref = metadata.refs.get(branch)
         if ref is None and not again:
             raise RetriableError(f"{name} has no branch {branch}")
@@ -38,12 +38,21 @@ def merge(world: World, table: Table, branch: str, events: Events) -> None:
             _merge_on(world, name, metadata, branch, parent, paths)
         except FileNotFoundError as error:
             raise RetriableError(f"{name}: {error} is gone") from error
+        except NoSuchTableError as error:
+            raise RetriableError(f"{name} is gone") from error
         except CommitStateUnknownException as error:
             raise RetriableError(f"{name}: nobody knows whether the changes are merged") from error
         except (CommitFailedException, ValueError):
             continue
         return
     raise CommitConflict(f"{name} has changed again and again")
+
+
+def _loaded(world: World, name: str) -> TableMetadata:
+    try:
+        return world.catalog.load_table(name).metadata
+    except NoSuchTableError as error:
+        raise RetriableError(f"{name} is gone") from error
 
 
 def _named(world: World, name: str, ref: ManifestRef) -> tuple[str, ...]:

@@ -1,35 +1,138 @@
-"""Sensor, runs and commits with a real daemon, broker and Spark."""
+"""Sensor, runs and commits with a real daemon; runs that die or fail: nothing is lost or twice, nothing stays stuck."""
 
 from __future__ import annotations
 
+import itertools
+import subprocess
+import time
+from collections.abc import Generator
 from pathlib import Path
 
 import dagster as dg
+import pytest
 
 from orchestration.broker import Broker
-from tests.e2e.dagster.stack import stack, until
+from orchestration.pipelines.names import COMMIT, ERROR_TAG, INGEST, pool
+from sink_core.verify.verify import verify
+from tests import support
+from tests.e2e.dagster.stack import BIN, DEFINITIONS, Stack, stack, until
 from tests.pipelines import Flow
-from tests.support import TopicFactory
+from tests.warm_spark import WarmSpark
+
+FAILURE, SUCCESS = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS
+POINTS = ("plan.after-start-commit", "write.after-files", "publish.after-offsets", "commit.after-swap")
+"""One in each step; tests/e2e/faults kills everywhere, without Dagster."""
+
+BATCH = 100
+
+# The code server spawns a process for each run, which loads the location too: as long as the failpoint is there, each
+# takes it with it. The other two pipelines' runs never get as far as that.
+DYING = f"""
+import multiprocessing, os
+from contextlib import suppress
+if multiprocessing.parent_process() is not None:
+    with suppress(FileNotFoundError):
+        os.environ["CALVE_FAILPOINT"] = open("failpoint").read()
+{DEFINITIONS}
+"""
 
 
-def test_records_arrive_in_the_table_without_anybody_doing_anything(
-    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
-) -> None:
-    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
-    flow.produce(range(100))
-    with stack(tmp_path / "dagster", [flow.pipeline.path]) as dagster:
-        dagster.daemon()
-        until(
-            lambda: dagster.runs(flow.name, statuses=[dg.DagsterRunStatus.SUCCESS]),
-            timeout_s=90,
-            why=dagster.logs,
-        )
-        assert flow.ids() == list(range(100))
-        until(lambda: "caught up" in dagster.last_skip(f"{flow.name}_lag"), timeout_s=90, why=dagster.logs)
-        run = dagster.runs(flow.name)[0].dagster_run
-        assert run.tags["calve/moved"] == "100 records in 1 batch"
-        assert run.tags["calve/reason"] == "first run: the start positions are not in place yet"
+class Deployment:
+    """A healthy pipeline whose runs are killed, one that never reaches its catalog, one that is configured wrongly."""
 
-        flow.produce(range(100, 150), partition=1)
-        until(lambda: len(flow.ids()) == 150, timeout_s=90, why=dagster.logs)
-        assert sorted(flow.ids()) == list(range(150))
+    def __init__(self, directory: Path, broker: Broker, warm_spark: WarmSpark) -> None:
+        def flow(namespace: str, **options: object) -> Flow:
+            topic = support.create_topic(broker.bootstrap, support.unique("topic"), 2, None)
+            tables, spark = (f"{namespace}.events",), warm_spark.settings
+            return Flow.create(directory, broker.bootstrap, topic, tables=tables, spark=spark, **options)
+
+        self.directory = directory / "dagster"
+        self.healthy = flow("healthy")
+        self.unreachable = flow("unreachable", lake_properties={"uri": "postgresql+psycopg2://calve@127.0.0.1:1/lake"})
+        self.wrong = flow("wrong", extra={"source": {"start": {"group": "nobody"}}})
+        self.flows = (self.healthy, self.unreachable, self.wrong)
+        for each in self.flows:
+            each.produce(range(BATCH))
+        self.expected = BATCH
+
+    def ids_arrived(self) -> bool:
+        return len(self.healthy.ids()) >= self.expected
+
+
+@pytest.fixture(scope="module")
+def deployment(broker: Broker, warm_spark: WarmSpark, tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    return Deployment(tmp_path_factory.mktemp("killed"), broker, warm_spark)
+
+
+@pytest.fixture(scope="module")
+def dagster(deployment: Deployment) -> Generator[Stack]:
+    files = [flow.pipeline.path for flow in deployment.flows]
+    with stack(deployment.directory, files, definitions=DYING) as running:
+        running.daemon()
+        until(lambda: running.runs(deployment.healthy.name, statuses=[SUCCESS]), timeout_s=180, why=running.logs)
+        yield running
+
+
+def test_records_arrive_in_the_table_without_anybody_doing_anything(deployment: Deployment, dagster: Stack) -> None:
+    flow = deployment.healthy
+    assert flow.ids() == list(range(BATCH))
+    until(lambda: "caught up" in dagster.last_skip(f"{flow.name}_lag"), timeout_s=90, why=dagster.logs)
+    run = dagster.runs(flow.name)[0].dagster_run
+    assert run.tags["calve/moved"] == f"{BATCH} records in 1 batch"
+    assert run.tags["calve/reason"] == "first run: the start positions are not in place yet"
+
+    flow.produce(range(BATCH, BATCH + 50), partition=1)
+    deployment.expected += 50
+    until(deployment.ids_arrived, timeout_s=90, why=dagster.logs)
+    assert flow.ids() == list(range(BATCH + 50))
+    until(lambda: dagster.runs(flow.name)[0].dagster_run.status == SUCCESS, timeout_s=90, why=dagster.logs)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_the_next_run_carries_on_where_one_was_killed(deployment: Deployment, dagster: Stack, point: str) -> None:
+    flow, flag = deployment.healthy, deployment.directory / "failpoint"
+    failed_before = len(dagster.runs(flow.name, statuses=[FAILURE]))
+    flag.write_text(f"{point}=kill")
+    flow.produce(range(deployment.expected, deployment.expected + BATCH))
+    deployment.expected += BATCH
+
+    until(lambda: len(dagster.runs(flow.name, statuses=[FAILURE])) > failed_before, timeout_s=120, why=dagster.logs)
+    flag.unlink()
+    killed = dagster.runs(flow.name, statuses=[FAILURE])[0].dagster_run
+    assert ERROR_TAG not in killed.tags, "died by itself instead of being killed"
+    until(deployment.ids_arrived, timeout_s=180, why=dagster.logs)
+    assert flow.ids() == list(range(deployment.expected))
+    until(lambda: dagster.runs(flow.name)[0].dagster_run.status == SUCCESS, timeout_s=120, why=dagster.logs)
+    for stage in (INGEST, COMMIT):
+        storage = dagster.instance.event_log_storage
+        assert storage.get_concurrency_info(pool(flow.pipeline, stage)).active_slot_count == 0
+    with flow.session() as session:
+        report = verify(session, deep=True)
+    assert report.proven, report.violations
+
+
+def test_a_pipeline_that_always_fails_backs_off_and_says_why(deployment: Deployment, dagster: Stack) -> None:
+    """Ten minutes are simulated in tests/unit/orchestration/pipelines/test_trigger.py; this is the real daemon."""
+    flow = deployment.unreachable
+    until(lambda: len(dagster.runs(flow.name, statuses=[FAILURE])) >= 2, timeout_s=180, why=dagster.logs)
+    records = sorted(dagster.runs(flow.name), key=lambda record: record.create_timestamp)
+    began = [record.create_timestamp.timestamp() for record in records]
+    assert len(records) <= 5
+    assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(began))
+    assert records[0].dagster_run.tags[ERROR_TAG] == "Unreachable"
+    skip = until(lambda: dagster.last_skip(f"{flow.name}_lag"), timeout_s=30)
+    assert "127.0.0.1" in skip
+    assert "next try in" in skip
+
+
+def test_a_terminal_error_stops_until_it_is_answered(deployment: Deployment, dagster: Stack) -> None:
+    flow = deployment.wrong
+    until(lambda: dagster.runs(flow.name, statuses=[FAILURE]), timeout_s=120, why=dagster.logs)
+    time.sleep(20)
+    assert len(dagster.runs(flow.name)) == 1
+    skip = dagster.last_skip(f"{flow.name}_lag")
+    assert "stopped since" in skip
+    assert "group nobody has no offsets" in skip
+    assert f"calve resume {flow.pipeline.path}" in skip
+    subprocess.run([BIN / "calve", "resume", flow.pipeline.path], check=True, capture_output=True)
+    until(lambda: len(dagster.runs(flow.name)) == 2, timeout_s=60, why=dagster.logs)

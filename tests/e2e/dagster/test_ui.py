@@ -19,6 +19,7 @@ from tests import support
 from tests.e2e.dagster.browser import browser, group_path, sensor_path
 from tests.e2e.dagster.stack import DEFINITIONS, Stack, stack, until
 from tests.pipelines import Flow
+from tests.warm_spark import WarmSpark
 
 LOCATION = "test"
 GROUP = "shop"
@@ -61,9 +62,9 @@ class Shown:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Generator[Shown]:
+def shown(tmp_path_factory: pytest.TempPathFactory, broker: Broker, warm_spark: WarmSpark) -> Generator[Shown]:
     directory = tmp_path_factory.mktemp("ui")
-    flow = _flow(directory, broker)
+    flow = _flow(directory, broker, warm_spark)
     flow.produce(range(GOOD))
     support.produce(broker.bootstrap, flow.topic, [b"{broken"] * BAD, partition=1)
     with stack(directory / "dagster", [flow.pipeline.path], definitions=DEFINITIONS + AGGREGATE) as dagster:
@@ -76,14 +77,14 @@ def shown(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Generator
         yield Shown(flow, dagster, url, record.dagster_run)
 
 
-def _flow(directory: Path, broker: Broker) -> Flow:
+def _flow(directory: Path, broker: Broker, warm_spark: WarmSpark) -> Flow:
     topic = support.create_topic(broker.bootstrap, support.unique("topic"), 2)
     extra = {
         "dead_letters": {"table": DEAD_LETTERS},
         "objectives": {"dead_letters": "0%"},
         "dagster": {"group": GROUP, "owners": ["team:data", "ann@example.com"]},
     }
-    return Flow.create(directory, broker.bootstrap, topic, extra=extra)
+    return Flow.create(directory, broker.bootstrap, topic, extra=extra, spark=warm_spark.settings)
 
 
 def _all_is_up_to_date(dagster: Stack, flow: Flow) -> bool:

@@ -7,12 +7,12 @@ import signal
 import pytest
 
 from orchestration.broker import Broker
-from tests.e2e.faults.conftest import Spark
 from tests.e2e.faults.kills import RUN_S, done
 from tests.e2e.faults.processes import Launcher
 from tests.e2e.faults.test_row_changes import UPSERT, Rows, anywhere, flow_of  # noqa: F401 - a fixture
 from tests.e2e.faults.ways import woken
 from tests.failpoints import FAILPOINTS
+from tests.warm_spark import WarmSpark
 
 MERGING = [name for name in FAILPOINTS if name.startswith("merge.")]
 KILLED, ASLEEP = "merge.after-changes", "merge.after-list"
@@ -25,10 +25,10 @@ def some(name: str, *others: str) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def rows(broker: Broker, spark_server: Spark, launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+def rows(broker: Broker, warm_spark: WarmSpark, launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """A pipeline that has run."""
     settings = {**UPSERT, "write_mode": "merge"}
-    rows = Rows(flow_of(settings, broker, spark_server, tmp_path_factory.mktemp("changes")))
+    rows = Rows(flow_of(settings, broker, warm_spark, tmp_path_factory.mktemp("changes")))
     rows.change()
     done(launcher.warm, rows.run)
     return rows

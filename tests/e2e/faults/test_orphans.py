@@ -1,8 +1,13 @@
-"""Orphan removal by one process while others sleep in the middle of a batch or a commit, and wake up after it."""
+"""Orphan removal by one process while others sleep in the middle of a batch or a commit, and wake up after it.
+
+The places of those that `make test` leaves out are met in one process by tests/integration/test_orphans.py.
+"""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+
+import pytest
 
 from sink_core.errors import EXIT_DONE
 from tests.e2e.faults.conftest import NewWorld
@@ -50,6 +55,7 @@ def test_sleepers_before_publish_and_before_commit_lose_nothing(launcher: Launch
     prove(launcher.swift, world)
 
 
+@pytest.mark.faults
 def test_a_batch_that_was_given_up_is_redone_by_its_own_run(launcher: Launcher, new_world: NewWorld) -> None:
     world = used_world(launcher, new_world, 12)
     with asleep(launcher, world, "write.after-manifests") as sleeper:
@@ -61,6 +67,7 @@ def test_a_batch_that_was_given_up_is_redone_by_its_own_run(launcher: Launcher, 
     prove(launcher.swift, world)
 
 
+@pytest.mark.faults
 def test_a_commit_that_sleeps_before_its_swap_leaves_no_table_unreadable(
     launcher: Launcher, new_world: NewWorld
 ) -> None:

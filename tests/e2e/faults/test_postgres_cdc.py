@@ -15,19 +15,19 @@ from pyspark.sql import SparkSession
 from examples.postgres_cdc import relay
 from orchestration.broker import Broker
 from tests.bank import EXAMPLE, Bank
-from tests.e2e.faults.conftest import Spark
 from tests.e2e.faults.kills import RUN_S, done
 from tests.e2e.faults.processes import ROOT, Launcher
 from tests.postgres import postgres
+from tests.warm_spark import WarmSpark
 
 MOMENTS, KILLS = 10, 2
 """Moments at which all is compared, and kills before each."""
 
 
 @pytest.fixture
-def bank(broker: Broker, spark_server: Spark, tmp_path: Path) -> Generator[Bank]:
+def bank(broker: Broker, warm_spark: WarmSpark, tmp_path: Path) -> Generator[Bank]:
     with postgres() as server:
-        yield Bank.create(server, broker.bootstrap, tmp_path, {"remote": spark_server.server().address, "tasks": 2})
+        yield Bank.create(server, broker.bootstrap, tmp_path, {"remote": warm_spark.remote, "tasks": 2})
 
 
 @pytest.mark.faults

@@ -15,22 +15,31 @@ import pytest
 from orchestration.broker import Broker
 from tests import support
 from tests.changing import by_chdb
-from tests.e2e.faults.conftest import Spark
 from tests.e2e.faults.kills import RUN_S, done
 from tests.e2e.faults.processes import Launcher
 from tests.pipelines import Flow
+from tests.warm_spark import WarmSpark
 
 Sent = tuple[bytes, bytes | None]
 
 PARTITIONS, KEYS, CHANGES, AGAIN = 3, 40, 90, 20
-KILLED = ("write.after-files", "publish.after-events", "publish.after-commit", "commit.after-list", "commit.after-swap")
-ASLEEP = ("publish.after-fence", "commit.after-check", "commit.after-list")
+KILLED = ("write.after-files", "publish.after-commit", "commit.after-swap")
+ASLEEP = ("commit.after-list",)
+"""What `make test` has of them: one before, one between and one after the effects, and the swap that comes too late."""
+
+KILLED_TOO = ("publish.after-events", "commit.after-list")
+ASLEEP_TOO = ("publish.after-fence", "commit.after-check")
 
 
 COLUMNS = {"id": "long", "text": "string"}
 # Without a look at the table, which the other one has.
 UPSERT = {"mode": "upsert", "on_moved_key": "ignore", "auto_create": {"columns": COLUMNS}}
 ORDERED = {"mode": "cdc", "order_by": "source.lsn", "deletes": "soft", "auto_create": {}}
+
+
+def places(always: Sequence[str], others: Sequence[str]) -> list[Any]:
+    """Those of `make test`, and those of the long series."""
+    return [*always, *(pytest.param(other, marks=pytest.mark.faults) for other in others)]
 
 
 @dataclass
@@ -108,25 +117,25 @@ class OrderedRows(Rows):
 def rows(
     request: pytest.FixtureRequest,
     broker: Broker,
-    spark_server: Spark,
+    warm_spark: WarmSpark,
     launcher: Launcher,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Rows:
     """A pipeline that has run."""
     kind, settings = request.param
-    rows = kind(flow_of(settings, broker, spark_server, tmp_path_factory.mktemp("changes")))
+    rows = kind(flow_of(settings, broker, warm_spark, tmp_path_factory.mktemp("changes")))
     rows.change()
     done(launcher.warm, rows.run)
     return rows
 
 
-def flow_of(settings: dict[str, Any], broker: Broker, spark_server: Spark, directory: Path) -> Flow:
+def flow_of(settings: dict[str, Any], broker: Broker, warm_spark: WarmSpark, directory: Path) -> Flow:
     """A pipeline whose table has these settings."""
     return Flow.create(
         directory,
         broker.bootstrap,
         support.create_topic(broker.bootstrap, support.unique("changes"), PARTITIONS),
-        spark={"remote": spark_server.server().address, "tasks": 2},
+        spark={"remote": warm_spark.remote, "tasks": 2},
         extra={
             "tables": [{"name": "db.events", "key": ["id"], **settings}],
             "batch": {"max_records": 50, "min_task_bytes": "1KiB"},
@@ -142,7 +151,7 @@ def anywhere() -> Generator[None]:
         yield
 
 
-@pytest.mark.parametrize("failpoint", KILLED)
+@pytest.mark.parametrize("failpoint", places(KILLED, KILLED_TOO))
 def test_a_run_that_is_killed_there_leaves_every_key_its_last_change(
     failpoint: str, launcher: Launcher, rows: Rows
 ) -> None:
@@ -154,7 +163,7 @@ def test_a_run_that_is_killed_there_leaves_every_key_its_last_change(
     rows.check(launcher)
 
 
-@pytest.mark.parametrize("failpoint", ASLEEP)
+@pytest.mark.parametrize("failpoint", places(ASLEEP, ASLEEP_TOO))
 def test_a_run_that_wakes_up_there_late_puts_no_older_change_over_a_newer(
     failpoint: str, launcher: Launcher, rows: Rows
 ) -> None:

@@ -1,0 +1,141 @@
+"""The chain of each test: what one of the gate's workers runs one after the other, and which chains begin first.
+
+For `--dist loadgroup --no-loadscope-reorder`. Who asks for a classic Spark has one of two chains, so that two are
+started for all. A test of any other file has its file's chain, as with `--dist loadfile`: what a module
+sets up is set up once. The tests of some long files go their own ways. Chains are handed out in the order of their
+first tests: long ones come first, so that none is left alone at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+TESTS = Path(__file__).parent
+
+CHAINS = "chains.json"
+
+CLASSIC_SPARK = frozenset({"spark", "runner"})
+"""Fixtures whose users share a worker's Spark."""
+
+SECOND = (
+    "integration/test_asset",
+    "integration/test_change_feed",
+    "integration/test_compaction",
+    "integration/test_deletes_taken_out",
+    "integration/test_maintenance",
+    "integration/test_orphans",
+    "integration/test_partition_deletes",
+    "integration/test_registered",
+    "integration/test_run.",
+    "integration/test_shared_table",
+)
+"""What is on a second one, half of the whole in seconds: on one it would be the chain that everybody waits for."""
+
+ONE_BY_ONE = frozenset(
+    {
+        "e2e/faults/test_kills.py",
+        "e2e/faults/test_orphans.py",
+        "e2e/faults/test_three_runs.py",
+    }
+)
+"""Files whose tests are long and share nothing but what the session has."""
+
+BY_WAY = frozenset({"e2e/faults/test_failpoints.py"})
+"""Files whose tests share something for each function and each first parameter, which their ids begin with."""
+
+FIRST = (
+    "lint/",
+    "e2e/dagster/",
+    "simulation/test_histories.py",
+    "e2e/test_",
+    "row_histories/",
+    "simulation/",
+    "e2e/",
+    "integration/",
+)
+"""After the chains of Spark: where the longest chains are, longest first. All else is short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a test's chain depends on: its file below `tests`, its name with its id, and the fixtures it uses."""
+
+    file: str
+    name: str
+    fixtures: Collection[str]
+
+    @property
+    def on_spark(self) -> bool:
+        return not CLASSIC_SPARK.isdisjoint(self.fixtures)
+
+
+def chain_of(test: Asking) -> str | None:
+    """Its name; None for a test that is a chain of its own."""
+    if test.on_spark:
+        return "spark-2" if test.file.startswith(SECOND) else "spark-1"
+    if test.file in ONE_BY_ONE:
+        return None
+    chain = test.file.removesuffix(".py")
+    if test.file in BY_WAY:
+        chain += f"::{test.name.partition('-')[0]}"
+    return chain
+
+
+def rank_of(test: Asking) -> int:
+    """Its chain's place among others, 0 first; those of one rank come as they are collected."""
+    if test.on_spark:
+        return int(test.file.startswith(SECOND))
+    return next((rank for rank, place in enumerate(FIRST, 2) if test.file.startswith(place)), len(FIRST) + 2)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The same order on each worker, and a note of the chains; nothing where nobody shares work."""
+    if not config.getoption("loadgroup", False):
+        return
+    asking = {item: _asking(item) for item in items}
+    items.sort(key=lambda item: rank_of(asking[item]))
+    chains = {item.nodeid: chain_of(asking[item]) or item.nodeid for item in items}
+    note = shared_directory(config) / CHAINS
+    # Each worker writes the same, and whoever schedules reads it once all have collected.
+    scratch = note.with_suffix(f".{config.workerinput['workerid']}")  # pyright: ignore
+    scratch.write_text(json.dumps(chains))
+    scratch.rename(note)
+
+
+class Chains(LoadScopeScheduling):
+    """What `loadgroup` is to do: xdist 3.8 writes the groups into node ids, which pytest 9.2 doesn't let it."""
+
+    @cached_property
+    def chains(self) -> dict[str, str]:
+        """By node id."""
+        return json.loads((shared_directory(self.config) / CHAINS).read_text())
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self.chains[nodeid]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Chains | None:
+    return Chains(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+def _asking(item: pytest.Item) -> Asking:
+    return Asking(item.path.relative_to(TESTS).as_posix(), item.name, getattr(item, "fixturenames", ()))
+
+
+def is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def shared_directory(config: pytest.Config) -> Path:
+    """A folder that whoever started the workers has in common with all of them."""
+    base: Path = config._tmp_path_factory.getbasetemp()  # pyright: ignore
+    return base.parent if is_worker(config) else base
