@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from orchestration import broker as embedded
 from tests import support
-from tests.groups import is_worker, shared_directory
+from tests.support import is_worker, shared_directory
 
 if TYPE_CHECKING:
     from tests.guarded import GuardedBroker

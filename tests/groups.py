@@ -18,6 +18,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.support import shared_directory
+
 TESTS = Path(__file__).parent
 
 CHAINS = "chains.json"
@@ -129,13 +131,3 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Chains 
 
 def _asking(item: pytest.Item) -> Asking:
     return Asking(item.path.relative_to(TESTS).as_posix(), item.name, getattr(item, "fixturenames", ()))
-
-
-def is_worker(config: pytest.Config) -> bool:
-    return hasattr(config, "workerinput")
-
-
-def shared_directory(config: pytest.Config) -> Path:
-    """A folder that whoever started the workers has in common with all of them."""
-    base: Path = config._tmp_path_factory.getbasetemp()  # pyright: ignore
-    return base.parent if is_worker(config) else base

@@ -183,3 +183,14 @@ def start_spark(directory: Path, lake: Path) -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether xdist has started this process."""
+    return hasattr(config, "workerinput")
+
+
+def shared_directory(config: pytest.Config) -> Path:
+    """A folder that whoever started the workers has in common with all of them."""
+    base: Path = config._tmp_path_factory.getbasetemp()  # pyright: ignore
+    return base.parent if is_worker(config) else base

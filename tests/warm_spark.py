@@ -19,7 +19,7 @@ import pytest
 
 from orchestration import spark_server
 from sink_core.locks import exclusive
-from tests.groups import is_worker, shared_directory
+from tests.support import is_worker, shared_directory
 
 ROOT = Path(__file__).parents[1]
 CONF = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.python.daemon.module": "tests.spark_daemon"}

@@ -37,8 +37,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "no-uuid-assertion",
         "sink_core/commit/append.py",
-        "(AssertTableUUID(uuid=metadata.table_uuid), at_ref(branch, parent.snapshot_id if parent else None))",
-        "(at_ref(branch, parent.snapshot_id if parent else None),)",
+        "= (AssertTableUUID(uuid=metadata.table_uuid),)",
+        "= ()",
         (f"{_APPEND}::test_files_for_a_table_that_was_dropped_do_not_go_into_the_one_of_its_name",),
         "Files of a table that was dropped would go into the one created in its place, which may have other columns.",
     ),
@@ -173,8 +173,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vtts-before-history",
         "sink_core/commit/own.py",
-        "if not from_now and state.unfed_batches(view.table, stored_offset):",
-        "if False:",
+        "if state.rules.vtts_waits_for_the_history and not from_now and",
+        "if False and",
         (f"{_OWN}::test_a_table_is_valid_through_once_it_has_what_was_published_without_it",),
         "Readers would be promised records up to a time that the table has yet to be given as history.",
     ),

@@ -16,8 +16,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "decision-log-not-asked",
         "sink_core/control/decision.py",
-        "plan.batch_id in state.batches or any(",
-        "any(",
+        "logged = rules.own_batch_is_looked_up and plan.batch_id in state.batches",
+        "logged = False",
         (f"{_DECISION}::test_our_batch_in_the_log_counts_even_if_others_have_published_since",),
         "A run whose batch landed before others published would call it stale, and report its records as not stored.",
     ),
@@ -82,15 +82,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "group-unstable-offsets",
         "sink_core/control/group.py",
-        "clients.reader(self._settings, group=self.name)",
-        'clients.reader(self._settings, group=self.name, **{"isolation.level": "read_uncommitted"})',
+        "group=self.name, **self._isolation)",
+        "group=self.name, **clients.UNCOMMITTED)",
         (f"{_PUBLISH}::test_positions_that_a_publish_is_about_to_move_are_waited_for",),
         "A run would hold positions from before a publish against a log that has it, and stop on positions-changed.",
     ),
     Mutant(
         "decision-predecessor-not-compared",
         "sink_core/control/decision.py",
-        "    if foreign:\n",
+        "    if foreign and rules.predecessor_is_compared:\n",
         "    if False:\n",
         (f"{_DECISION}::test_outstanding_plans_are_stale_once_they_were_given_up_and_say_that_they_are_planned_again",),
         "A batch that was given up would be published, and its files are those that orphan removal deletes.",
@@ -138,8 +138,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "publish-log-not-read-after-fence",
         "sink_core/control/publisher.py",
-        "return step(producer, (positions, self._log.refresh_to_end()))",
-        "return step(producer, (positions, self._log.state))",
+        "return positions, self._log.refresh_to_end()",
+        "return positions, self._log.state",
         (f"{_PUBLISH}::test_bootstrap_by_two_at_once_happens_once",),
         "A publisher would not see what was published before its fence: a second first run fails, a batch that landed "
         "is called stale.",
@@ -155,8 +155,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "giveup-token-keeps-its-mark",
         "sink_core/control/publisher.py",
-        " | {self.token: token.marked(mark)}",
-        " | {self.token: token}",
+        "marked[self.token] = token.marked(mark)",
+        "marked[self.token] = token",
         ("tests/integration/test_refill.py::test_giving_up_makes_a_refill_stale",),
         "A range job that was given up would be published, after its files were deleted as orphans.",
     ),
@@ -236,8 +236,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "log-uncommitted-events",
         "sink_core/control/log.py",
-        'group=f"{self.topic}.reader", **_READS)',
-        'group=f"{self.topic}.reader", **_READS, **{"isolation.level": "read_uncommitted"})',
+        "**_READS, **isolation)",
+        "**_READS, **clients.UNCOMMITTED)",
         (f"{_PUBLISH}::test_events_of_a_transaction_that_was_aborted_are_never_committed",),
         "A batch whose transaction was aborted would be committed, and its records read again: they are there twice.",
     ),

@@ -43,8 +43,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "jump-over-the-token",
         "sink_core/resolve/jump.py",
-        " | self.seen.keys() | found.keys()",
-        "",
+        "self.seen.keys() | found.keys() if state.rules.answer_compares_the_token else set[TopicPartition]()",
+        "set[TopicPartition]()",
         (f"{_JUMP}::test_a_position_that_changed_makes_a_jump_stale",),
         "An answer whose ledger file orphan removal took meanwhile would be published: the ledger can't be read.",
     ),
@@ -139,7 +139,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "range-token-unchecked",
         "sink_core/range_jobs/decision.py",
-        "if found.metadata == planned.metadata:",
+        "if found.metadata == planned.metadata or not state.rules.range_job_compares_the_token:",
         "if True:",
         (f"{_JOB}::test_a_job_is_published_under_the_token_it_was_planned_with",),
         "Two range jobs that were planned on the same state would both publish the same ranges.",
@@ -179,8 +179,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "refill-for-another-incarnation",
         "sink_core/range_jobs/resolving.py",
-        "if logged.event.table_uuid == view.uuid and _names(logged.event, named)]",
-        "if _names(logged.event, named)]",
+        "if e.event.table_uuid == view.uuid and e.event.resolves is not None]",
+        "if e.event.resolves is not None]",
         (f"{_RESOLVING}::test_a_job_for_another_incarnation_is_dropped",),
         "A refill for a table that was created again since would put its files into the new one.",
     ),

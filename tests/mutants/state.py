@@ -32,7 +32,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "pending-for-another-incarnation",
         "sink_core/control/state.py",
-        "            and logged.event.table_uuid == table_uuid\n",
+        "            and (logged.event.table_uuid == table_uuid or not self.rules.recreated_table_is_a_finding)\n",
         "",
         (f"{_STATE}::test_events_for_another_incarnation_of_a_table_are_not_for_this_one",),
         "A table that was created again would get files that were written for the one before.",
@@ -40,7 +40,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "pending-resolves-nothing",
         "sink_core/control/state.py",
-        "            and logged.event.resolves is None\n",
+        "            and (logged.event.resolves is None or not self.rules.resolving_job_is_for_its_finding)\n",
         "",
         (f"{_STATE}::test_events_that_resolve_a_finding_are_not_part_of_an_ordinary_commit",),
         "Rows that a refill has read again would be committed where they were not lost: they are there twice.",
