@@ -104,8 +104,6 @@ def test_a_leader_killed_while_a_partition_is_read_costs_no_record(
     clients_receive = clients.receive
     monkeypatch.setattr(clients, "receive", receive)
     monkeypatch.setattr(reader, "BATCH_RECORDS", 3)
-    # Half of the real limit: long enough for an election.
-    monkeypatch.setattr(clients, "ADMIN_TIMEOUT_S", 15.0)
     with suppress(RetriableError, UnknownOutcome):
         flow.run()
     assert len(received) > 1
