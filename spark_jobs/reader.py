@@ -34,10 +34,6 @@ _SETTINGS: Mapping[str, object] = {
     "queued.max.messages.kbytes": 2 * BATCH_BYTES // 1024,
     "fetch.message.max.bytes": BATCH_BYTES // 2,
     "fetch.max.bytes": 2 * BATCH_BYTES,
-    # A second's pause once that is full would idle the task; the default suits consumers that run for ever.
-    "fetch.queue.backoff.ms": 5,
-    # The end of a partition shows in an empty fetch, which the broker holds back this long.
-    "fetch.wait.max.ms": 20,
     # The plan has just seen the topic: if a broker does not know it, it is gone rather than new.
     "topic.metadata.propagation.max.ms": 5_000,
 }

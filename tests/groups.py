@@ -125,6 +125,7 @@ class Chains(LoadScopeScheduling):
         return self.chains[nodeid]
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Chains | None:
     return Chains(config, log) if config.getoption("dist") == "loadgroup" else None
 

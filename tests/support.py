@@ -83,7 +83,8 @@ def produce(
     timestamps: Sequence[int] | None = None,
 ) -> int:
     """Append `values` (None = tombstone) to one partition, in order; `timestamps` in ms. Returns their number."""
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
+    # An idempotent one mostly waits half a second for its id; no broker goes while this one waits for its answers.
+    producer = Producer({"bootstrap.servers": bootstrap, "max.in.flight": 1, "linger.ms": 5})
     failures: list[object] = []
 
     def note(error: object, _: object) -> None:
@@ -117,6 +118,7 @@ def messages(bootstrap: str, topic: str, *, partition: int = 0, isolation: str =
             "enable.auto.commit": False,
             "isolation.level": isolation,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 5,
             "auto.offset.reset": "error",
         }
     )

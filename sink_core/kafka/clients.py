@@ -47,6 +47,8 @@ def reader(settings: Settings, *, group: str, **overrides: object) -> Consumer:
             # not wait for a second after the queue was full, which is the default too.
             "queued.min.messages": 1,
             "fetch.queue.backoff.ms": 5,
+            # A partition's end shows in an empty fetch, which the broker holds back this long.
+            "fetch.wait.max.ms": 20,
             **_base(settings),
             "group.id": group,
             "isolation.level": "read_committed",
