@@ -151,8 +151,7 @@ class ControlLog:
         with reported(doing):
             if self._producer is None:
                 self._producer = clients.producer(self._settings)
-                # Takes as long as it mostly takes to get an id.
-                self._producer.list_topics(self.topic, timeout=READ_TIMEOUT_S)
+                clients.await_broker(self._producer, self.topic, READ_TIMEOUT_S)
             self._producer.produce(
                 self.topic, encode(event), partition=PARTITION, headers=headers(event), on_delivery=delivered
             )

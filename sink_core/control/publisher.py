@@ -182,6 +182,7 @@ class Publisher:
                 producer = self._producer(settings or {})
                 read_early = None if fence_first else self._read(partitions)
                 with _translated("fencing earlier publishers"):
+                    clients.await_broker(producer, self._log.topic, TRANSACTION_S)
                     producer.init_transactions(TRANSACTION_S)
                 reach("publish.after-fence")
                 return step(producer, read_early or self._read(partitions))

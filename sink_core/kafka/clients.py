@@ -88,6 +88,23 @@ def transactional_producer(settings: Settings, transactional_id: str, **override
     return Producer(conf, logger=LOGGER)
 
 
+def await_broker(producer: Producer, topic: str, timeout_s: float) -> None:
+    """Wait until a producer can ask a broker for its id; without that it may wait half a second between two tries.
+
+    Raises KafkaException after `timeout_s`.
+    """
+    # The first answer may come from a bootstrap connection, which ends as soon as the brokers are known.
+    for _ in range(2):
+        producer.list_topics(topic, timeout=timeout_s)
+
+
 def _base(settings: Settings) -> dict[str, Any]:
-    # Errors come back from the calls; librdkafka's warnings about starting coordinators would only frighten.
-    return {"client.id": "calve", "log_level": 3, **resolve(settings)}
+    return {
+        "client.id": "calve",
+        # Errors come back from the calls; librdkafka's warnings about starting coordinators would only frighten.
+        "log_level": 3,
+        # Each client connects twice at its start, to a bootstrap server and to the broker that it turns out to be. The
+        # default has it wait 50 ms between. It doubles up to 10 s where nothing answers.
+        "reconnect.backoff.ms": 10,
+        **resolve(settings),
+    }
