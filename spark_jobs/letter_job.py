@@ -97,16 +97,18 @@ class LetterJobs:
             self._commit()
             self._progress(Progress("plan", f"looking at {self._name}"))
             plan = plan_letters(self._session, wanted, done)
-            if not plan.chosen.total:
+            if plan is not None and not plan.chosen.total:
                 ended = f"{moved:,} moved" if moved else f"nothing to do: none of {self._name} fits now"
                 return self._report(ended, jobs, moved, done, commits, left=plan.chosen.left)
-            batch_id, tried, decision = self._job(token, plan)
-            if decision is not None and decision.verdict is Verdict.STALE:
+            job = self._job(token, plan) if plan is not None else None
+            if job is None or (job[2] is not None and job[2].verdict is Verdict.STALE):
                 stale += 1
                 if stale == TRIES:
-                    return self._report(decision.why, jobs, moved, done, commits, verdict=Verdict.STALE)
+                    why = f"{TRIES} times in a row another range job was published first"
+                    return self._report(why, jobs, moved, done, commits, verdict=Verdict.STALE)
                 time.sleep(random.uniform(0, 0.1 * stale))  # noqa: S311 - jitter, not a secret
                 continue
+            batch_id, tried, decision = job
             stale, moved = 0, moved + tried.number_moved
             done = union([done, tried.left])
             if decision is not None:

@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 
 from sink_core.commit.replace import has_deletes, head_manifests
 from sink_core.dead_letters.choice import Chosen, Offsets, choose
-from sink_core.errors import RetriableError, TableUnusable
+from sink_core.errors import TableUnusable
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.range_jobs.job import ranges_of
 from sink_core.range_jobs.look import ledger_rows, places_in
@@ -42,11 +42,11 @@ class LettersPlan:
 
 def plan_letters(
     session: Session, wanted: Sequence[OffsetRange], tried: Mapping[TopicPartition, BitMap64]
-) -> LettersPlan:
+) -> LettersPlan | None:
     """Choose among the dead letters of the head those in `wanted` (all if empty) and not in `tried`.
 
-    To be called after the token and the log were read, and what is published was committed. Raises FindingError,
-    TableUnusable, RetriableError if another replay is published and not committed yet.
+    To be called after the token and the log were read, and what is published was committed; None if another replay was
+    published since. Raises FindingError and TableUnusable.
     """
     pipeline = session.pipeline
     name = pipeline.dead_letter_table
@@ -58,7 +58,7 @@ def plan_letters(
     letters, stored = loaded.pop(name)
     state = session.log.state
     if any(e.event.removes for e in state.pending(name, str(letters.metadata.table_uuid), stored)):
-        raise RetriableError(f"{name}: another replay of dead letters was published meanwhile", hint="run again")
+        return None
     with unreachable_as_ours(f"reading the manifests of {name}"):
         if has_deletes(head_manifests(letters)):
             raise TableUnusable(

@@ -98,6 +98,21 @@ def test_of_two_replays_planned_at_once_one_is_planned_again(flow: Flow) -> None
     assert_proven(flow)
 
 
+def test_a_replay_published_while_another_commits_is_taken_in_by_it(flow: Flow) -> None:
+    mend(flow)
+
+    def publish() -> None:
+        with pytest.raises(Died), reached("publish.after-commit", die):
+            replay(flow)
+
+    # The last of the tables that the replay commits at its beginning: the dead letters are looked at already.
+    with reached("commit.after-check", publish, skip=2):
+        assert replay(flow).moved == 0
+    assert flow.ids() == ALL
+    assert left(flow) == [(0, 13)]
+    assert_proven(flow)
+
+
 def test_a_replay_of_ranges_waits_for_dead_letters_that_are_to_leave(flow: Flow) -> None:
     """The table has the record, the dead letters still show it: it must not be taken for a dead letter."""
     mend(flow)
