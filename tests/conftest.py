@@ -34,12 +34,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--simulate", type=float, default=60.0, help="seconds that the simulation in the gate may take")
+    parser.addoption("--simulate", type=float, help="seconds of simulation, not until it has been everywhere")
 
 
 @pytest.fixture(scope="session")
-def simulation_s(request: pytest.FixtureRequest) -> float:
-    """Seconds after which histories end that have been everywhere, though not as often as is wanted."""
+def simulation_s(request: pytest.FixtureRequest) -> float | None:
+    """Seconds of histories, if so many are wanted; else these end when they have been everywhere often enough."""
     return request.config.getoption("simulate")
 
 

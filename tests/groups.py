@@ -2,14 +2,14 @@
 
 For `--dist loadgroup --no-loadscope-reorder`. Who asks for a classic Spark has one of two chains, so that two are
 started for all. A test of any other file has its file's chain, as with `--dist loadfile`: what a module
-sets up is set up once. The tests of some long files go their own ways. Chains are handed out in the order of their
-first tests: long ones come first, so that none is left alone at the end.
+sets up is set up once. The tests of some long files go their own ways. Chains are handed out in order: long ones come
+first, so that none is left alone at the end, and those that keep a core busy in turn with those that mostly wait.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -53,17 +53,11 @@ ONE_BY_ONE = frozenset(
 BY_WAY = frozenset({"e2e/faults/test_failpoints.py"})
 """Files whose tests share something for each function and each first parameter, which their ids begin with."""
 
-FIRST = (
-    "lint/",
-    "e2e/dagster/",
-    "simulation/test_histories.py",
-    "e2e/test_",
-    "row_histories/",
-    "simulation/",
-    "e2e/",
-    "integration/",
-)
-"""After the chains of Spark: where the longest chains are, longest first. All else is short."""
+BUSY = ("lint/", "e2e/dagster/", "simulation/test_histories.py", "e2e/test_", "row_histories/", "simulation/", "e2e/")
+"""After the chains of Spark: where those are that start processes or compute, longest first."""
+
+WAITING = ("integration/test_trouble", "integration/")
+"""Where those are that mostly wait for a broker, longest first. All else is short, and comes last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +85,23 @@ def chain_of(test: Asking) -> str | None:
     return chain
 
 
-def rank_of(test: Asking) -> int:
-    """Its chain's place among others, 0 first; those of one rank come as they are collected."""
-    if test.on_spark:
-        return int(test.file.startswith(SECOND))
-    return next((rank for rank, place in enumerate(FIRST, 2) if test.file.startswith(place)), len(FIRST) + 2)
+def ordered(tests: Sequence[Asking], chains: Sequence[str]) -> dict[str, int]:
+    """The place of each chain, 0 first; `chains` are those of `tests`, one for one."""
+    firsts = dict(zip(reversed(chains), reversed(tests), strict=True))
+    collected = list(dict.fromkeys(chains))
+    spark = sorted(chain for chain in collected if firsts[chain].on_spark)
+
+    def longest_first(places: tuple[str, ...]) -> list[str]:
+        at = {chain: _index(places, firsts[chain].file) for chain in collected if chain not in spark}
+        return sorted((chain for chain in at if at[chain] < len(places)), key=at.__getitem__)
+
+    in_turn = [((n + 0.5) / len(some), c) for some in map(longest_first, (BUSY, WAITING)) for n, c in enumerate(some)]
+    first = dict.fromkeys([*spark, *(chain for _, chain in sorted(in_turn, key=lambda each: each[0]))])
+    return {chain: n for n, chain in enumerate([*first, *(chain for chain in collected if chain not in first)])}
+
+
+def _index(places: tuple[str, ...], file: str) -> int:
+    return next((n for n, place in enumerate(places) if file.startswith(place)), len(places))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -103,9 +109,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """The same order on each worker, and a note of the chains; nothing where nobody shares work."""
     if not config.getoption("loadgroup", False):
         return
-    asking = {item: _asking(item) for item in items}
-    items.sort(key=lambda item: rank_of(asking[item]))
-    chains = {item.nodeid: chain_of(asking[item]) or item.nodeid for item in items}
+    asking = [_asking(item) for item in items]
+    chains = {item.nodeid: chain_of(test) or item.nodeid for item, test in zip(items, asking, strict=True)}
+    places = ordered(asking, [chains[item.nodeid] for item in items])
+    items.sort(key=lambda item: places[chains[item.nodeid]])
     note = shared_directory(config) / CHAINS
     # Each worker writes the same, and whoever schedules reads it once all have collected.
     scratch = note.with_suffix(f".{config.workerinput['workerid']}")  # pyright: ignore

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.groups import BY_WAY, ONE_BY_ONE, SECOND, TESTS, Asking, chain_of, rank_of
+from tests.groups import BY_WAY, ONE_BY_ONE, SECOND, TESTS, Asking, chain_of, ordered
 
 PLAIN = Asking("integration/test_trim.py", "test_a", ("broker", "kafka_topic"))
 FAILPOINT = "e2e/faults/test_failpoints.py"
@@ -29,7 +28,7 @@ def test_half_of_the_classic_spark_is_a_second_chain(place: str) -> None:
     assert files
     for file in files:
         on_spark = Asking(file, "test_a", ("spark",))
-        assert (chain_of(on_spark), rank_of(on_spark)) == ("spark-2", 1)
+        assert chain_of(on_spark) == "spark-2"
         assert chain_of(Asking(file, "test_a", ("broker",))) == file.removesuffix(".py")
 
 
@@ -51,20 +50,24 @@ def test_failpoints_of_one_way_are_one_chain_for_those_killed_and_one_for_those_
     assert chain_of(Asking(FAILPOINT, "test_killed[run-write.after-files]", ())) == chains[0]
 
 
-def test_sparks_chain_begins_then_the_long_ones_and_unit_tests_come_last() -> None:
-    files = [
+def test_sparks_chains_begin_then_busy_and_waiting_ones_in_turn_long_ones_first_and_unit_tests_come_last() -> None:
+    on_spark = [
+        Asking("unit/sink_core/test_plan.py", "test_b", ("spark",)),
+        Asking(f"{SECOND[0]}.py", "test_a", ("spark",)),
+    ]
+    order = [
         "lint/test_lint.py",
-        "e2e/dagster/test_ui.py",
-        "simulation/test_histories.py",
+        "integration/test_trouble_rest.py",
         "e2e/test_demo.py",
-        "row_histories/test_histories.py",
-        "e2e/faults/test_kills.py",
         "integration/test_trim.py",
+        "e2e/faults/test_merge.py",
         "unit/sink_core/test_plan.py",
     ]
-    ranks = [rank_of(Asking(file, "test_a", ())) for file in files]
-    assert all(earlier < later for earlier, later in itertools.pairwise([1, *ranks]))
-    assert rank_of(Asking("unit/sink_core/test_plan.py", "test_a", ("spark",))) == 0
+    tests = [*(Asking(file, "test_a", ()) for file in sorted(order, reverse=True)), *reversed(on_spark)]
+    chains = [chain_of(test) or test.name for test in tests]
+    # A file's second test changes nothing.
+    places = ordered([*tests, tests[0]], [*chains, chains[0]])
+    assert sorted(places, key=places.__getitem__) == ["spark-1", "spark-2", *(f.removesuffix(".py") for f in order)]
 
 
 @pytest.mark.parametrize("file", sorted(ONE_BY_ONE | BY_WAY))
