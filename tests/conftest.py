@@ -49,7 +49,8 @@ def broker(request: pytest.FixtureRequest) -> embedded.Broker:
 
     Tests meet others' topics and groups on it: their own have names that nobody else uses.
     """
-    return embedded.start(shared_directory(request.config) / "broker")
+    with support.short_lived():
+        return embedded.start(shared_directory(request.config) / "broker")
 
 
 @pytest.fixture(scope="session")

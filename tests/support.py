@@ -20,7 +20,7 @@ from spark_jobs.session import defaults
 TopicFactory = Callable[..., str]
 Produce = Callable[..., int]
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Java options of servers that one test or one file has: the optimising compiler gains nothing in their lives."""
+"""Java options of servers that live for minutes: the optimising compiler costs more than it gains."""
 
 _FLUSH_SECONDS = 60.0
 _QUEUE_LIMIT = 50_000

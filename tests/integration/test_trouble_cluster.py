@@ -17,6 +17,9 @@ from tests import support
 from tests.cluster import ThreeBrokers
 from tests.pipelines import Flow, reached
 
+ADMIN_TIMEOUT_S = 6.0
+"""A fifth of the real limit: until then librdkafka asks a dead leader for offsets without a pause."""
+
 Victim = Callable[[ThreeBrokers, Flow], int]
 
 
@@ -81,8 +84,7 @@ def test_a_leader_killed_in_a_publish_costs_no_record(
     place: str, victim: Victim, flow: Flow, cluster: ThreeBrokers
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        # A fifth of the real limit: until then librdkafka asks a dead leader for offsets without a pause.
-        patch.setattr(clients, "ADMIN_TIMEOUT_S", 6.0)
+        patch.setattr(clients, "ADMIN_TIMEOUT_S", ADMIN_TIMEOUT_S)
         # Whether this run goes on is up to how soon there is another leader; if not, it says that another run will.
         with suppress(RetriableError, UnknownOutcome), reached(place, lambda: cluster.kill(victim(cluster, flow))):
             flow.run()
@@ -104,6 +106,7 @@ def test_a_leader_killed_while_a_partition_is_read_costs_no_record(
 
     clients_receive = clients.receive
     monkeypatch.setattr(clients, "receive", receive)
+    monkeypatch.setattr(clients, "ADMIN_TIMEOUT_S", ADMIN_TIMEOUT_S)
     monkeypatch.setattr(reader, "BATCH_RECORDS", at_once)
     with suppress(RetriableError, UnknownOutcome):
         flow.run()
