@@ -34,6 +34,7 @@ from sink_core.range_jobs.look import ledger_rows
 from sink_core.range_jobs.missing import check_new, check_stated
 from sink_core.session import Session
 from sink_core.tables.internal import LEDGER_SCHEMA
+from sink_core.under_way import give_way, given_way_on_error
 from spark_jobs.ingest import write_batch
 from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
@@ -117,6 +118,10 @@ class Ingest:
             planned = self._plan()
         if planned is None:
             return None
+        with given_way_on_error(self._session, planned.plan.batch_id):
+            return self._write_and_publish(planned, seconds)
+
+    def _write_and_publish(self, planned: Planned, seconds: dict[str, float]) -> BatchReport:
         plan = planned.plan
         what = f"{plan.offsets:,} offsets in {len(plan.tasks)} tasks"
         self._progress(Progress("write", what, plan.batch_id, plan.offsets))
@@ -160,7 +165,10 @@ class Ingest:
         """
         source = self._begin(self._planner.look())
         planned = None if self.paused else self._planner.next(source)
-        return None if self.paused else planned
+        if planned is not None and self.paused:
+            give_way(self._session, planned.plan.batch_id)
+            return None
+        return planned
 
     def _begin(self, source: Source) -> Source:
         """Put the start positions in place once there is a topic; the source as it is then."""

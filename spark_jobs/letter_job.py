@@ -41,11 +41,11 @@ from sink_core.range_jobs.look import token_and_log
 from sink_core.session import Session
 from sink_core.tables.kafka_rows import runs_of
 from sink_core.tables.outputs import output_of
+from sink_core.under_way import announce, give_way, given_way_on_error
 from sink_core.verify.offset_sets import union
 from spark_jobs.ingest import task_spec
 from spark_jobs.letters import LettersResult, Set, try_letters
 from spark_jobs.merge import on_spark
-from spark_jobs.range_job import announce
 from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
 from spark_jobs.until_fit import Tables, give, until_fit
@@ -131,8 +131,16 @@ class LetterJobs:
 
     def _job(self, token: Position, plan: LettersPlan) -> tuple[str, Tried, Decision | None]:
         """One job; without a decision if nothing came of it."""
-        session, pipeline, batch_id = self._session, self._session.pipeline, str(uuid.uuid4())
-        announce(session, batch_id, token)
+        batch_id = str(uuid.uuid4())
+        announce(self._session, batch_id, token)
+        with given_way_on_error(self._session, batch_id):
+            tried, decision = self._try(batch_id, token, plan)
+        if decision is None:
+            give_way(self._session, batch_id)
+        return batch_id, tried, decision
+
+    def _try(self, batch_id: str, token: Position, plan: LettersPlan) -> tuple[Tried, Decision | None]:
+        session, pipeline = self._session, self._session.pipeline
         total = plan.chosen.total
         self._progress(Progress("write", f"trying {total:,} dead letters", batch_id, total))
         runs = runs_of(ranges_of(plan.chosen.offsets))
@@ -155,7 +163,7 @@ class LetterJobs:
         reach("range.after-files")
         tried = _tried(results)
         if not tried.moved and not tried.changed:
-            return batch_id, tried, None
+            return tried, None
         outputs = {
             name: output_of(batch_id, name, table, [file for r in results for file in r.files.get(name, ())])
             for name, table in tables.items()
@@ -174,7 +182,7 @@ class LetterJobs:
         fed = [output for output in outputs.values() if output.manifests]
         made = events(batch_id, token, tried, fed, letters, topic_ids, session.pipeline_id)
         moved = {token_at: Position(token.offset + 1, batch_id)}
-        return batch_id, tried, session.publisher.publish(after_fence, made, moved)
+        return tried, session.publisher.publish(after_fence, made, moved)
 
     def _load(self, names: Iterable[str]) -> dict[str, Table]:
         """Tables as they are now; raises what stands against one."""

@@ -29,7 +29,6 @@ from sink_core.batch import PartitionCounts, TableOutput
 from sink_core.commit.table import TableCommit
 from sink_core.commit.view import TableView
 from sink_core.control.decision import Decision, Verdict
-from sink_core.control.events import StartCommit
 from sink_core.control.range_parts import Replaces
 from sink_core.control.state import CommitState
 from sink_core.errors import CommitConflict, TableUnusable
@@ -56,6 +55,7 @@ from sink_core.session import Session
 from sink_core.tables.kafka_rows import runs_of
 from sink_core.tables.outputs import output_of
 from sink_core.tables.usable import check_usable
+from sink_core.under_way import announce, given_way_on_error
 from sink_core.verify.ledger import LedgerRow
 from spark_jobs.ingest import run_tasks, task_spec
 from spark_jobs.merge import on_spark
@@ -103,20 +103,6 @@ class RangeReport:
     verdict: Verdict | None = None
     commit: TableCommit | None = None
     replaced: int = 0
-
-
-def announce(session: Session, batch_id: str, token: Position) -> None:
-    """Say that a range job planned on `token` begins, before its first file exists."""
-    session.log.append(
-        StartCommit(
-            pipeline_id=session.pipeline_id,
-            batch_id=batch_id,
-            predecessor=token.metadata,
-            file_prefix=f"calve-{batch_id}",
-            config_fingerprint=session.pipeline.config_fingerprint,
-        )
-    )
-    reach("range.after-start-commit")
 
 
 class RangeJobs:
@@ -216,11 +202,12 @@ class RangeJobs:
         if isinstance(made, str):
             return RangeReport(table, made, commit=self._commit(table))
         plan = made.plan
-        announce(self._session, plan.batch_id, plan.token)
+        announce(session, plan.batch_id, plan.token)
         self._progress(Progress("write", f"{plan.offsets:,} offsets again for {table}", plan.batch_id, plan.offsets))
-        written = self._write(made)
-        self._progress(Progress("publish", f"{written.output.rows:,} rows for {table}", plan.batch_id))
-        decision = self._publish(plan, written)
+        with given_way_on_error(session, plan.batch_id):
+            written = self._write(made)
+            self._progress(Progress("publish", f"{written.output.rows:,} rows for {table}", plan.batch_id))
+            decision = self._publish(plan, written)
         return RangeReport(
             table,
             decision.why,

@@ -239,7 +239,7 @@ class Flow:
         return [row["id"] for row in rows]
 
 
-class Died(RuntimeError):
+class Died(BaseException):
     """Ends a run where a test wants it to end."""
 
 

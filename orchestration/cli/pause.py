@@ -35,12 +35,16 @@ def pause(
     ),
     wait: Annotated[bool, typer.Option("--wait", help="Until no batch is under way.")] = False,
     timeout: Annotated[float, typer.Option(min=0, metavar="S", help="How long --wait waits.")] = 600,
+    giving_up: Annotated[
+        bool, typer.Option("--give-up", help="After --wait, give up what is still in progress; nothing is lost by it.")
+    ] = False,
     connections: ConnectionsFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Stop planning and committing on all hosts until `calve resume`. A batch under way is still finished.
 
     Exit code 1: with --wait, batches are still listed as under way after the time-out; the pause is in effect anyway.
+    With --give-up no run can publish these any more, dead or alive: after the resume their records are read again.
     """
     from sink_core.config.load import load
     from sink_core.control.events import Paused
@@ -52,21 +56,22 @@ def pause(
         already = session.log.state.paused
         paused = already or Paused(pipeline_id=bound.pipeline_id, by=user(), reason=reason)
         offset = -1 if already else session.log.append(paused).offset
+        given_up: tuple[str, ...] = ()
         document = {"pipeline": pipeline.name, "paused": _document(paused), "written": not already}
         if not as_json:
             say(f"paused already since {_told(paused)}" if already else str(paused))
         if wait:
             try:
-                _wait(session, offset, timeout, status.update)
+                given_up = _wait(session, offset, timeout, giving_up, status.update)
             except CalveError as error:
                 if not as_json:
                     raise
                 say_json(document | error_document(error))
                 raise typer.Exit(error.exit_code) from None
     if as_json:
-        say_json(document)
+        say_json(document | ({"given_up": given_up} if wait else {}))
     elif wait:
-        say("no batch is under way")
+        say(f"no batch is under way; given up: {', '.join(given_up)}" if given_up else "no batch is under way")
 
 
 def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
@@ -89,11 +94,13 @@ def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
         say("it was not paused; if it was stopped, it is tried again")
 
 
-def _wait(session: Session, offset: int, timeout_s: float, tell: Callable[[str], None]) -> None:
-    """Until no batch is under way in a log that has been read past the pause at `offset`.
+def _wait(
+    session: Session, offset: int, timeout_s: float, giving_up: bool, tell: Callable[[str], None]
+) -> tuple[str, ...]:
+    """Until no batch is under way in a log that has been read past the pause at `offset`; the ids of those given up.
 
     Up to there the log may be hidden behind an open transaction, and with it a batch that was planned before the pause.
-    Raises CalveError at the time-out, or if somebody resumes.
+    Raises CalveError if somebody resumes, and at the time-out unless `giving_up`.
     """
     from sink_core.status import in_flight
 
@@ -105,13 +112,15 @@ def _wait(session: Session, offset: int, timeout_s: float, tell: Callable[[str],
             by = state.resumed.by if state.resumed else "somebody"
             raise CalveError(f"resumed by {by} during the wait", hint="calve pause FILE --wait pauses again")
         if seen and not batches:
-            return
+            return ()
         listed = ", ".join(f"{batch.batch_id} for {batch.age_s:,.0f} s" for batch in batches)
         listed = listed or "not known yet, a transaction hides the end of the control topic"
         if monotonic() >= deadline:
+            if giving_up:
+                return session.publisher.give_up().batch_ids
             raise CalveError(
                 f"batches under way after a wait of {timeout_s:g} s: {listed}",
-                hint="the pause is in effect anyway; a batch of a dead run stays listed until the next run publishes",
+                hint="the pause is in effect anyway; `calve pause FILE --wait --give-up` ends what dead runs have left",
             )
         tell(f"waiting for batches under way: {listed}")
         sleep(POLL_S)

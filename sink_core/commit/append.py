@@ -30,6 +30,7 @@ from sink_core.commit.relisting import asserted, relisted
 from sink_core.commit.replace import paths_of
 from sink_core.failpoints import reach
 from sink_core.rules import ALL, Rules
+from sink_core.tables.clock import not_updated_past, time_for
 from sink_core.tables.entries import live_entries
 from sink_core.tables.manifests import manifest_file, rewritten_name, write_without
 
@@ -91,6 +92,7 @@ def build_append(
         parent = new_snapshot(table, parent, step, sequence_number)
         snapshots.append(parent)
     last = snapshots[-1]
+    requirements = (*requirements, not_updated_past(snapshots[0].timestamp_ms))
     updates = (
         *(AddSnapshotUpdate(snapshot=snapshot) for snapshot in snapshots),
         set_ref(branch, SnapshotRefType.BRANCH, last.snapshot_id),
@@ -107,6 +109,7 @@ def new_snapshot(table: Table, parent: Snapshot | None, step: Step, sequence_num
             "snapshot-id": snapshot_id,
             "parent-snapshot-id": parent.snapshot_id if parent else None,
             "sequence-number": sequence_number,
+            "timestamp-ms": time_for(table.metadata),
             "manifest-list": _write_manifest_list(table, snapshot_id, parent, step, sequence_number),
             "summary": _summary(step, parent),
             "schema-id": table.metadata.current_schema_id,

@@ -26,6 +26,7 @@ from pyiceberg.table.update import (
 
 from sink_core.commit.append import FOREVER_MS, Attempt, Step, at_ref, new_snapshot, set_ref
 from sink_core.rules import ALL, Rules
+from sink_core.tables.clock import not_updated_past
 
 STAGING_MS = 24 * 3600 * 1000
 """How old a staging branch's head must be before expiry drops the branch. A merge whose branch goes is done again."""
@@ -95,6 +96,7 @@ def build_merged(
         *_of(base),
         *(at_ref(ref, found.snapshot_id if (found := base.refs.get(ref)) else None) for ref in (MAIN_BRANCH, tag)),
         *((at_ref(staging.name, merged.snapshot_id),) if rules.merge_asserts_the_staging_head else ()),
+        not_updated_past(said.timestamp_ms),
     )
     updates = (
         AddSnapshotUpdate(snapshot=said),

@@ -123,6 +123,9 @@ def test_without_a_fix_nothing_is_published(flow: Flow) -> None:
     assert (report.moved, report.still_bad, report.jobs) == (0, 6, ())
     assert "none of" in report.ended
     assert len(flow.events(DataComplete)) == events
+    with flow.session() as session:
+        session.bind()
+        assert session.log.state.outstanding() == []
     assert_proven(flow)
 
 

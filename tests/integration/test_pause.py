@@ -20,7 +20,9 @@ from orchestration.broker import Broker
 from orchestration.cli import pause
 from orchestration.cli.main import app
 from sink_core.commit.coordinator import CommitReport
+from sink_core.control import publisher
 from sink_core.control.events import (
+    BatchAbandoned,
     CommitToTable,
     DataComplete,
     Event,
@@ -30,7 +32,7 @@ from sink_core.control.events import (
     StartCommit,
     encode,
 )
-from sink_core.errors import FindingError
+from sink_core.errors import FindingError, TableUnusable, UnknownOutcome
 from sink_core.status import status
 from sink_core.verify.verify import verify
 from spark_jobs.batches import BatchReport
@@ -143,6 +145,7 @@ def test_a_batch_announced_after_the_pause_gives_way(flow: Flow) -> None:
     assert report.batches == []
     assert report.ended.endswith(": paused by hand")
     assert [event.kind for event in flow.events(DataComplete)] == ["bootstrap"]
+    assert calve(flow, "pause", "--wait", "--timeout", 0).exit_code == 0
     calve(flow, "resume")
     flow.run()
     assert flow.ids() == list(range(5))
@@ -237,6 +240,52 @@ def test_waiting_for_a_batch_of_a_dead_run_gives_up_and_names_it(flow: Flow) -> 
     flow.run()
     assert calve(flow, "pause", "--wait", "--timeout", 0).exit_code == 0
     assert flow.ids() == list(range(5))
+
+
+def test_a_run_that_ended_with_an_error_is_not_waited_for(flow: Flow) -> None:
+    def fail() -> None:
+        raise TableUnusable("no more of this")
+
+    flow.produce(range(5))
+    with reached("write.after-files", fail), pytest.raises(TableUnusable, match="no more of this"):
+        flow.run()
+    [failed] = flow.events(StartCommit)
+    assert [event.batch_id for event in flow.events(BatchAbandoned)] == [failed.batch_id]
+    assert calve(flow, "pause", "--wait", "--timeout", 0).exit_code == 0
+    calve(flow, "resume")
+    flow.run()
+    assert flow.ids() == list(range(5))
+
+
+def test_a_publish_of_unknown_outcome_is_not_said_to_be_given_up(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> None:
+        raise UnknownOutcome("no answer")
+
+    flow.produce(range(5))
+    monkeypatch.setattr(publisher, "ATTEMPTS", 1)
+    with reached("publish.after-commit", unknown), pytest.raises(UnknownOutcome, match="no answer"):
+        flow.run()
+    assert flow.events(BatchAbandoned) == []
+
+
+def test_what_is_still_under_way_after_the_wait_is_given_up_on_demand_and_never_published(flow: Flow) -> None:
+    flow.produce(range(5))
+    die_after_planning(flow)
+    [dead] = flow.events(StartCommit)
+
+    def give_up() -> None:
+        waited = calve(flow, "pause", "--wait", "--timeout", 0, "--give-up")
+        sleeping = flow.events(StartCommit)[-1]
+        assert waited.stdout.endswith(f"given up: {dead.batch_id}, {sleeping.batch_id}\n")
+
+    with reached("write.after-files", give_up):
+        report = flow.run()
+    assert ([batch.given_up for batch in report.batches], flow.ids()) == ([True], [])
+    assert document(flow, "pause", "--wait", "--timeout", 0)["given_up"] == []
+    calve(flow, "resume")
+    flow.run()
+    assert flow.ids() == list(range(5))
+    assert proven(flow)
 
 
 def test_waiting_goes_on_while_a_transaction_may_hide_a_batch(flow: Flow) -> None:

@@ -1,0 +1,49 @@
+"""A batch or range job between START_COMMIT and publish: whoever ends otherwise says so, and nobody waits for it.
+
+A process that is killed can't; its batch is listed until the next publish, a range job until another one is published
+or orphan removal gives it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+from sink_core.control.events import BatchAbandoned, StartCommit
+from sink_core.errors import CalveError, UnknownOutcome
+from sink_core.failpoints import reach
+from sink_core.offsets import Position
+from sink_core.session import Session
+
+
+def announce(session: Session, batch_id: str, token: Position) -> None:
+    """Say that a range job planned on `token` begins, before its first file exists."""
+    session.log.append(
+        StartCommit(
+            pipeline_id=session.pipeline_id,
+            batch_id=batch_id,
+            predecessor=token.metadata,
+            file_prefix=f"calve-{batch_id}",
+            config_fingerprint=session.pipeline.config_fingerprint,
+        )
+    )
+    reach("range.after-start-commit")
+
+
+def give_way(session: Session, batch_id: str) -> None:
+    """Say that this process will not publish a batch or range job of its own."""
+    session.log.append(BatchAbandoned(pipeline_id=session.pipeline_id, batch_id=batch_id))
+
+
+@contextmanager
+def given_way_on_error(session: Session, batch_id: str) -> Generator[None]:
+    """What is done for a batch, up to its publish; Ctrl-C is an error too."""
+    try:
+        yield
+    except UnknownOutcome:
+        # It may have been published.
+        raise
+    except (Exception, KeyboardInterrupt):
+        with suppress(CalveError):
+            give_way(session, batch_id)
+        raise

@@ -1,0 +1,62 @@
+"""Commits of processes that slept and of hosts whose clocks differ leave a table that Java's readers load."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyiceberg.table.update
+import pytest
+from pyspark.sql import SparkSession
+
+from orchestration.broker import Broker
+from tests.pipelines import Flow, reached
+from tests.support import TopicFactory
+
+AHEAD_S = 66
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
+
+
+class Ahead(datetime):
+    """The clock of a host that is ahead, or of this one after our process slept."""
+
+    @classmethod
+    def now(cls, tz: object = None) -> datetime:
+        del tz
+        return datetime.now(UTC) + timedelta(seconds=AHEAD_S)
+
+
+def change_ahead(flow: Flow) -> None:
+    """Somebody changes a property of the table, by that clock; head and tag stay."""
+    with pytest.MonkeyPatch.context() as patch, flow.load_table().transaction() as change:
+        patch.setattr(pyiceberg.table.update, "datetime", Ahead)
+        change.set_properties({"changed.by": "somebody"})
+
+
+def check(flow: Flow, spark: SparkSession) -> None:
+    metadata = flow.load_table().metadata
+    assert metadata.properties["changed.by"] == "somebody"
+    assert metadata.last_updated_ms >= max(entry.timestamp_ms for entry in metadata.metadata_log)
+    assert flow.ids() == flow.spark_ids(spark) == list(range(10))
+
+
+def test_a_commit_that_slept_while_the_table_was_changed_is_built_anew(flow: Flow, spark: SparkSession) -> None:
+    flow.produce(range(5))
+    flow.run()
+    flow.produce(range(5, 10))
+    with reached("commit.after-list", lambda: change_ahead(flow)):
+        flow.run()
+    check(flow, spark)
+
+
+def test_a_commit_of_a_host_that_is_behind_is_of_the_time_of_the_last_change(flow: Flow, spark: SparkSession) -> None:
+    flow.produce(range(5))
+    flow.run()
+    change_ahead(flow)
+    flow.produce(range(5, 10))
+    flow.run()
+    check(flow, spark)
