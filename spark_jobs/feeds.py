@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
+from sink_core.decode.calendar import on_calendar
 from sink_core.decode.decoded import FIT, BadValue, Decoded, Decoder
 from sink_core.decode.keys import KeyReader, Keys, ReadKeys
 from sink_core.formats import Formats
@@ -113,7 +114,7 @@ class Feeds:
                 left.update(np.setdiff1d(places, places[_known(decoded)]).tolist())
             if feed.by_kafka_key:
                 decoded = feed.keyed(decoded, read.of(feed.key_type, _good(places, decoded).tolist()))
-            decoded = feed.judge(decoded)
+            decoded = on_calendar(feed.judge(decoded))
             if feed.events:
                 left.update(np.setdiff1d(places, places[_known(decoded)]).tolist())
             for verdict in decoded.bad:
@@ -145,7 +146,7 @@ class Feeds:
             places = np.flatnonzero(self.router.takes_topics(number, slices))
             if not len(places):
                 continue
-            decoded = feed.gone(raw, read, places.tolist())
+            decoded = on_calendar(feed.gone(raw, read, places.tolist()))
             for verdict in decoded.bad:
                 place = int(places[verdict.index])
                 bad.setdefault(place, self._verdict(replace(verdict, index=place), [(feed, places)]))

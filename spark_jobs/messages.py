@@ -11,6 +11,7 @@ import numpy.typing as npt
 from confluent_kafka import Message
 
 from sink_core.batch import PartitionCounts
+from sink_core.decode.calendar import MAX_MS
 from sink_core.offsets import OffsetRange
 
 Int64s = npt.NDArray[np.int64]
@@ -21,7 +22,7 @@ class Messages:
     """n records, those of each slice in the order of their offsets.
 
     `slices` says for each record which of the reader's slices it belongs to. `timestamps_ms` are -1 where there is
-    none, `sizes` are the bytes of key and value. `values` are None for tombstones.
+    none, or one after the year 9999, `sizes` are the bytes of key and value. `values` are None for tombstones.
     """
 
     records: list[Message]
@@ -75,11 +76,14 @@ def columns(messages: list[Message], index: SliceIndex) -> Messages:
     sizes = np.fromiter(map(len, cast(list[bytes], values) if all(values) else messages), np.int64, n)
     if any(keys):
         sizes += np.fromiter((len(key or b"") for key in keys), np.int64, n)
+    timestamps_ms = np.array([moment for _, moment in map(Message.timestamp, messages)], np.int64)
+    # A producer that takes microseconds for milliseconds; no reader of the table could show it.
+    timestamps_ms[(timestamps_ms < 0) | (timestamps_ms > MAX_MS)] = -1
     return Messages(
         records=messages,
         slices=index.all_of(messages),
         offsets=np.fromiter(map(Message.offset, messages), np.int64, n),
-        timestamps_ms=np.array([moment for _, moment in map(Message.timestamp, messages)], np.int64),
+        timestamps_ms=timestamps_ms,
         sizes=sizes,
         values=values,
     )
