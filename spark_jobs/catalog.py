@@ -77,7 +77,9 @@ def _jdbc(name: str, uri: str) -> dict[str, str]:
 
 
 def _place(url: URL) -> str:
-    return url.set(drivername="x", username=None, password=None).render_as_string().removeprefix("x://")
+    """Without user and password, which the driver takes for a part of the host; `URL.set` would keep them."""
+    bare = URL.create("x", host=url.host, port=url.port, database=url.database, query=url.query)
+    return bare.render_as_string().removeprefix("x://")
 
 
 def _storage(properties: Mapping[str, str]) -> dict[str, str]:
