@@ -1,4 +1,4 @@
-"""Dates and times before the year 1 and after 9999: one such record stops nothing, and no reader of a table meets it."""
+"""Dates and times before the year 1 and after 9999: one such stops nothing, and no reader of a table meets it."""
 
 from __future__ import annotations
 
