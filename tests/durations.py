@@ -56,12 +56,13 @@ def seconds_by_file(reports: Iterable[pytest.TestReport]) -> Counter[str]:
     return seconds
 
 
-def cpu_seconds_by_file(reports: Iterable[pytest.TestReport]) -> Counter[str]:
+def cpu_seconds_by_file(reports: Iterable[pytest.TestReport]) -> dict[str, float]:
     """What the tests of each file took of CPU, as their last reports say."""
-    seconds = Counter[str]()
+    seconds = dict[str, float]()
     for report in reports:
         if report.when == "teardown":
-            seconds[report.nodeid.partition("::")[0]] += float(str(dict(report.user_properties).get(CPU, 0)))
+            file = report.nodeid.partition("::")[0]
+            seconds[file] = seconds.get(file, 0.0) + float(str(dict(report.user_properties).get(CPU, 0)))
     return seconds
 
 
