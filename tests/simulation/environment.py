@@ -12,9 +12,11 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Set
 from contextlib import contextmanager
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import Any
 
+import pyiceberg.table.update
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -148,6 +150,11 @@ class Environment:
         def clock() -> float:
             return self.world.scheduler.now_s
 
+        class Clocked(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> datetime:
+                return datetime.fromtimestamp(clock(), tz or UTC)
+
         really_sleep, owner = time.sleep, threading.get_ident()
 
         def sleep(seconds: float) -> None:
@@ -163,6 +170,7 @@ class Environment:
         patch.setattr(time, "monotonic", clock)
         patch.setattr(time, "time", clock)
         patch.setattr(time, "time_ns", lambda: int(clock() * 1e9))
+        patch.setattr(pyiceberg.table.update, "datetime", Clocked)
         patch.setattr(sink_core.kafka.source, "monotonic", clock)
 
 
