@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from sink_core.control.events import BatchAbandoned, StartCommit
-from sink_core.errors import CalveError, UnknownOutcome
+from sink_core.errors import CalveError, Fenced, UnknownOutcome
 from sink_core.failpoints import reach
 from sink_core.offsets import Position
 from sink_core.session import Session
@@ -40,7 +40,7 @@ def given_way_on_error(session: Session, batch_id: str) -> Generator[None]:
     """What is done for a batch, up to its publish; Ctrl-C is an error too."""
     try:
         yield
-    except UnknownOutcome:
+    except (UnknownOutcome, Fenced):
         # It may have been published.
         raise
     except (Exception, KeyboardInterrupt):

@@ -49,8 +49,10 @@ def broker(request: pytest.FixtureRequest) -> embedded.Broker:
 
     Tests meet others' topics and groups on it: their own have names that nobody else uses.
     """
+    # A machine that is busy with all else is not to take it for dead.
+    patient = {"broker.session.timeout.ms": "60000"}
     with support.short_lived():
-        return embedded.start(shared_directory(request.config) / "broker")
+        return embedded.start(shared_directory(request.config) / "broker", properties=patient)
 
 
 @pytest.fixture(scope="session")
