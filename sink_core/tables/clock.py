@@ -18,8 +18,11 @@ TOLERANCE_MS = 30_000
 
 
 def time_for(metadata: TableMetadata) -> int:
-    """Milliseconds since 1970 for a snapshot on top of `metadata`: now, and never before its last change."""
-    return max(int(time.time() * 1000), metadata.last_updated_ms)
+    """Milliseconds since 1970 for a snapshot on top of `metadata`: now, and always after its last change.
+
+    For a table that is left with the time of its last change pyiceberg puts this host's.
+    """
+    return max(int(time.time() * 1000), metadata.last_updated_ms + 1)
 
 
 def not_updated_past(timestamp_ms: int) -> TableRequirement:
