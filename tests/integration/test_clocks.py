@@ -48,8 +48,12 @@ def test_a_commit_that_slept_while_the_table_was_changed_is_built_anew(flow: Flo
     flow.produce(range(5))
     flow.run()
     flow.produce(range(5, 10))
-    with reached("commit.after-list", lambda: change_ahead(flow)):
-        flow.run()
+    flow.publish()
+    with flow.session() as session, reached("commit.after-list", lambda: change_ahead(flow)):
+        session.bind()
+        commit = session.committer().commit(flow.table)
+    assert commit is not None
+    assert (commit.landed, commit.conflicts) == (True, 1)
     check(flow, spark)
 
 
