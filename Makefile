@@ -67,7 +67,7 @@ lint: setup ## Style, import direction and types
 	$(VENV)/bin/pyright
 
 test: setup browser postgres ## Every test but the long series, lint among them, in half an hour (ARGS="-k name" narrows)
-	$(VENV)/bin/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(VENV)/bin/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-fast: setup ## Unit tests, lint and two minutes of the simulation, in 4 minutes
 	$(VENV)/bin/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --simulate 120 $(FAST) $(ARGS)

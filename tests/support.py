@@ -6,11 +6,11 @@ import random
 import socket
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
@@ -23,6 +23,7 @@ SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Java options of servers that live for minutes: the optimising compiler costs more than it gains."""
 
 _FLUSH_SECONDS = 60.0
+_CLIENTS = 3
 _QUEUE_LIMIT = 50_000
 _GIB = 1 << 30
 
@@ -83,8 +84,7 @@ def produce(
     timestamps: Sequence[int] | None = None,
 ) -> int:
     """Append `values` (None = tombstone) to one partition, in order; `timestamps` in ms. Returns their number."""
-    # An idempotent one mostly waits half a second for its id; no broker goes while this one waits for its answers.
-    producer = Producer({"bootstrap.servers": bootstrap, "max.in.flight": 1, "linger.ms": 5})
+    producer = _producer(bootstrap, topic)
     failures: list[object] = []
 
     def note(error: object, _: object) -> None:
@@ -102,6 +102,18 @@ def produce(
     assert producer.flush(_FLUSH_SECONDS) == 0
     assert not failures
     return count
+
+
+def _producer(bootstrap: str, topic: str) -> Producer:
+    """One whose broker answers: a client that is cut off by a broker that starts takes it for an old one, for good."""
+    # An idempotent one mostly waits half a second for its id; no broker goes while this one waits for its answers.
+    conf = {"bootstrap.servers": bootstrap, "max.in.flight": 1, "linger.ms": 5, "reconnect.backoff.ms": 10}
+    for _ in range(_CLIENTS):
+        producer = Producer(conf)
+        with suppress(KafkaException):
+            producer.list_topics(topic, timeout=_FLUSH_SECONDS / _CLIENTS)
+            return producer
+    raise AssertionError(f"none of {_CLIENTS} clients in a row got an answer from {bootstrap}")
 
 
 def consume(bootstrap: str, topic: str, *, partition: int = 0, isolation: str = "read_committed") -> list[bytes | None]:
