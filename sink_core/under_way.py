@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from sink_core.control.events import BatchAbandoned, StartCommit
-from sink_core.errors import CalveError, Fenced, UnknownOutcome
+from sink_core.errors import CalveError, Fenced, FindingError, ProtocolError, UnknownOutcome
 from sink_core.failpoints import reach
 from sink_core.offsets import Position
 from sink_core.session import Session
@@ -40,10 +40,11 @@ def given_way_on_error(session: Session, batch_id: str) -> Generator[None]:
     """What is done for a batch, up to its publish; Ctrl-C is an error too."""
     try:
         yield
-    except (UnknownOutcome, Fenced):
-        # It may have been published.
+    except (UnknownOutcome, Fenced, FindingError, ProtocolError):
+        # It may have been published; or the control topic may be another by now, where this would be a foreign event.
         raise
     except (Exception, KeyboardInterrupt):
         with suppress(CalveError):
-            give_way(session, batch_id)
+            if session.log.is_same_topic():
+                give_way(session, batch_id)
         raise
