@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sink_core.config.connections import (
-    CatalogConnection,
-    Connections,
-    KafkaConnection,
-    SparkSettings,
-)
-from sink_core.config.model import Location
+from sink_core.config.connections import SparkSettings
 from sink_core.config.pipeline import PipelineConfig
-from sink_core.config.problems import nearest
-from sink_core.config.reading import ALIKE, Readings, readings
+from sink_core.config.reading import ALIKE, Readings
 from sink_core.config.references import redact, resolve, without_user_info
 from sink_core.config.routes import fed_tables, is_open, may_feed, namings
-from sink_core.config.source import KeyFormat, Source, ValueFormat
 from sink_core.config.tables import KAFKA, AutoCreate, EvolveStep, HistoryChoice, Transform
 from sink_core.errors import ConfigError
 from sink_core.routing import ALL, Naming, Rule
@@ -30,7 +22,6 @@ from sink_core.routing import ALL, Naming, Rule
 T = TypeVar("T")
 
 INLINE = "inline"
-INLINE_CATALOG = "calve"
 
 
 @dataclass(frozen=True)
@@ -336,59 +327,6 @@ def check_number(pipeline: Pipeline) -> None:
                 f"name_from.max_tables allows ({entry.name_from.max_tables:,}); none was created",
                 hint="narrow name_from.allow, or raise name_from.max_tables if they are meant",
             )
-
-
-def unknown_names(config: PipelineConfig, connections: Connections) -> Iterator[tuple[Location, str]]:
-    """Where the pipeline names a connection that isn't there, and what to say about it."""
-    choices: tuple[tuple[Location, object, Mapping[str, object]], ...] = (
-        (("source", "kafka"), config.source.kafka, connections.kafka),
-        *((at, of.registry, connections.registry) for at, of in _registered(config.source)),
-        (("catalog",), config.catalog, connections.catalog),
-        (("spark",), config.spark, connections.spark),
-    )
-    for location, chosen, known in choices:
-        if isinstance(chosen, str) and chosen not in known:
-            names = ", ".join(sorted(known)) or "none"
-            hint = f"; {nearest(chosen, known)}" if known else ""
-            section = location[-1]
-            yield location, f"connections.yaml has no {section} named {chosen!r} (it has {names}){hint}"
-
-
-def _registered(source: Source) -> Iterator[tuple[Location, KeyFormat | ValueFormat]]:
-    """Where a registry may be named."""
-    entries = [(("source",), source.key, source.value)]
-    entries += [(("source", "formats", i), entry.key, entry.value) for i, entry in enumerate(source.formats)]
-    for at, key, value in entries:
-        for name, of in (("key", key), ("value", value)):
-            if of is not None:
-                yield (*at, name, "registry"), of
-
-
-def assemble(config: PipelineConfig, connections: Connections, path: Path) -> Pipeline:
-    """Put a pipeline and its connections together. Raises ConfigError if it names one, or a file, that isn't there."""
-    unknown = [f"{path}: {'.'.join(map(str, at))}: {text}" for at, text in unknown_names(config, connections)]
-    if unknown:
-        raise ConfigError("\n".join(unknown), hint="correct the name, or add the connection to connections.yaml")
-    spark = config.spark if isinstance(config.spark, SparkSettings) else connections.spark[config.spark]
-    return Pipeline(
-        config=config,
-        deployment=connections.deployment,
-        kafka=_kafka(config.source.kafka, connections.kafka),
-        catalog=_catalog(config.catalog, connections.catalog),
-        spark=spark,
-        path=path,
-        readings=readings(config.source, connections.registry, path.parent),
-    )
-
-
-def _kafka(chosen: str | KafkaConnection, known: Mapping[str, KafkaConnection]) -> KafkaSettings:
-    name, connection = (chosen, known[chosen]) if isinstance(chosen, str) else (INLINE, chosen)
-    return KafkaSettings(name, connection.properties)
-
-
-def _catalog(chosen: str | CatalogConnection, known: Mapping[str, CatalogConnection]) -> CatalogSettings:
-    name, connection = (chosen, known[chosen]) if isinstance(chosen, str) else (INLINE_CATALOG, chosen)
-    return CatalogSettings(connection.name or name, connection.properties, dict(connection.spark))
 
 
 def _dump(model: PipelineConfig | SparkSettings) -> dict[str, Any]:

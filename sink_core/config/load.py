@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from sink_core.config.assemble import assemble, unknown_names
 from sink_core.config.connections import Connections
-from sink_core.config.effective import Pipeline, assemble, unknown_names
+from sink_core.config.effective import Pipeline
 from sink_core.config.model import Model
 from sink_core.config.pipeline import PipelineConfig
 from sink_core.config.problems import problem, problems
