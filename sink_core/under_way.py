@@ -31,8 +31,12 @@ def announce(session: Session, batch_id: str, token: Position) -> None:
 
 
 def give_way(session: Session, batch_id: str) -> None:
-    """Say that this process will not publish a batch or range job of its own."""
-    session.log.append(BatchAbandoned(pipeline_id=session.pipeline_id, batch_id=batch_id))
+    """Say that this process will not publish a batch or range job of its own.
+
+    A control topic that was created again since is told nothing: to it this would be a foreign event.
+    """
+    if session.log.is_same_topic():
+        session.log.append(BatchAbandoned(pipeline_id=session.pipeline_id, batch_id=batch_id))
 
 
 @contextmanager
@@ -41,10 +45,9 @@ def given_way_on_error(session: Session, batch_id: str) -> Generator[None]:
     try:
         yield
     except (UnknownOutcome, Fenced, FindingError, ProtocolError):
-        # It may have been published; or the control topic may be another by now, where this would be a foreign event.
+        # It may have been published; or what the log is now is what has to be explained first.
         raise
     except (Exception, KeyboardInterrupt):
         with suppress(CalveError):
-            if session.log.is_same_topic():
-                give_way(session, batch_id)
+            give_way(session, batch_id)
         raise

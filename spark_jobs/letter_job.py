@@ -53,6 +53,12 @@ from spark_jobs.until_fit import Tables, give, until_fit
 TRIES = 20
 """How often in a row a replay is planned again because another range job was published first."""
 
+Job = tuple[str, Tried, Decision | None]
+"""A job's id and what it tried; without a decision if nothing came of it."""
+
+OVERTAKEN: Job = "", Tried({}, {}, {}), Decision(Verdict.STALE, "another replay of dead letters was published first")
+"""One that was not begun."""
+
 
 @dataclass(frozen=True, slots=True)
 class LettersReport:
@@ -100,15 +106,13 @@ class LetterJobs:
             if plan is not None and not plan.chosen.total:
                 ended = f"{moved:,} moved" if moved else f"nothing to do: none of {self._name} fits now"
                 return self._report(ended, jobs, moved, done, commits, left=plan.chosen.left)
-            job = self._job(token, plan) if plan is not None else None
-            if job is None or (job[2] is not None and job[2].verdict is Verdict.STALE):
+            batch_id, tried, decision = self._job(token, plan) if plan is not None else OVERTAKEN
+            if decision is not None and decision.verdict is Verdict.STALE:
                 stale += 1
                 if stale == TRIES:
-                    why = f"{TRIES} times in a row another range job was published first"
-                    return self._report(why, jobs, moved, done, commits, verdict=Verdict.STALE)
+                    return self._report(decision.why, jobs, moved, done, commits, verdict=Verdict.STALE)
                 time.sleep(random.uniform(0, 0.1 * stale))  # noqa: S311 - jitter, not a secret
                 continue
-            batch_id, tried, decision = job
             stale, moved = 0, moved + tried.number_moved
             done = union([done, tried.left])
             if decision is not None:
@@ -129,8 +133,7 @@ class LetterJobs:
         still_bad = sum(map(len, done.values()))
         return LettersReport(self._name, ended, tuple(jobs), moved, still_bad, left or {}, verdict, tuple(commits))
 
-    def _job(self, token: Position, plan: LettersPlan) -> tuple[str, Tried, Decision | None]:
-        """One job; without a decision if nothing came of it."""
+    def _job(self, token: Position, plan: LettersPlan) -> Job:
         batch_id = str(uuid.uuid4())
         announce(self._session, batch_id, token)
         with given_way_on_error(self._session, batch_id):

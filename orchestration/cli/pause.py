@@ -13,7 +13,7 @@ from orchestration.cli.boundary import command
 from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
 from orchestration.cli.output import error_document, say, say_json, working
 from orchestration.cli.user import user
-from sink_core.errors import CalveError
+from sink_core.errors import CalveError, ConfigError
 
 if TYPE_CHECKING:
     from sink_core.control.events import Paused
@@ -36,7 +36,7 @@ def pause(
     wait: Annotated[bool, typer.Option("--wait", help="Until no batch is under way.")] = False,
     timeout: Annotated[float, typer.Option(min=0, metavar="S", help="How long --wait waits.")] = 600,
     giving_up: Annotated[
-        bool, typer.Option("--give-up", help="After --wait, give up what is still in progress; nothing is lost by it.")
+        bool, typer.Option("--give-up", help="After --wait, give up what is still under way; nothing is lost by it.")
     ] = False,
     connections: ConnectionsFile = None,
     as_json: AsJson = False,
@@ -50,6 +50,8 @@ def pause(
     from sink_core.control.events import Paused
     from sink_core.session import Session
 
+    if giving_up and not wait:
+        raise ConfigError("--give-up goes with --wait", hint="add --wait, and --timeout 0 to give up at once")
     pipeline = load(file, connections)
     with working("connecting") as status, Session.open(pipeline) as session:
         bound = session.bind()
@@ -102,6 +104,7 @@ def _wait(
     Up to there the log may be hidden behind an open transaction, and with it a batch that was planned before the pause.
     Raises CalveError if somebody resumes, and at the time-out unless `giving_up`.
     """
+    from sink_core.maintenance.give_up import give_up
     from sink_core.status import in_flight
 
     deadline = monotonic() + timeout_s
@@ -117,7 +120,7 @@ def _wait(
         listed = listed or "not known yet, a transaction hides the end of the control topic"
         if monotonic() >= deadline:
             if giving_up:
-                return session.publisher.give_up().batch_ids
+                return give_up(session).batch_ids
             raise CalveError(
                 f"batches under way after a wait of {timeout_s:g} s: {listed}",
                 hint="the pause is in effect anyway; `calve pause FILE --wait --give-up` ends what dead runs have left",

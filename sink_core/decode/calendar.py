@@ -1,7 +1,7 @@
 """Dates and times that readers of a table can show: the years 1 to 9999, as SQL has them.
 
 A file can hold others, such as PostgreSQL's infinity or milliseconds taken for seconds; but then Python, Trino and what
-else has a calendar fail on every query that meets one, and so does the statistics of Parquet files.
+else has a calendar fail on every query that meets one, and so do the statistics of Parquet files.
 """
 
 from __future__ import annotations

@@ -288,6 +288,13 @@ def test_what_is_still_under_way_after_the_wait_is_given_up_on_demand_and_never_
     assert proven(flow)
 
 
+def test_giving_up_without_waiting_is_refused_before_anything_is_written(flow: Flow) -> None:
+    refused = calve(flow, "pause", "--give-up")
+    assert refused.exit_code == 2
+    assert "--give-up goes with --wait" in refused.stderr
+    assert flow.pipeline.control_topic not in flow.admin.list_topics(timeout=TIMEOUT_S).topics
+
+
 def test_waiting_goes_on_while_a_transaction_may_hide_a_batch(flow: Flow) -> None:
     flow.produce(range(5))
     flow.run()
