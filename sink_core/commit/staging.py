@@ -58,13 +58,15 @@ def staging_of(table: Table, tag: str) -> Staging:
     """A branch of its own for one merge, made from `main` explicitly."""
     name, metadata = f"{tag}{_MARK}{uuid.uuid4().hex}", table.metadata
     head, new = metadata.refs.get(MAIN_BRANCH), ()
+    requirements = (*_of(metadata), at_ref(MAIN_BRANCH, head.snapshot_id if head else None))
     if head is not None:
         root = head.snapshot_id
     else:
         empty = new_snapshot(table, None, Step((), {}), metadata.next_sequence_number())
         root, new = empty.snapshot_id, (AddSnapshotUpdate(snapshot=empty),)
+        requirements = (*requirements, not_updated_past(empty.timestamp_ms))
     made = set_ref(name, SnapshotRefType.BRANCH, root, **{"max-ref-age-ms": STAGING_MS})
-    call = Call((*_of(metadata), at_ref(MAIN_BRANCH, head.snapshot_id if head else None)), (*new, made))
+    call = Call(requirements, (*new, made))
     return Staging(name, root, metadata, call)
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pyiceberg.table.update
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
+from sink_core.commit.staging import staging_of
 from tests.pipelines import Flow, reached
 from tests.support import TopicFactory
 
@@ -64,3 +66,14 @@ def test_a_commit_of_a_host_that_is_behind_is_of_the_time_of_the_last_change(flo
     flow.produce(range(5, 10))
     flow.run()
     check(flow, spark)
+
+
+def test_a_branch_for_a_first_merge_is_not_made_once_the_table_was_changed_later(flow: Flow) -> None:
+    with flow.session() as session:
+        session.bind()
+        session.create_missing([flow.table])
+    table = flow.load_table()
+    call = staging_of(table, flow.pipeline.tag).call
+    change_ahead(flow)
+    with pytest.raises(CommitFailedException, match="the table was changed at"):
+        table.catalog.commit_table(table, call.requirements, call.updates)
