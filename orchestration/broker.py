@@ -18,10 +18,10 @@ from confluent_kafka.admin import AdminClient
 
 from orchestration import broker_files
 from orchestration.detached import HOST, Detached, choose_port, free_port, launch, tail
-from orchestration.java import find_java
 from sink_core.errors import ConfigError, Unreachable
 from sink_core.jars import kafka_jars
 from sink_core.locks import exclusive
+from spark_jobs.java import find_java
 
 _POLL_SECONDS = 0.1
 

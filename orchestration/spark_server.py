@@ -16,10 +16,10 @@ from pathlib import Path
 
 from orchestration.broker_files import property_lines, write_properties
 from orchestration.detached import HOST, Detached, choose_port, launch, tail
-from orchestration.java import find_java
 from sink_core.config.connections import SparkSettings
 from sink_core.errors import ConfigError, Unreachable
 from sink_core.locks import exclusive
+from spark_jobs.java import find_java
 from spark_jobs.runner import SparkRunner
 from spark_jobs.session import defaults
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 def counted(number: int, one: str, many: str) -> str:
     """`1 batch`, `2,000 batches`."""
     return f"{number:,} {one if number == 1 else many}"
+
+
+def dropped_text(dropped: Mapping[str, int]) -> str:
+    """`channel (2,000 values), note (1 value)`: fields that were left out."""
+    return ", ".join(
+        f"{name or '(no name)'} ({counted(number, 'value', 'values')})" for name, number in dropped.items()
+    )

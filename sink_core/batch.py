@@ -150,6 +150,10 @@ class PartitionCounts:
     left_out: dict[str, int] = field(default_factory=dict[str, int])
 
 
+Dropped = Mapping[str, Mapping[str, int]]
+"""By table and dotted name of a field that it has no column for, how many values were left out (`decode/decoded`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
     """A batch whose files exist and that nobody has published yet.
@@ -160,6 +164,7 @@ class WrittenBatch:
     plan: BatchPlan
     tables: tuple[TableOutput, ...]
     counts: tuple[PartitionCounts, ...]
+    dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
 
     @property
     def records(self) -> int:

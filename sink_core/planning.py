@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sink_core.batch import BatchPlan
 from sink_core.commit.others import Reading
@@ -76,6 +76,13 @@ class Source:
         """Offsets not yet published, per partition; a partition without a position begins at its log start."""
         return {at: end - self.next_offset(at) for at, end in self.ends.items()}
 
+    def up_to(self, until: Offsets | None) -> Source:
+        """The same with nothing to read beyond `until`; a partition that has no offset there has nothing to read."""
+        if until is None:
+            return self
+        ends = {at: max(self.next_offset(at), min(end, until.get(at, 0))) for at, end in self.ends.items()}
+        return replace(self, ends=ends)
+
     def next_offset(self, at: TopicPartition) -> int:
         position = self.positions.get(at)
         return position.offset if position else self.starts[at]
@@ -138,13 +145,13 @@ class Planner:
         self._stop_on(finding)
         return Source(topics, positions, starts, ends)
 
-    def next(self, source: Source) -> Planned | None:
-        """The next batch after `source` was looked at, or None if there is nothing to read.
+    def next(self, source: Source, until: Offsets | None = None) -> Planned | None:
+        """The next batch after `source` was looked at, or None if there is nothing to read before `until`.
 
         `START_COMMIT` is written before partitions and ends are listed again: whatever lies beyond those high
         watermarks, or in a partition that is not listed, was appended after its timestamp, which is the broker's.
         """
-        if not any(source.lag().values()):
+        if not any(source.up_to(until).lag().values()):
             return None
         session, batch_id = self._session, str(uuid.uuid4())
         predecessor = self._predecessor(source.positions)
@@ -163,8 +170,8 @@ class Planner:
         try:
             source = self._source(topics, source.positions)
         except _Overtaken:
-            return self.next(self.look())
-        plan = self._plan(source, batch_id, predecessor, started.broker_time_ms)
+            return self.next(self.look(), until)
+        plan = self._plan(source.up_to(until), batch_id, predecessor, started.broker_time_ms)
         return Planned(plan, source, high) if plan else None
 
     def preview(self) -> BatchPlan | None:
@@ -172,6 +179,7 @@ class Planner:
 
         The control log must have been read. Raises FindingError if a run would stop.
         """
+        self._session.check_bound()
         source = self.look()
         predecessor = self._predecessor(source.positions) if self._session.log.state.last_publish else ""
         return self._plan(source, "preview", predecessor, broker_time_ms=-1)
@@ -247,7 +255,7 @@ class Planner:
             return Decision(Verdict.PUBLISH, "first use")
 
         positions = {at: Position(offset, batch_id) for at, offset in starts.items()}
-        events = [event] if session.rules.bootstrap_writes_event else []
+        events = [*session.rebinding(), event] if session.rules.bootstrap_writes_event else []
         decision = session.publisher.publish(decide, events, positions)
         if decision.verdict is Verdict.STALE:
             raise ProtocolError(
@@ -255,6 +263,7 @@ class Planner:
                 hint="the group belongs to Calve alone: delete its offsets if nothing else needs them, then run again",
             )
         session.log.refresh_to_end()
+        session.check_bound()
         return decision
 
     def first_reading(self) -> Reading:

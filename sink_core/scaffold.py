@@ -119,16 +119,16 @@ tables:
 on_bad_record: dead_letter  # or stop
 # dead_letters: {{stop_above: 5%}}  # a batch with a larger share of bad records than this stops the pipeline
 
-# The most that one batch takes in, and how long a run goes on.
-# batch: {{max_records: 10000000, max_bytes: 4GiB}}
-# run: {{max_batches: 30, max_duration: 10m, linger: 0s}}
+# When Dagster starts a run: a topic that never stops makes one batch, file and snapshot in this time.
+# trigger: {{every: 1m, or_records: 1000000}}
+# batch: {{max_records: 10000000, max_bytes: 4GiB}}  # the most that one takes in
+# run: {{linger: 5m}}  # stay for more, without a new Spark start; with batch: {{every: 5s}} for fresher tables
 
 # Maintenance of the tables, on a schedule under Dagster; by hand: calve maintain FILE compact
 # maintenance:
-#   compact: {{cron: "0 * * * *"}}
-#   manifests: {{cron: "15 * * * *"}}
-#   expire: {{cron: "30 2 * * *", older_than: 7d}}
-#   orphans: {{cron: "0 3 * * 0", older_than: 5d}}
+#   compact: {{cron: "0 * * * *"}}  # each task has a time of its own
+#   expire: {{older_than: 7d}}
+#   off: [orphans]
 """
     _validate(PipelineConfig, text)
     return text

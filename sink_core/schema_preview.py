@@ -1,13 +1,16 @@
-"""Which tables the next batch would change, by a look at a sample of the records that wait. Changes nothing."""
+"""Which tables the next batch would change, and what it would drop, by a sample of the records that wait."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sink_core.batch import BatchPlan
+from pyiceberg.schema import index_by_name
+
+from sink_core.batch import BatchPlan, Dropped
 from sink_core.changes.settings import columns_read, events_of, row_changes_of
 from sink_core.decode.names import names_of
+from sink_core.decode.others import sum_dropped
 from sink_core.formats import Formats
 from sink_core.session import Session
 from sink_core.tables.create import load_if_there
@@ -16,20 +19,27 @@ from sink_core.tables.evolution import evolved, merged
 
 @dataclass(frozen=True, slots=True)
 class SchemaPreview:
-    """`changes` in words by table; those of records beyond the `sampled` ones are not among them."""
+    """`changes` in words by table, and how many values of the sample have no column (`dropped`), by table and field;
+    those of records beyond the `sampled` ones are not among them.
+    """
 
     sampled: int = 0
     changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
 
 
 def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
-    """What tables would be given. Reads nothing if none may be given anything. Raises Unreachable, ConfigError."""
+    """What tables would be given, and what not; changes nothing. Reads nothing if SQL makes all rows.
+
+    Raises Unreachable, ConfigError.
+    """
     pipeline = session.pipeline
-    tables = [settings for settings in pipeline.tables if settings.evolve]
+    tables = [settings for settings in pipeline.tables if settings.transform is None]
     if not tables:
         return SchemaPreview()
     sampled, formats = session.sample_waiting(plan.ranges), Formats(pipeline.readings)
     changes: dict[str, tuple[str, ...]] = {}
+    dropped: dict[str, dict[str, int]] = {}
     for settings in tables:
         table = load_if_there(session.catalog, settings.name)
         if table is None:
@@ -39,7 +49,8 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
         read = columns_read(schema, row_changes, table=settings.name)
         events = events_of(row_changes, read, table=settings.name)
         read, within = (events.schema, events.rows_at) if events else (read, "")
-        names = names_of(read, table.metadata.name_mapping(), any_case=settings.case_insensitive, within=within)
+        mapping, ignored = table.metadata.name_mapping(), settings.ignore_fields
+        names = names_of(read, mapping, any_case=settings.case_insensitive, within=within, ignored=ignored)
         asked = [
             value_format.decoder(read, settings.evolve, names).decode([v for topic in topics for v in sampled[topic]])
             for value_format, topics in formats.by_topics(filter(settings.rule.takes_topic, sampled))
@@ -49,4 +60,10 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
         found = evolved(schema, merged(wanted), settings.evolve) if wanted else None
         if found is not None:
             changes[settings.name] = found.changes
-    return SchemaPreview(sum(map(len, sampled.values())), changes)
+        columns = index_by_name(found.schema) if found else {}
+        for each in asked:
+            left = {
+                name: number for name, number in each.dropped.items() if name.removeprefix(f"{within}.") not in columns
+            }
+            dropped |= sum_dropped([dropped, {settings.name: left}] if left else [dropped])
+    return SchemaPreview(sum(map(len, sampled.values())), changes, dropped)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 
@@ -30,7 +30,8 @@ from sink_core.errors import ConfigError
 from sink_core.failpoints import reach
 from sink_core.kafka import clients
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import SAMPLE_RECORDS, cluster_id, describe_topics, sample_values, topics_like
+from sink_core.kafka.first_contact import cluster_id
+from sink_core.kafka.source import SAMPLE_RECORDS, describe_topics, sample_values, topics_like
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.rules import ALL, Rules
 from sink_core.tables.catalog import has_one_writer, open_catalog
@@ -61,7 +62,7 @@ class Session:
         """Connect. Writes nothing. Raises Unreachable or ConfigError naming the part."""
         settings = pipeline.kafka.properties
         admin = clients.admin(settings)
-        cluster = cluster_id(admin, timeout_s=ADMIN_TIMEOUT_S)
+        cluster = cluster_id(admin, settings)
         log = ControlLog(settings, pipeline.control_topic, admin=admin, pipeline_file=str(pipeline.path), rules=rules)
         group = SourceGroup(settings, pipeline.group, rules)
         publisher = Publisher(settings, transactional_id=pipeline.transactional_id, group=group, log=log, rules=rules)
@@ -198,12 +199,27 @@ class Session:
             self.log.append(mine)
             reach("bind.after-append")
             state = self.log.refresh_to_end()
-        finding = checks.truncated(state, self.log.topic) or checks.binding(state.bound or mine, mine)
+        finding = checks.truncated(state, self.log.topic)
         if finding:
             raise finding.error(str(self.pipeline.path))
+        self.check_bound()
         self.bound = state.bound or mine
         self.source_topics()
         return self.bound
+
+    def check_bound(self) -> None:
+        """Raise FindingError if by what was read of the log the pipeline is another host's: of another catalog, say."""
+        bound, published = self.log.state.bound, self.log.state.last_publish is not None
+        finding = checks.binding(bound, self.new_binding(), published=published) if bound else None
+        if finding:
+            raise finding.error(str(self.pipeline.path))
+
+    def rebinding(self) -> list[PipelineBound]:
+        """What a bootstrap says besides where a try that published nothing has bound it to another catalog."""
+        bound, mine = self.log.state.bound, self.new_binding()
+        if bound is None or bound.catalog_fingerprint == mine.catalog_fingerprint:
+            return []
+        return [replace(mine, pipeline_id=bound.pipeline_id)]
 
     def _source_partitions(self) -> list[TopicPartition]:
         topics = describe_topics(self.admin, self.source_topics(), timeout_s=ADMIN_TIMEOUT_S)

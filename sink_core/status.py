@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,12 +12,13 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from sink_core.batch import not_stored
-from sink_core.commit.view import TableView, view_of
+from sink_core.commit.view import TableView, rows_told, view_of
 from sink_core.control import checks
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.control.state import CommitState
 from sink_core.dead_letters.misfits import Misfits, misfits
+from sink_core.decode.others import sum_dropped
 from sink_core.errors import FindingError, Unreachable
 from sink_core.finding import Finding
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -25,6 +26,9 @@ from sink_core.kafka.source import describe_topics, end_offsets, log_starts
 from sink_core.offsets import Offsets, Position, Positions, TopicPartition
 from sink_core.session import Session
 from sink_core.verify.world import load_table, table_names, unchanged
+
+LAST_BATCHES = 100
+"""That fields are counted over which have no column."""
 
 # A living publisher's transaction is open for milliseconds.
 _PENDING_S = 3.0
@@ -100,11 +104,13 @@ class TableStatus:
     """A table; ids as text, since they exceed what JSON readers keep exactly.
 
     `valid_through` (ISO 8601, UTC) says up to which record time the table is complete, `behind_s` how long ago that is.
+    `rows` is None where deletes stand beside the files, so that only reading tells. `dropped` counts, by dotted name,
+    values of fields that it has no column for, in the last batches (`LAST_BATCHES`).
     """
 
     table: str
     exists: bool
-    rows: int = 0
+    rows: int | None = 0
     files: int = 0
     bytes: int = 0
     snapshots: int = 0
@@ -114,6 +120,7 @@ class TableStatus:
     behind_s: float | None = None
     uncommitted: Uncommitted = Uncommitted(0, 0, None)
     finding: str | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +193,13 @@ def status(session: Session) -> StatusReport:
     starts = log_starts(session.admin, wanted, timeout_s=ADMIN_TIMEOUT_S)
     ends = end_offsets(session.admin, wanted, timeout_s=ADMIN_TIMEOUT_S)
     partitions = tuple(partition_statuses(positions, starts, ends))
-    tables = tuple(_table(session, name, now_ms, ran=ran) for name in table_names(session))
-    findings = (against_publish, checks.against_log(positions, starts, ends))
+    dropped = dropped_lately(state)
+    tables = tuple(
+        replace(_table(session, name, now_ms, ran=ran), dropped=dropped.get(name, {})) for name in table_names(session)
+    )
+    bound, mine = state.bound, session.new_binding() if ran else None
+    binding = checks.binding(bound, mine, published=state.last_publish is not None) if bound and mine else None
+    findings = (binding, against_publish, checks.against_log(positions, starts, ends))
     return StatusReport(
         pipeline=session.pipeline.name,
         bootstrapped=state.last_publish is not None,
@@ -254,6 +266,11 @@ def last_batch(state: CommitState) -> LastBatch | None:
     return LastBatch(event.batch_id, _iso(event.written_at_ms), **counted)
 
 
+def dropped_lately(state: CommitState) -> dict[str, dict[str, int]]:
+    """What the last batches have left out since no column takes it, by table and field."""
+    return sum_dropped(batch.dropped for batch in [*state.batches.values()][-LAST_BATCHES:])
+
+
 def uncommitted(pending: list[Logged[DataWritten]], now_ms: int) -> Uncommitted:
     events = [logged.event for logged in pending]
     oldest = min((event.written_at_ms for event in events), default=None)
@@ -275,7 +292,7 @@ def table_status(
     return TableStatus(
         table=view.table,
         exists=True,
-        rows=int(summary.get("total-records", "0")),
+        rows=rows_told(summary),
         files=int(summary.get("total-data-files", "0")),
         bytes=int(summary.get("total-files-size", "0")),
         snapshots=len(view.snapshots),

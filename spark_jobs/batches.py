@@ -12,7 +12,7 @@ from functools import partial
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sink_core.batch import BatchPlan, WrittenBatch, not_stored
+from sink_core.batch import BatchPlan, Dropped, WrittenBatch, not_stored
 from sink_core.changes.equality import with_spec_of_deletes
 from sink_core.changes.settings import row_changes_of
 from sink_core.commit.schema_change import change_schema
@@ -28,7 +28,7 @@ from sink_core.errors import CalveError, TableUnusable
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from sink_core.kafka.source import describe_topics, largest_batch
 from sink_core.maintenance.keep_alive import is_due
-from sink_core.offsets import Position, Positions
+from sink_core.offsets import Offsets, Position, Positions
 from sink_core.planning import Planned, Planner, Source, check_topics
 from sink_core.range_jobs.look import ledger_rows
 from sink_core.range_jobs.missing import check_new, check_stated
@@ -46,7 +46,7 @@ class BatchReport:
     """One batch that was planned and written. `seconds` of wall time by step.
 
     `unrouted` records no table takes, `filtered` ones the SQL of every table that takes them leaves out; `left_out` are
-    others, by the table whose rule or SQL leaves them out.
+    others, by the table whose rule or SQL leaves them out. `dropped` are fields that tables have no column for.
 
     `given_up`: it is stale because orphan removal gave it up; the next batch of the run is planned in its place.
     """
@@ -67,6 +67,7 @@ class BatchReport:
     unrouted: int = 0
     filtered: int = 0
     left_out: dict[str, int] = field(default_factory=dict[str, int])
+    dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
 
     @property
     def not_stored(self) -> dict[str, int]:
@@ -87,6 +88,9 @@ class Ingest:
         self._progress = on_progress or (lambda _progress: None)
         self._planner = Planner(session, max_tasks=runner.parallelism())
         self._seen = set[str]()
+        self._until: Offsets | None = None
+        self.lag = 0
+        """Offsets that waited at the last look."""
 
     def bind(self) -> None:
         """Bind the pipeline. That is all for a paused one: it can be paused before anything is read for it."""
@@ -111,7 +115,9 @@ class Ingest:
         self._begin(self._planner.look())
 
     def next_batch(self) -> BatchReport | None:
-        """One batch from plan to publish; None if there is nothing to read, or the pipeline is paused."""
+        """One batch from plan to publish; None if the pipeline is paused or has what waited when the first batch was
+        planned, or the first one after `go_on`: a topic that never stops would never be caught up with.
+        """
         seconds: dict[str, float] = {}
         self._progress(Progress("plan", "reading positions and end offsets"))
         with _timed(seconds, "plan"):
@@ -148,9 +154,14 @@ class Ingest:
             self._progress(Progress("publish", "keeping the group's offsets from expiring"))
             self._session.publisher.keep_alive()
 
-    def has_news(self) -> bool:
-        """Something to read, or a pause to obey."""
-        return any(self._planner.look().lag().values()) or self.paused is not None
+    def go_on(self) -> None:
+        """Have the next batches read what waits when the next one is planned."""
+        self._until = None
+
+    def look(self) -> int:
+        """Offsets that wait now."""
+        self.lag = sum(self._planner.look().lag().values())
+        return self.lag
 
     @property
     def paused(self) -> Paused | None:
@@ -164,7 +175,10 @@ class Ingest:
         whoever pauses and then reads the log so finds the batch there, or the batch gives way.
         """
         source = self._begin(self._planner.look())
-        planned = None if self.paused else self._planner.next(source)
+        self.lag = sum(source.lag().values())
+        planned = None if self.paused else self._planner.next(source, self._until)
+        if planned is not None and self._until is None:
+            self._until = planned.source.ends
         if planned is not None and self.paused:
             give_way(self._session, planned.plan.batch_id)
             return None
@@ -256,6 +270,7 @@ class Ingest:
         positions = {r.at: Position(r.end, plan.batch_id) for r in plan.ranges}
 
         def after_fence(found: Positions, state: CommitState) -> Decision:
+            session.check_bound()
             decision = decide(plan, found, state)
             if decision.verdict is not Verdict.ALREADY_PUBLISHED:
                 check_topics(session, plan.topic_ids)
@@ -283,6 +298,7 @@ def _report(planned: Planned, written: WrittenBatch, decision: Decision, seconds
         unrouted=sum(c.unrouted for c in written.counts),
         filtered=sum(c.filtered for c in written.counts),
         left_out=dict(sum((Counter(c.left_out) for c in written.counts), Counter[str]())),
+        dropped=written.dropped,
     )
 
 

@@ -15,6 +15,7 @@ from pyiceberg.types import StructType
 from sink_core.decode.calendar import on_calendar
 from sink_core.decode.decoded import FIT, BadValue, Decoded, Decoder
 from sink_core.decode.keys import KeyReader, Keys, ReadKeys
+from sink_core.decode.others import add
 from sink_core.formats import Formats
 from sink_core.tables.budget import Budget
 from sink_core.tables.evolution import merged
@@ -107,6 +108,8 @@ class Feeds:
             places = np.arange(len(values)) if wanted is None else wanted
             decoded = self._decoders[decoder].decode(chosen)
             feed = parts[0][0]
+            for each, _ in parts:
+                add(each.dropped, decoded.dropped)
             if (wanted_fields := feed.wanted(decoded)) is not None:
                 self._want(feed.name, wanted_fields)
             if feed.transforming is not None:

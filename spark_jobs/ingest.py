@@ -14,6 +14,7 @@ from sink_core.changes.settings import row_changes_of
 from sink_core.changes.standing import standing_of
 from sink_core.config.effective import Pipeline, TableSettings
 from sink_core.control.complete import COUNTED
+from sink_core.decode.others import sum_dropped
 from sink_core.errors import BadRecord
 from sink_core.failpoints import reach
 from sink_core.offsets import OffsetRange, TopicPartition
@@ -67,7 +68,7 @@ def write_batch(
         for name, table in tables.items()
     )
     reach("write.after-manifests")
-    return WrittenBatch(plan, outputs, counts)
+    return WrittenBatch(plan, outputs, counts, sum_dropped(result.dropped for result in results))
 
 
 def merge_counts(
@@ -124,6 +125,7 @@ def task_spec(
             # All changes of a key must come to one task.
             distribution="hash" if changes else distribution_of(metadata),
             evolve=t.evolve if evolving else (),
+            ignored=t.ignore_fields,
             any_case=t.case_insensitive,
             rule=t.rule,
             explicit=t.explicit,

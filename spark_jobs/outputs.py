@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,7 +22,7 @@ from sink_core.changes.rows import NO_ORDER, change_schema, changes_of
 from sink_core.changes.settings import RowChanges, columns_read, events_of
 from sink_core.decode.decoded import Decoded, sifted
 from sink_core.decode.keys import ReadKeys, key_type
-from sink_core.decode.names import Names, names_of
+from sink_core.decode.names import ALL, Names, names_of
 from sink_core.tables.arrow import arrow_schema
 from sink_core.tables.budget import Budget
 from sink_core.tables.catalog import unreachable_as_ours
@@ -119,6 +120,7 @@ class Feed(Output):
     ) -> None:
         super().__init__(table, spec, file_prefix, budget, outbox)
         self.rule, self.evolve, self._any_case = table.rule, table.evolve, table.any_case
+        self.dropped = Counter[str]()
 
     @cached_property
     def _columns(self) -> Schema:
@@ -166,7 +168,10 @@ class Feed(Output):
     def names(self) -> Names:
         """Under which records have them."""
         within = self.events.rows_at if self.events else ""
-        return names_of(self.schema, self.metadata.name_mapping(), any_case=self._any_case, within=within)
+        # What SQL doesn't name it leaves out on purpose.
+        ignored = (ALL,) if self._table.transform else self._table.ignored
+        mapping = self.metadata.name_mapping()
+        return names_of(self.schema, mapping, any_case=self._any_case, within=within, ignored=ignored)
 
     @cached_property
     def _has_kafka_column(self) -> bool:

@@ -19,7 +19,7 @@ Crash points, and what the next one finds (docs/design.md has the whole table; t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
@@ -34,7 +34,7 @@ from sink_core.control.state import CommitState
 from sink_core.errors import CommitConflict, TableUnusable
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
-from sink_core.offsets import NO_TOKEN, Position, Positions
+from sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions
 from sink_core.planning import check_topics
 from sink_core.range_jobs.decision import decide
 from sink_core.range_jobs.job import RangePlan, events, ranges_of, read_again, tasks_of
@@ -103,6 +103,23 @@ class RangeReport:
     verdict: Verdict | None = None
     commit: TableCommit | None = None
     replaced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RangePreview:
+    """What a replay would read again, and what it would replace: `rows` of the ranges by the ledger, in `files` of
+    `bytes` that would be written anew with whatever other rows they have. `ranges` are (topic, partition, start, end).
+
+    `ended` says why there is nothing to do, if so.
+    """
+
+    table: str
+    ended: str = ""
+    ranges: tuple[tuple[str, int, int, int], ...] = ()
+    offsets: int = 0
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
 
 
 class RangeJobs:
@@ -174,6 +191,23 @@ class RangeJobs:
             hint="nothing was changed; start the replay again when compaction and other rewrites are over",
         )
 
+    def preview(self, table: str, wanted: Wanted) -> RangePreview:
+        """What `replay` would do now, what is not committed yet left out. Writes nothing. Raises as `replay` does."""
+        self._require_data_table(table)
+        token, state = token_and_log(self._session)
+        made = self._plan_replay(table, token, state, wanted)
+        if isinstance(made, str) or made.replacing is None:
+            return RangePreview(table, str(made))
+        files, expected = made.replacing.files, made.replacing.expected
+        return RangePreview(
+            table,
+            ranges=_shown(made.plan.ranges),
+            offsets=made.plan.offsets,
+            rows=sum(expected.values()),
+            files=len(files),
+            bytes=sum(file.file_size_in_bytes for file in files),
+        )
+
     def _holds(self, table: str, batch_id: str) -> bool:
         found = self._session.committer().load_checked(table)
         return found is not None and batch_id in found[1].held
@@ -212,7 +246,7 @@ class RangeJobs:
             table,
             decision.why,
             plan.batch_id,
-            tuple((r.topic, r.partition, r.start, r.end) for r in plan.ranges),
+            _shown(plan.ranges),
             written.output.rows,
             decision.verdict,
             None if decision.verdict is Verdict.STALE else self._commit(table),
@@ -352,3 +386,7 @@ class RangeJobs:
         if table in report.failed:
             raise report.failed[table]
         return next((commit for commit in report.commits if commit.table == table), None)
+
+
+def _shown(ranges: Iterable[OffsetRange]) -> tuple[tuple[str, int, int, int], ...]:
+    return tuple((part.topic, part.partition, part.start, part.end) for part in ranges)

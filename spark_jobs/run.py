@@ -1,4 +1,4 @@
-"""The loop: plan → write → publish → commit, until the lag is gone or the bounds are reached.
+"""The loop: plan → write → publish → commit, until what waited is read or the bounds are reached.
 
 Knows neither a terminal nor Dagster: both give it a callback for progress and get values back.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 
 from sink_core.commit.coordinator import CommitReport
 from sink_core.config.effective import Pipeline
@@ -20,20 +21,31 @@ from spark_jobs.runner import SparkRunner
 from spark_jobs.steps import OnProgress, Progress
 
 LINGER_POLL_S = 0.1
+"""Between two looks for news when the next batch may be made at once; else ten times that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """When a run ends although there is more to read. `linger_s` is how long it waits for more once the lag is gone."""
+    """When a run ends although there is more to read. `linger_s` is how long it waits for more once it has what waited
+    at its start; a batch then follows the last one after `every_s`, or once `or_records` wait.
+    """
 
     max_batches: int
     max_duration_s: float
     linger_s: float
+    every_s: float = 0.0
+    or_records: int = 1
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> Bounds:
-        run = pipeline.config.run
-        return cls(run.max_batches, run.max_duration, run.linger)
+        run, trigger, every = pipeline.config.run, pipeline.config.trigger, pipeline.config.batch.every
+        return cls(
+            run.max_batches,
+            run.max_duration,
+            run.linger,
+            every_s=trigger.every if every is None else every,
+            or_records=trigger.or_records,
+        )
 
 
 @dataclass(slots=True)
@@ -85,7 +97,7 @@ def run_steps(
     on_progress: OnProgress | None = None,
     committing: bool = True,
 ) -> Iterator[BatchReport | CommitReport]:
-    """Run one pipeline until it is caught up, `bounds` (default: the pipeline file's) are reached, or it is paused.
+    """Run one pipeline until it has what waited at its start or is paused, within `bounds` (default: the file's).
 
     Gives each batch once it is published (or is stale), and each commit that did something, before the failure of one
     of its tables is raised; `report` has all of it and says at the end why it ended. A stale batch ends the run without
@@ -143,8 +155,8 @@ def _history(session: Session, runner: SparkRunner, progress: OnProgress) -> Ite
 def _batches(
     ingest: Ingest, bounds: Bounds, deadline: float, report: RunReport, progress: OnProgress
 ) -> Iterator[BatchReport]:
-    """Batches until there is nothing to read for `linger_s`, a bound is reached or the pipeline is paused."""
-    done = 0
+    """Batches until what waited is read and nothing comes for `linger_s`, a bound is reached or there is a pause."""
+    done, last = 0, -inf
     while True:
         if done >= bounds.max_batches or time.monotonic() >= deadline:
             report.stopped_early = True
@@ -153,24 +165,33 @@ def _batches(
         batch = ingest.next_batch()
         if batch is not None:
             done += not batch.given_up
+            last = time.monotonic()
             yield batch
         elif ingest.paused:
             report.ended = str(ingest.paused)
             return
-        elif not _more_within(ingest, min(time.monotonic() + bounds.linger_s, deadline), progress):
-            report.ended = "caught up"
+        elif bounds.linger_s and _more_waits(ingest, bounds, last + bounds.every_s, deadline, progress):
+            ingest.go_on()
+        else:
+            report.ended = f"caught up with its start: {ingest.lag:,} records wait" if ingest.lag else "caught up"
             return
 
 
-def _more_within(ingest: Ingest, until: float, progress: OnProgress) -> bool:
-    """Wait for new records or a pause, at most until `until` (monotonic seconds)."""
-    if time.monotonic() < until:
-        progress(Progress("wait", "caught up; waiting for more records"))
-    while time.monotonic() < until:
-        if ingest.has_news():
+def _more_waits(ingest: Ingest, bounds: Bounds, due: float, deadline: float, progress: OnProgress) -> bool:
+    """Wait until a batch may be made: records wait and it is `due` (monotonic seconds), or so many of them do.
+
+    Also for a pause. False once nothing has come for `linger_s`, or by the `deadline`.
+    """
+    until = time.monotonic() + bounds.linger_s
+    progress(Progress("wait", "caught up; waiting for more records"))
+    while (now := time.monotonic()) < deadline:
+        waiting = ingest.look()
+        if ingest.paused or waiting >= bounds.or_records or (waiting and now >= due):
             return True
-        time.sleep(LINGER_POLL_S)
-    return False
+        if not waiting and now >= until:
+            return False
+        time.sleep(LINGER_POLL_S if now >= due else min(10 * LINGER_POLL_S, due - now))
+    return bool(ingest.lag)
 
 
 class _Commits:

@@ -16,6 +16,7 @@ from sink_core.config.references import resolve
 from sink_core.errors import ConfigError, Unreachable
 from sink_core.jars import spark_jars
 from spark_jobs import class_archive
+from spark_jobs.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +40,8 @@ class Started:
 def start(settings: SparkSettings) -> Started:
     """A session as `settings` describe it; the process's own classic session if there is one already.
 
-    Raises ConfigError if Spark refuses the settings, Unreachable if the master or the Connect server doesn't answer.
+    Raises ConfigError if there is no Java or Spark refuses the settings, Unreachable if the master or the Connect
+    server doesn't answer.
     """
     _with_this_python()
     if settings.remote is not None:
@@ -110,6 +112,7 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    find_java()
     scratch = tempfile.TemporaryDirectory(prefix="calve-spark-", ignore_cleanup_errors=True)
     log = Path(scratch.name) / "driver.log"
     conf = SparkConf().setAll(list({**defaults(master, driver_memory, scratch.name), **own}.items()))
@@ -123,7 +126,7 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
         raise ConfigError(
             f"Spark with master {master} doesn't start: {_first_line(error)}\n{tail}",
-            hint="correct `master` and `conf` under `spark` in connections.yaml; Spark needs Java 17",
+            hint="correct `master` and `conf` under `spark` in connections.yaml",
         ) from None
     session = SparkSession(context)
 

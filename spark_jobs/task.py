@@ -13,7 +13,7 @@ import pyarrow as pa
 from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
-from sink_core.batch import PartitionCounts
+from sink_core.batch import Dropped, PartitionCounts
 from sink_core.decode.decoded import BadValue
 from sink_core.errors import BadRecord
 from sink_core.garbage import rare_collections
@@ -56,12 +56,14 @@ class TaskResult:
     `first_bad` is the first record that went to the dead letters, by topic, partition and offset. `wanted` has, by
     table, the fields that records need and the table lacks (`tables/evolution`), all of them if there is no such table;
     with it there are no files, and the counts say nothing: all is to be written again once the tables have them.
+    `dropped` counts, by table, values of fields that it has no column for.
     """
 
     files: Mapping[str, tuple[WrittenFile, ...]]
     counts: tuple[PartitionCounts, ...]
     first_bad: FirstBad | None = None
     wanted: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
+    dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
 
 
 def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int, outbox: Outbox | None = None) -> TaskResult:
@@ -83,7 +85,7 @@ def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int, outbox:
             for output in work.outputs:
                 output.abort()
             raise
-    return TaskResult(files, tuple(reader.counts), work.first_bad)
+    return TaskResult(files, tuple(reader.counts), work.first_bad, dropped=work.dropped())
 
 
 class _Work:
@@ -166,6 +168,9 @@ class _Work:
 
     def wanted(self) -> dict[str, Schema]:
         return self._feeds.wanted()
+
+    def dropped(self) -> Dropped:
+        return {feed.name: dict(feed.dropped) for feed in self._feeds.feeds if feed.dropped}
 
     def _gathers(self) -> bool:
         """Whether a table must be made or given something first; the task then only reads on for what else is."""

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from orchestration import broker_files
 from orchestration.detached import HOST, tail
-from orchestration.java import find_java
 from sink_core.jars import kafka_jars
 from sink_core.kafka import clients
+from spark_jobs.java import find_java
 from tests import support
 
 NODES = (1, 2, 3)

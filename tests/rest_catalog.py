@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
@@ -18,8 +18,8 @@ from pathlib import Path
 import pyspark
 
 from orchestration.detached import HOST
-from orchestration.java import find_java
 from sink_core.jars import JarSet, resolve
+from spark_jobs.java import find_java
 from tests import support
 
 REST_SERVER = JarSet(
@@ -33,6 +33,15 @@ REST_SERVER = JarSet(
 )
 START_S = 60.0
 _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "host"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Made up by the proxy. Status 0 cuts the connection."""
+
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -94,11 +103,13 @@ class Proxy:
 
     `trouble` holds what is done to the next of them: (whether the catalog gets to see it, the status sent back; 0 for
     a connection that is cut without an answer). Without trouble requests and answers pass as they are; every answer, or
-    those to commits, later by so many seconds. `most_at_a_time` counts attempts to commit that were under way together.
+    those to commits, later by so many seconds. `reads` are the answers that the next questions get in place of the
+    catalog's. `most_at_a_time` counts attempts to commit that were under way together.
     """
 
     upstream: int
     trouble: list[tuple[bool, int]] = field(default_factory=list[tuple[bool, int]])
+    reads: list[Answer] = field(default_factory=list[Answer])
     lasting: tuple[bool, int] | None = None
     delay_s: float = 0.0
     commit_delay_s: float = 0.0
@@ -146,6 +157,10 @@ class _Handler(BaseHTTPRequestHandler):
         if is_commit:
             self.of.under_way.append(self)
             self.of.most_at_a_time = max(self.of.most_at_a_time, len(self.of.under_way))
+        if self.command in {"GET", "HEAD"} and self.of.reads:
+            made_up = self.of.reads.pop(0)
+            self._send(made_up.status, made_up.headers, made_up.body)
+            return
         trouble = self.of.next_trouble() if is_commit else None
         status, headers, answer = self._ask(body) if trouble is None or trouble[0] else (0, [], b"")
         if trouble is not None:
@@ -154,6 +169,9 @@ class _Handler(BaseHTTPRequestHandler):
         if is_commit:
             self.of.under_way.remove(self)
             self.of.commits.append(status)
+        self._send(status, headers, answer)
+
+    def _send(self, status: int, headers: Iterable[tuple[str, str]], answer: bytes) -> None:
         if not status:
             self.close_connection = True
             return

@@ -23,8 +23,8 @@ import fastavro
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
 from orchestration.detached import HOST
-from orchestration.java import find_java
 from sink_core.jars import JarSet, resolve
+from spark_jobs.java import find_java
 from tests import support
 
 # The last one that runs on Java 17.

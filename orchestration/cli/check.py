@@ -10,6 +10,7 @@ import typer
 from orchestration.cli.boundary import command
 from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
 from orchestration.cli.output import say, say_json, working
+from spark_jobs.java import find_java
 
 if TYPE_CHECKING:
     from sink_core.checks.checklist import Outcome
@@ -59,14 +60,25 @@ def _outcomes(pipeline: Pipeline, *, spark: bool) -> Iterator[Outcome]:
     from sink_core.checks.checklist import Check, answers
     from sink_core.checks.kafka import KafkaChecks
     from sink_core.checks.registry import registry_checks
+    from sink_core.checks.state import pipeline_state
     from sink_core.checks.tables import TableChecks
 
     kafka = KafkaChecks(pipeline)
     with TableChecks(pipeline, kafka.sample_values) as tables, working("checking") as status:
         registry = registry_checks(pipeline, kafka.sample_values)
-        executors = [Check("spark", lambda: _ask_spark(pipeline))] if spark else []
-        checks = [*kafka.checks(), *registry, *tables.checks(), *executors]
+        # `spark` asks more than `java` does.
+        engine = Check("spark", lambda: _ask_spark(pipeline)) if spark else Check("java", lambda: _java(pipeline))
+        needs = ("kafka", "topics", "control topic", "catalog")
+        state = Check("pipeline", lambda: pipeline_state(pipeline), needs=needs)
+        checks = [*kafka.checks(), *registry, *tables.checks(), state, engine]
         yield from answers(checks, before=lambda check: status.update(f"checking {check.name}"))
+
+
+def _java(pipeline: Pipeline) -> str:
+    """Whether there is a Java that a run could start Spark with. Raises ConfigError."""
+    if pipeline.spark.remote is not None:
+        return "not needed here: Spark runs elsewhere; --spark asks it"
+    return f"{find_java()} can run Spark; --spark starts it"
 
 
 def _ask_spark(pipeline: Pipeline) -> str:

@@ -10,6 +10,7 @@ import typer
 from orchestration.cli.boundary import command
 from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
 from orchestration.cli.output import say, say_json, say_table, working
+from orchestration.wording import dropped_text
 from sink_core.errors import EXIT_STOPPED
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def _plan_document(planned: BatchPlan, schema: SchemaPreview) -> dict[str, Any]:
         "tasks": len(planned.tasks),
         "ranges": ranges,
         "schema_changes": {"sampled_records": schema.sampled, "tables": schema.changes},
+        "dropped_fields": schema.dropped,
     }
 
 
@@ -117,6 +119,8 @@ def _say_plan(planned: BatchPlan, schema: SchemaPreview) -> None:
     say_table("ranges", ["topic", "partition", "start", "end", "offsets"], rows)
     for table, changes in schema.changes.items():
         say(f"{table} will be changed: {', '.join(changes)} (by a sample of {schema.sampled:,} records that wait)")
+    for table, dropped in schema.dropped.items():
+        say(f"{table} has no column for {dropped_text(dropped)} in {schema.sampled:,} records sampled", style="yellow")
 
 
 def _moved(last: LastBatch) -> str:
@@ -139,6 +143,9 @@ def _say_status(report: StatusReport) -> None:
     if (log := report.control_topic) and log.oldest:
         say(f"control topic {log.topic}: {log.events:,} events since {log.oldest}")
     say_table("tables", ["table", "rows", "not committed", "snapshot", "valid through"], _table_rows(report.tables))
+    for table in report.tables:
+        if table.dropped:
+            say(f"{table.table} has no column for {dropped_text(table.dropped)} in the last batches", style="yellow")
     for misfit in report.misfits:
         say(str(misfit), style="red")
     for finding in [*report.findings, *(t.finding for t in report.tables if t.finding)]:
@@ -149,7 +156,7 @@ def _table_rows(tables: tuple[TableStatus, ...]) -> list[list[str]]:
     return [
         [
             table.table,
-            f"{table.rows:,}" if table.exists else "not created yet",
+            ("?" if table.rows is None else f"{table.rows:,}") if table.exists else "not created yet",
             f"{table.uncommitted.rows:,} rows of {table.uncommitted.batches} batches",
             table.head_snapshot or "-",
             table.valid_through or "-",

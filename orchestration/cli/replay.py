@@ -6,18 +6,20 @@ What the table never got (its history), what it lost (`--refill`), or what it ha
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestration.cli.boundary import command
 from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
-from orchestration.cli.output import say, say_json, working
+from orchestration.cli.output import ask, say, say_json, say_table, working
+from orchestration.wording import counted
 from sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from sink_core.range_jobs.selected import Wanted
-    from spark_jobs.range_job import RangeReport
+    from spark_jobs.range_job import RangePreview, RangeReport
 
 
 def register(app: typer.Typer) -> None:
@@ -42,13 +44,16 @@ def replay(
         list[str] | None,
         typer.Option("--range", metavar="TOPIC/P:START-END", help="Replace the rows of these offsets; several times."),
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which rows would be replaced.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Replace rows without asking.")] = False,
     connections: ConnectionsFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Read again, for one table, what was published without it. Moves no position, and adds no record twice.
 
     With --from, --to or --range the rows that the table has of these are replaced; with times and ranges those of both.
-    Times are ISO 8601 with their zone, and compared with `planned_at` of the ledger.
+    What that is it says first, and asks. Times are ISO 8601 with their zone or an age such as 2h, and compared with
+    `planned_at` of the ledger.
 
     Exit code 1: it can't be known what the table lacks, retention has taken it, or the table was changed meanwhile.
     """
@@ -63,6 +68,8 @@ def replay(
             "--refill reads what the table lost, --from, --to and --range replace what it has",
             hint="choose one of them",
         )
+    if dry_run and wanted is None:
+        raise ConfigError("--dry-run shows which rows are replaced", hint="give --from, --to or --range with it")
     pipeline = load(file, connections)
     with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
         session.read_only()
@@ -71,6 +78,18 @@ def replay(
         session.bind()
         jobs = RangeJobs(session, runner, on_progress=lambda step: status.update(f"{step.phase}: {step.message}"))
         if wanted is not None:
+            if dry_run or not yes:
+                status.update("looking for what would be replaced")
+                preview = jobs.preview(table, wanted)
+                if dry_run and as_json:
+                    say_json(asdict(preview))
+                else:
+                    _say_preview(preview)
+                if dry_run:
+                    return
+                status.stop()
+                ask("Replace them?", as_json=as_json)
+                status.start()
             reports = [jobs.replay(table, wanted)]
         else:
             reports = [jobs.refill(table)] if refill else list(jobs.history_to_end(table))
@@ -83,16 +102,27 @@ def replay(
 
 def _wanted(from_: str | None, to: str | None, ranges: list[str]) -> Wanted | None:
     """What is to be replaced; None if nothing is said of that."""
-    from orchestration.cli.times import moment_ms, offset_range
+    from orchestration.cli.times import moment_or_age_ms, offset_range
     from sink_core.range_jobs.selected import Wanted
 
     if from_ is None and to is None and not ranges:
         return None
+    now = datetime.now(UTC)
     return Wanted(
-        moment_ms(from_, "--from") if from_ is not None else None,
-        moment_ms(to, "--to") if to is not None else None,
+        moment_or_age_ms(from_, "--from", now) if from_ is not None else None,
+        moment_or_age_ms(to, "--to", now) if to is not None else None,
         tuple(offset_range(text) for text in ranges),
     )
+
+
+def _say_preview(preview: RangePreview) -> None:
+    if preview.ended:
+        say(preview.ended)
+        return
+    rows = [[topic, str(at), f"{start:,}", f"{end:,}", f"{end - start:,}"] for topic, at, start, end in preview.ranges]
+    say_table("ranges", ["topic", "partition", "start", "end", "offsets"], rows)
+    files = f"{counted(preview.files, 'file', 'files')} of {preview.bytes / 2**20:,.1f} MiB"
+    say(f"{preview.offsets:,} offsets to read again, {preview.rows:,} rows of {preview.table} to replace, in {files}")
 
 
 def say_range(report: RangeReport) -> None:

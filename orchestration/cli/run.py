@@ -11,6 +11,7 @@ from orchestration.cli.boundary import command, raise_failures
 from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
 from orchestration.cli.output import error_document, say, say_json, working
 from orchestration.cli.replay import range_document, say_range
+from orchestration.wording import dropped_text
 
 if TYPE_CHECKING:
     from sink_core.commit.coordinator import CommitReport
@@ -31,7 +32,8 @@ def run(
         int | None, typer.Option(min=1, metavar="N", help="End after N batches. Default: run.max_batches.")
     ] = None,
     linger: Annotated[
-        float | None, typer.Option(min=0, metavar="S", help="Wait S seconds for more. Default: run.linger.")
+        str | None,
+        typer.Option(metavar="TIME", help="Stay until nothing has come for TIME, such as 5s. Default: run.linger."),
     ] = None,
     connections: ConnectionsFile = None,
     as_json: AsJson = False,
@@ -43,6 +45,7 @@ def run(
     """
     from dataclasses import replace
 
+    from orchestration.cli.times import duration_s
     from sink_core.config.load import load
     from sink_core.session import Session
     from spark_jobs.run import Bounds, run_pipeline
@@ -53,7 +56,7 @@ def run(
     bounds = replace(
         bounds,
         max_batches=bounds.max_batches if max_batches is None else max_batches,
-        linger_s=bounds.linger_s if linger is None else linger,
+        linger_s=bounds.linger_s if linger is None else duration_s(linger, "--linger"),
     )
     with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
         status.update("starting Spark")
@@ -106,6 +109,8 @@ def _say_batch(batch: BatchReport) -> None:
     seconds = ", ".join(f"{step} {taken:.2f} s" for step, taken in batch.seconds.items())
     others = "".join(f", {number:,} {what}" for what, number in batch.not_stored.items())
     say(f"batch {batch.batch_id}: {batch.verdict.value}: {batch.records:,} records{others} ({seconds})")
+    for table, dropped in batch.dropped.items():
+        say(f"    {table} has no column for {dropped_text(dropped)}", style="yellow")
 
 
 def _say_table(table: TableCommit) -> None:

@@ -37,6 +37,14 @@ def moment_or_age_ms(text: str, option: str, now: datetime) -> int:
     return (now - _EPOCH) // timedelta(milliseconds=1) - round(age_s * 1000)
 
 
+def duration_s(text: str, option: str) -> float:
+    """A duration such as `5s`, in seconds; a bare number is seconds too. Raises ConfigError."""
+    try:
+        return TypeAdapter[float](Duration).validate_python(f"{text}s" if text.replace(".", "", 1).isdigit() else text)
+    except ValueError:
+        raise ConfigError(f"{option}: {text!r} is no duration", hint="write one such as 5s, 10m or 2h") from None
+
+
 def offset_range(text: str, option: str = "--range") -> OffsetRange:
     """`topic/partition:start-end`, the end not included. Raises ConfigError."""
     found = _RANGE.fullmatch(text)

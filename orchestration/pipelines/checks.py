@@ -22,6 +22,7 @@ DESCRIPTIONS = {
     verdicts.RETENTION: "How near deletion by retention is to records that were not read yet.",
     verdicts.FRESHNESS: "Age of the oldest record that is not in the table, against objectives.freshness.",
     verdicts.FILE_SIZES: "Many small files make reading slow; compaction joins them.",
+    verdicts.DROPPED: "Fields of records in the last batches that the table has no column for.",
     verdicts.RATE: "Share of dead letters in the last batches, against objectives.dead_letters.",
     verdicts.MISFITS: "Records of the last days that a table can't take since a schema has changed, by field.",
     verdicts.PROOF: "The ledger is contiguous and adds up; control topic, positions and tables agree with it.",
@@ -30,7 +31,8 @@ DESCRIPTIONS = {
 
 def specs(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
     """All checks of a pipeline."""
-    of_tables = [(t.name, check) for t in pipeline.tables for check in (verdicts.FRESHNESS, verdicts.FILE_SIZES)]
+    each = (verdicts.FRESHNESS, verdicts.FILE_SIZES, verdicts.DROPPED)
+    of_tables = [(table.name, check) for table in pipeline.tables for check in each]
     named: list[tuple[str | None, str]] = [
         (None, verdicts.LAG),
         (None, verdicts.RETENTION),

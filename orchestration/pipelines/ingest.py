@@ -4,7 +4,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -168,9 +168,9 @@ class _Run:
 def _bounds(pipeline: Pipeline, config: IngestConfig) -> "Bounds":
     from spark_jobs.run import Bounds
 
-    given = Bounds.of(pipeline)
-    return Bounds(
-        max_batches=given.max_batches if config.max_batches is None else config.max_batches,
-        max_duration_s=given.max_duration_s if config.max_duration_s is None else config.max_duration_s,
-        linger_s=given.linger_s if config.linger_s is None else config.linger_s,
-    )
+    wanted = {
+        "max_batches": config.max_batches,
+        "max_duration_s": config.max_duration_s,
+        "linger_s": config.linger_s,
+    }
+    return replace(Bounds.of(pipeline), **{key: value for key, value in wanted.items() if value is not None})

@@ -14,7 +14,7 @@ from orchestration.pipelines.schedules import default_status, own_minute
 from orchestration.pipelines.spark import session_of
 from orchestration.pipelines.watch import Watch
 from sink_core.config.effective import Pipeline
-from sink_core.config.maintenance import TASKS, Compact
+from sink_core.config.maintenance import TASKS
 from sink_core.errors import CalveError
 
 if TYPE_CHECKING:
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
 POOL = "maintenance"
 """One pool for all tasks of a pipeline: compaction and orphan removal are never at work together."""
+
+OWN_TIMES = {
+    "compact": "* * * *",
+    "manifests": "3 * * *",
+    "expire": "2 * * *",
+    "orphans": "5 * * 0",
+    "trim": "4 * * *",
+    "keep_alive": "4 * * *",
+}
+"""When tasks are due unless the file says so, after the minute."""
 
 DESCRIPTIONS = {
     "compact": "Joins small files of the tables of {}.",
@@ -51,18 +61,14 @@ def maintenance_jobs(pipeline: Pipeline) -> dict[str, dg.JobDefinition]:
 def maintenance_schedules(
     pipeline: Pipeline, jobs: dict[str, dg.JobDefinition], watch: Watch
 ) -> list[dg.ScheduleDefinition]:
-    """Schedules of the tasks that have a time."""
+    """Schedules of the tasks that are not off."""
     return [_schedule(pipeline, task, cron, jobs[task], watch) for task, cron in _times(pipeline).items()]
 
 
 def _times(pipeline: Pipeline) -> dict[str, str]:
     settings, minute = pipeline.config.maintenance, own_minute(pipeline)
-    given = {task: getattr(settings, task) for task in TASKS}
-    if pipeline.changing and settings.compact is None:
-        # Every batch makes reading such a table slower until its deletes are taken out.
-        given["compact"] = Compact()
-    own = {"compact": f"{minute} * * * *"}
-    return {t: section.cron or own.get(t, f"{minute} 4 * * *") for t, section in given.items() if section is not None}
+    own = {task: f"{minute} {when}" for task, when in OWN_TIMES.items()}
+    return {task: getattr(settings, task).cron or own[task] for task in TASKS if task not in settings.off}
 
 
 def _job(pipeline: Pipeline, task: str) -> dg.JobDefinition:

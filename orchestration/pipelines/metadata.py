@@ -63,6 +63,7 @@ def of_batch(batch: BatchReport) -> dict[str, Any]:
         "dead letters": 0,
         **batch.not_stored,
         **({"rows left out": sum(batch.left_out.values())} if batch.left_out else {}),
+        **({"dropped fields": dg.MetadataValue.json(batch.dropped)} if batch.dropped else {}),
         "lag after": batch.lag_after,
         **{f"seconds to {step}": seconds for step, seconds in batch.seconds.items()},
         "ranges": _ranges(batch.ranges),
@@ -73,7 +74,7 @@ def of_batch(batch: BatchReport) -> dict[str, Any]:
 def of_commit(commit: TableCommit, now_ms: int) -> dict[str, Any]:
     """A snapshot of ours, at the time it was made. Its id exceeds what the browser's numbers keep exactly."""
     known: dict[str, Any] = {
-        "dagster/row_count": commit.total_rows,
+        **({} if commit.total_rows is None else {"dagster/row_count": commit.total_rows}),
         "rows added": commit.rows,
         "files added": commit.files,
         "batches": len(commit.batches),

@@ -25,7 +25,8 @@ class Sight:
     """The source and the control log at one moment, by this host's clock.
 
     `lag` are offsets not yet published, `end` the sum of all end offsets. `answered_s` is when somebody last wrote
-    RESUMED or RESOLVED, 0 if never. `contradiction` is what doesn't fit together, which a run will name properly.
+    RESUMED or RESOLVED, 0 if never. `published_s` is the time of the last publish by the clock of whoever made it, 0 if
+    unknown. `contradiction` is what doesn't fit together, which a run will name properly.
     """
 
     lag: int
@@ -33,6 +34,7 @@ class Sight:
     bootstrapped: bool
     paused: str | None = None
     answered_s: float = 0.0
+    published_s: float = 0.0
     contradiction: str | None = None
 
 
@@ -48,9 +50,12 @@ class Unreached:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a tick leaves for the next. `caught_up_s` is the last look that found nothing waiting."""
+    """What a tick leaves for the next. `published_s` is the last publish by its writer's clock, `seen_s` when a tick
+    saw it first, by this host's: a writer whose clock is ahead must not put off the next run.
+    """
 
-    caught_up_s: float = 0.0
+    published_s: float = 0.0
+    seen_s: float = 0.0
     observed_end: int = -1
     observed_lag: int = -1
     observed_s: float = 0.0
@@ -75,8 +80,8 @@ class Memory:
         return replace(self, unreachable=Unreached(since_s, times, now_s + wait_s, why))
 
     def reached(self, sight: Sight, now_s: float) -> Memory:
-        caught_up_s = now_s if not sight.lag or not self.caught_up_s else self.caught_up_s
-        return replace(self, caught_up_s=caught_up_s, unreachable=None)
+        seen_s = self.seen_s if sight.published_s == self.published_s else now_s
+        return replace(self, published_s=sight.published_s, seen_s=seen_s, unreachable=None)
 
     def observed(self, sight: Sight, now_s: float) -> Memory:
         return replace(self, observed_end=sight.end, observed_lag=sight.lag, observed_s=now_s)
@@ -130,9 +135,11 @@ def wanted(trigger: Trigger, sight: Sight, memory: Memory, now_s: float) -> Deci
     waits = f"{sight.lag:,} records wait"
     if sight.lag >= trigger.or_records:
         return Decision(True, f"{waits}, trigger.or_records is {trigger.or_records:,}")
-    # Records may have come right after the last look that found none: this is the longest any can have waited.
-    age_s = now_s - memory.caught_up_s
-    seconds = f"for {age_s:.0f} s at most, trigger.every is {trigger.every:g} s"
+    every = f"trigger.every is {trigger.every:g} s"
+    if not memory.published_s:
+        return Decision(True, f"{waits}, nothing was published for long, {every}")
+    age_s = now_s - min(memory.published_s, memory.seen_s)
+    seconds = f"the last publish was {age_s:.0f} s ago, {every}"
     if age_s >= trigger.every:
         return Decision(True, f"{waits}, {seconds}")
     return Decision(False, f"{waits} (trigger.or_records is {trigger.or_records:,}), {seconds}")

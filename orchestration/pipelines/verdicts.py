@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from orchestration.wording import counted
+from orchestration.wording import counted, dropped_text
 from sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from sink_core.status import PartitionStatus, StatusReport, TableStatus
     from sink_core.verify.report import VerifyReport
 
-LAG, RETENTION, FRESHNESS, FILE_SIZES, RATE, MISFITS, PROOF = (
+LAG, RETENTION, FRESHNESS, FILE_SIZES, DROPPED, RATE, MISFITS, PROOF = (
     "lag",
     "retention",
     "freshness",
     "file_sizes",
+    "dropped_fields",
     "dead_letter_rate",
     "schema_misfits",
     "proof",
@@ -62,6 +63,7 @@ def health(pipeline: Pipeline, report: StatusReport, batches: Iterable[BatchSeen
             for verdict in (
                 freshness(tables[settings.name], report.lag, pipeline.config.objectives.freshness),
                 file_sizes(tables[settings.name], settings.target_file_bytes),
+                dropped_fields(tables[settings.name]),
             )
         ),
     ]
@@ -131,6 +133,17 @@ def file_sizes(table: TableStatus, target_bytes: int) -> Verdict:
     text = f"{files}, {target}; small ones matter from {SMALL_FILES_FROM} files on"
     numbers = {"files": table.files, "mean_bytes": round(mean)}
     return Verdict(table.table, FILE_SIZES, not small, text, numbers, warning=True)
+
+
+def dropped_fields(table: TableStatus) -> Verdict:
+    """Fields that records have and the table does not: nothing says that nobody misses them."""
+    text = "every field has a column"
+    if table.dropped:
+        what_to_do = "allow evolve: [add_column], or name in ignore_fields what nobody misses"
+        text = f"no column takes {dropped_text(table.dropped)}; {what_to_do}"
+    numbers = {"fields": len(table.dropped), "values": sum(table.dropped.values())}
+    details = {"dropped": dict(table.dropped)}
+    return Verdict(table.table, DROPPED, not table.dropped, text, numbers, warning=True, details=details)
 
 
 def proof(pipeline: Pipeline, report: VerifyReport) -> Verdict:

@@ -138,6 +138,7 @@ def _sight(ends: Offsets, state: CommitState | None, topic_ids: dict[str, str]) 
         bootstrapped=True,
         paused=paused,
         answered_s=answered_s,
+        published_s=state.complete.event.written_at_ms / 1000 if state.complete else 0.0,
         contradiction=str(recreated.error().message) if recreated else next(iter(beyond), None),
     )
 

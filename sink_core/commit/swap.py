@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -28,9 +29,12 @@ def swap(catalog: Catalog, table: Table, attempt: Attempt) -> Exception | None:
     Raises UnknownOutcome if the catalog can't be asked, or will refuse the next attempt as well.
     """
     try:
-        catalog.commit_table(table, attempt.requirements, attempt.updates)
+        response = catalog.commit_table(table, attempt.requirements, attempt.updates)
     except Exception as error:  # noqa: BLE001 - whatever a catalog raises, only the table knows the outcome
         return None if _landed_after_all(catalog, table, attempt, error) else error
+    # pyiceberg does so for its own transactions only. What stays is an orphan, which maintenance deletes.
+    with suppress(Exception):
+        catalog._delete_old_metadata(table.io, table.metadata, response.metadata)  # pyright: ignore[reportPrivateUsage]
     return None
 
 

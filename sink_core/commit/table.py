@@ -31,7 +31,7 @@ from sink_core.commit.relisting import with_spec_to_relist
 from sink_core.commit.removal import Removal, removal
 from sink_core.commit.replace import Taken, fitting
 from sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
-from sink_core.commit.view import TableView, view_of
+from sink_core.commit.view import TableView, rows_told, view_of
 from sink_core.control.events import DataWritten
 from sink_core.control.logged import Logged
 from sink_core.control.state import CommitState
@@ -48,8 +48,8 @@ class TableCommit:
     """What a commit found or did at one table. `snapshot_id` is None for a table that has never had a commit of ours.
 
     `landed` is False when there was nothing new. `conflicts` counts tries before success. `rows` and `files` were
-    added; the totals, in rows, files and bytes, are the table's with them. `dropped` are range jobs that were to
-    replace rows and did not fit the table any more. `seconds` of wall time, lost races included.
+    added; the totals, in rows (see `rows_told`), files and bytes, are the table's with them. `dropped` are range jobs
+    that were to replace rows and did not fit the table any more. `seconds` of wall time, lost races included.
     """
 
     table: str
@@ -61,7 +61,7 @@ class TableCommit:
     batches: tuple[str, ...] = ()
     rows: int = 0
     files: int = 0
-    total_rows: int = 0
+    total_rows: int | None = 0
     total_files: int = 0
     total_bytes: int = 0
     conflicts: int = 0
@@ -346,6 +346,5 @@ def _landed(
 
 def _with_totals(commit: TableCommit, summary: Mapping[str, str]) -> TableCommit:
     """With rows, files and bytes of the table by a snapshot's summary."""
-    keys = ("total-records", "total-data-files", "total-files-size")
-    rows, files, size = (int(summary.get(key, "0")) for key in keys)
-    return replace(commit, total_rows=rows, total_files=files, total_bytes=size)
+    files, size = (int(summary.get(key, "0")) for key in ("total-data-files", "total-files-size"))
+    return replace(commit, total_rows=rows_told(summary), total_files=files, total_bytes=size)

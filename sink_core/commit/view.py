@@ -139,6 +139,14 @@ def view_of(
     )
 
 
+def rows_told(summary: Mapping[str, str]) -> int | None:
+    """How many rows a snapshot's summary says the table has; None where deletes are counted beside the rows."""
+    deletes = ("total-equality-deletes", "total-position-deletes")
+    if any(int(summary.get(each, "0")) for each in deletes):
+        return None
+    return int(summary.get("total-records", "0"))
+
+
 def _snapshots(metadata: TableMetadata, keys: SummaryKeys) -> dict[int, SnapshotView]:
     """By id. A catalog that remembers tables gives the objects it gave before; of thousands one is new."""
     read = _read_before(metadata.table_uuid, keys)

@@ -17,6 +17,12 @@ from sink_core.errors import ConfigError
 INLINE_CATALOG = "calve"
 
 
+def names_of_connections(config: PipelineConfig) -> Iterator[str]:
+    """The connections that a pipeline names rather than to write them itself."""
+    chosen = (config.source.kafka, config.catalog, config.spark, *(of.registry for _, of in _registered(config.source)))
+    return (name for name in chosen if isinstance(name, str))
+
+
 def unknown_names(config: PipelineConfig, connections: Connections) -> Iterator[tuple[Location, str]]:
     """Where the pipeline names a connection that isn't there, and what to say about it."""
     choices: tuple[tuple[Location, object, Mapping[str, object]], ...] = (

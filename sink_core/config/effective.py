@@ -78,6 +78,7 @@ class TableSettings:
     stops_moved_keys: bool = False
     merged: bool = False
     keeps_old: bool = False
+    ignore_fields: tuple[str, ...] = ()
 
     @property
     def changes_rows(self) -> bool:
@@ -206,6 +207,7 @@ class Pipeline:
                 # With SQL the columns are what it gives, whatever records have.
                 evolve=() if fed.entry.transform else _or(fed.entry.evolve, defaults.evolve),
                 case_insensitive=_or(fed.entry.case_insensitive, defaults.case_insensitive),
+                ignore_fields=_or(fed.entry.ignore_fields, defaults.ignore_fields),
                 owned=fed.entry.owned,
                 history=fed.entry.history,
                 rule=fed.rule,

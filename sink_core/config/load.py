@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from sink_core.config.assemble import assemble, unknown_names
+from sink_core.config.assemble import assemble, names_of_connections, unknown_names
 from sink_core.config.connections import Connections
 from sink_core.config.effective import Pipeline
 from sink_core.config.model import Model
@@ -20,6 +20,9 @@ from sink_core.errors import ConfigError
 
 CONNECTIONS_FILE = "connections.yaml"
 
+NO_DEPLOYMENT = "default"
+"""That of a pipeline without a `connections.yaml`."""
+
 M = TypeVar("M", bound=Model)
 
 
@@ -27,14 +30,18 @@ def load(path: Path, connections: Path | None = None) -> Pipeline:
     """The pipeline in `path`, a pipeline file or a Dagster `defs.yaml`, with its connections.
 
     Those stand in `connections`, else in the nearest `connections.yaml` beside the pipeline file or in a folder above.
-    Reads no environment variable and opens no connection. Raises one ConfigError that lists every problem of
+    A file that names none, since all are written inline, needs none; its deployment is then `default`. Reads no
+    environment variable and opens no connection. Raises one ConfigError that lists every problem of
     both files.
     """
     pipeline_file = _pipeline_mapping(_existing(path, "pipeline file"))
-    connections_file = _existing(connections or _nearest_connections(path), "connections file")
     found: list[str] = []
     config = _validated(PipelineConfig, pipeline_file, found)
-    shared = _validated(Connections, connections_file, found)
+    shared_file = connections or _nearest_connections(path)
+    if connections is None and not shared_file.is_file() and config and not any(names_of_connections(config)):
+        shared = Connections(deployment=NO_DEPLOYMENT)
+    else:
+        shared = _validated(Connections, _existing(shared_file, "connections file"), found)
     if config and shared:
         found += [problem(pipeline_file, at, text) for at, text in unknown_names(config, shared)]
         if not found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -10,8 +10,10 @@ from sink_core.config.fields import Cron
 from sink_core.config.model import Model, refusal
 from sink_core.config.units import DAY, GIB, HOUR, Bytes, Duration
 
-TASKS = ("compact", "manifests", "expire", "orphans", "trim", "keep_alive")
+Task = Literal["compact", "manifests", "expire", "orphans", "trim", "keep_alive"]
 """What maintenance does, each with settings of its name."""
+
+TASKS: tuple[Task, ...] = get_args(Task)
 
 
 class Compact(Model):
@@ -41,8 +43,8 @@ class Compact(Model):
 class Manifests(Model):
     """Rewrite manifests, of which each batch adds one per table."""
 
-    cron: Cron
-    """When, five cron fields."""
+    cron: Cron | None = None
+    """When, five cron fields. Default: once a day, at a minute of the pipeline's own."""
 
     min_count: int = Field(default=100, ge=2)
     """Manifests from which on a table's are rewritten."""
@@ -51,8 +53,8 @@ class Manifests(Model):
 class Expire(Model):
     """Expire old snapshots, with the files that only they name."""
 
-    cron: Cron
-    """When, five cron fields."""
+    cron: Cron | None = None
+    """When, five cron fields. Default: once a day, at a minute of the pipeline's own."""
 
     older_than: Duration = 7 * DAY
     """Snapshots younger than this stay, up to `keep_at_most`."""
@@ -78,10 +80,10 @@ def _three_days(seconds: float) -> float:
 
 
 class Orphans(Model):
-    """Delete files that nothing names."""
+    """Delete files that nothing names; a table's first run only lists them."""
 
-    cron: Cron
-    """When, five cron fields."""
+    cron: Cron | None = None
+    """When, five cron fields. Default: once a week, at a minute of the pipeline's own."""
 
     older_than: Annotated[Duration, AfterValidator(_three_days)] = 5 * DAY
     """Files younger than this stay; at least 3d, so that no running batch loses its files."""
@@ -105,20 +107,24 @@ class KeepAlive(Model):
 
 
 class Maintenance(Model):
-    """Maintenance of tables and control topic. `compact`, `manifests`, `expire` and `orphans` are scheduled only if
-    they are given; `compact` also where a table takes row changes."""
+    """Maintenance of tables and control topic, all of it scheduled unless it is `off`. Tables that Calve has not
+    created are left out: `compact` and `manifests` take them if they are given here, `expire` and `orphans` if
+    `tables[].owned` says so."""
 
-    compact: Compact | None = None
+    off: tuple[Task, ...] = ()
+    """Tasks that no schedule starts. `calve maintain` and the jobs in Dagster do them all the same."""
+
+    compact: Compact = Compact()
     """Join small files, and take out of files what many deletes are for."""
 
-    manifests: Manifests | None = None
+    manifests: Manifests = Manifests()
     """Rewrite manifests, of which each batch adds one per table."""
 
-    expire: Expire | None = None
+    expire: Expire = Expire()
     """Expire old snapshots, with the files that only they name."""
 
-    orphans: Orphans | None = None
-    """Delete files that nothing names."""
+    orphans: Orphans = Orphans()
+    """Delete files that nothing names; a table's first run only lists them."""
 
     trim: Trim = Trim()
     """Delete events of the control topic that no table needs any more."""

@@ -49,15 +49,16 @@ class DeadLetters(Model):
 class Trigger(Model):
     """When the sensor starts a run."""
 
-    every: Duration = Field(default=5.0, gt=0)
-    """Start a run when the oldest waiting record may be this old. The sensor looks every 5 s."""
+    every: Duration = Field(default=1 * MINUTE, gt=0)
+    """Start a run when records wait and the last publish was so long ago: a topic that never stops makes one batch in
+    this time. A record waits at most so long for its run. The sensor looks every 5 s."""
 
     or_records: int = Field(default=1_000_000, ge=1)
-    """Start a run when this many records wait."""
+    """Start a run at once when this many records wait."""
 
 
 class Batch(Model):
-    """The most one batch takes in."""
+    """The most one batch takes in, and how soon the next one follows."""
 
     max_records: int = Field(default=10_000_000, ge=1)
     """Offsets in a batch."""
@@ -67,6 +68,10 @@ class Batch(Model):
 
     min_task_bytes: Bytes = Field(default=16 * MIB, gt=0)
     """A partition is split over several Spark tasks only into pieces of at least this size."""
+
+    every: Duration | None = None
+    """The least time between the batches of a run that lingers, unless `trigger.or_records` wait. Default:
+    `trigger.every`."""
 
 
 class Run(Model):
@@ -79,7 +84,8 @@ class Run(Model):
     """No new batch is begun after this."""
 
     linger: Duration = 0.0
-    """Wait this long for more before ending; short freshness without a new Spark start for each batch."""
+    """A run reads what waited at its start and ends. With this it stays until nothing has come for so long, and makes a
+    batch each `batch.every`: fresh tables without a new Spark start for each batch."""
 
 
 class Commit(Model):
@@ -169,7 +175,7 @@ class PipelineConfig(Model):
     """When the sensor starts a run."""
 
     batch: Batch = Batch()
-    """The most one batch takes in."""
+    """The most one batch takes in, and how soon the next one follows."""
 
     run: Run = Run()
     """How long one run goes on."""

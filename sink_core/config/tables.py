@@ -73,6 +73,10 @@ class TableDefaults(Model):
     """Match fields of records with columns whatever the case of their names. A record with two fields for one column is
     a dead letter."""
 
+    ignore_fields: tuple[str, ...] = ()
+    """Fields that have no column on purpose, with all below them (`debug`, `customer.notes`); `*` for all. Others that
+    have none are counted, and a check warns of them. Counting costs where records have much that no column takes."""
+
     target_file_size: Bytes = Field(default=256 * MIB, gt=0)
     """Data files are closed at about this size. Stated here or for the table it wins over the table's own property."""
 
@@ -211,6 +215,9 @@ class Table(Model):
     """As in `table_defaults`."""
 
     case_insensitive: bool | None = None
+    """As in `table_defaults`."""
+
+    ignore_fields: tuple[str, ...] | None = None
     """As in `table_defaults`."""
 
     owned: bool | None = None

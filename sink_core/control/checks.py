@@ -13,8 +13,11 @@ from sink_core.rules import ALL, Rules
 FOREIGN_EVENTS = "foreign-events"
 
 
-def binding(bound: PipelineBound, mine: PipelineBound) -> Finding | None:
-    """Whether this host's catalog, cluster and control topic are those the pipeline was bound to at first use."""
+def binding(bound: PipelineBound, mine: PipelineBound, *, published: bool = True) -> Finding | None:
+    """Whether this host's catalog, cluster and control topic are those the pipeline was bound to at first use.
+
+    Until something was `published` it has no table, whatever catalog a first try had: the bootstrap binds it anew.
+    """
     name = mine.pipeline
     pairs = (
         ("renamed-pipeline", (bound.pipeline, bound.deployment), (mine.pipeline, mine.deployment), ("takes_over",)),
@@ -23,7 +26,7 @@ def binding(bound: PipelineBound, mine: PipelineBound) -> Finding | None:
         ("control-topic-recreated", bound.control_topic_id, mine.control_topic_id, ("rebuild",)),
     )
     for finding, stored, found, choices in pairs:
-        if stored != found:
+        if stored != found and (published or finding != "other-catalog"):
             return Finding(finding, name, str(stored), str(found), choices)
     return None
 

@@ -75,6 +75,7 @@ def data_complete(
         value_bytes_by_topic=_by_topic(batch, "value_bytes"),
         records_by_topic=_by_topic(batch, "records"),
         ledger_manifest=ledger,
+        dropped=batch.dropped,
     )
 
 

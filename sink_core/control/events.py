@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any, ClassVar, cast
 
-from sink_core.batch import ManifestRef, PartitionSummary, ToMerge, rows_in
+from sink_core.batch import Dropped, ManifestRef, PartitionSummary, ToMerge, rows_in
 from sink_core.control.container import opened, packed
 from sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
 from sink_core.control.schemas import (
@@ -132,7 +132,7 @@ class DataComplete(Event):
 
     `kind` is `bootstrap`, `batch` or `range`; a range job moves no position. `positions` are the next offsets of every
     partition afterwards; `through_ms` says per partition up to which record timestamp it has been read. `ranges` are
-    what a range job has read.
+    what a range job has read; `dropped` are fields that tables have no column for.
     """
 
     event_type: ClassVar[str] = "DATA_COMPLETE"
@@ -149,6 +149,7 @@ class DataComplete(Event):
     records_by_topic: Mapping[str, int]
     ledger_manifest: str | None = None
     ranges: tuple[RangeRead, ...] = ()
+    dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
 
     @property
     def moves_positions(self) -> bool:

@@ -155,6 +155,7 @@ SCHEMAS: dict[str, Schema] = {
             {"name": "records_by_topic", "type": {"type": "map", "values": "long"}},
             {"name": "ledger_manifest", "type": ["null", "string"], "default": None},
             {"name": "ranges", "type": _RANGES, "default": []},
+            {"name": "dropped", "type": {"type": "map", "values": {"type": "map", "values": "long"}}, "default": {}},
         ],
     ),
     "COMMIT_TO_TABLE": _event(

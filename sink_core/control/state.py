@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
+from sink_core.batch import Dropped
 from sink_core.control import restored
 from sink_core.control.events import (
     BatchAbandoned,
@@ -43,6 +44,7 @@ class BatchSeen:
     kind: str
     tables: tuple[str, ...]
     totals: Mapping[str, int]
+    dropped: Dropped
 
 
 @dataclass(slots=True)
@@ -291,7 +293,9 @@ class CommitState:
 
     def _complete_batch(self, offset: int, event: DataComplete) -> None:
         self._incomplete.pop(event.batch_id, None)
-        self.batches[event.batch_id] = BatchSeen(offset, event.predecessor, event.kind, event.tables, event.totals)
+        self.batches[event.batch_id] = BatchSeen(
+            offset, event.predecessor, event.kind, event.tables, event.totals, event.dropped
+        )
         if event.kind == "batch":
             self.published += 1
             self.fed.update({table: self.fed.get(table, 0) + 1 for table in event.tables})

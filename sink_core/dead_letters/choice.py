@@ -21,6 +21,9 @@ MOST = 10_000
 NO_ROW = "their batch is not in the ledger"
 CREATED_AGAIN = "their topic was created again: offsets stand for records of two topics"
 NO_TABLE = "their batch fed no table that the pipeline file names"
+CHANGING = (
+    "{} takes row changes, and a record tried again would be put over newer ones: have the producer send them again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,13 @@ def choose(
     dead_letter_table: str,
     jobs: Collection[RangeJob],
     holds: Callable[[str, Offsets], Offsets],
+    changing: Collection[str] = (),
 ) -> Chosen:
     """The dead letters at `places` (by batch and partition) of which most go to the same tables, up to `MOST`.
 
     A record goes to those of `tables` that its batch fed, or for which its range was read as history: what others get
     of it their history decides. One that an earlier job has moved, and that is back since the dead letters were rolled
-    back, goes only where `holds` does not find it.
+    back, goes only where `holds` does not find it. One that was for a table of `changing` is left: it would come late.
     """
     wanted, former = _with_rows(places, rows)
     history = {t: by_partition(p for j in jobs if j.table == t and _is_history(j) for p in j.ranges) for t in tables}
@@ -76,6 +80,9 @@ def choose(
                 left[NO_TABLE] += 1
                 continue
             targets = tuple(table for table in fed if offset in lacking[table])
+            if late := next((table for table in targets if table in changing), None):
+                left[CHANGING.format(late)] += 1
+                continue
             groups[targets].setdefault(at, BitMap64()).add(offset)
     if not groups:
         return Chosen(left=dict(left))

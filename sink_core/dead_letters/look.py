@@ -71,12 +71,7 @@ def plan_letters(
         return _holds(session, loaded[table][0], table, offsets)
 
     jobs = list(state.range_jobs.values())
-    chosen = choose(places, rows, list(loaded), name, jobs, holds)
-    if changing := sorted(pipeline.changing.intersection(chosen.tables)):
-        raise TableUnusable(
-            f"{changing[0]}: takes row changes, and dead letters tried again would be put over newer ones",
-            hint="correct the producer, and have it send the last state of these keys again",
-        )
+    chosen = choose(places, rows, list(loaded), name, jobs, holds, pipeline.changing)
     targets = {table: loaded[table][0] for table in chosen.tables}
     for table, each in {**targets, name: letters}.items():
         check_usable(each.metadata, table=table)

@@ -1,16 +1,18 @@
-"""What the schemas of records want of a table, each looked at once."""
+"""What the schemas of records want of a table, and what they have that it lacks, each looked at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pyiceberg.schema import Schema
 
 from sink_core.config.tables import EvolveStep
 from sink_core.decode.decoded import Decoded
 from sink_core.decode.names import Names
+from sink_core.decode.others import lacking
 from sink_core.errors import ConfigError
 from sink_core.tables.evolution import merged
 from sink_core.tables.schema_wants import schema_wants
@@ -24,22 +26,41 @@ def asking_columns(
     """`columns_of` gives the columns for records of a schema, or raises ConfigError: such a schema wants nothing."""
 
     def wants(schema: S) -> Schema | None:
-        try:
-            columns = columns_of(schema)
-        except ConfigError:
-            return None
-        return schema_wants(columns.fields, table, steps, names)
+        columns = _columns(columns_of, schema)
+        return schema_wants(columns.fields, table, steps, names) if columns else None
 
-    return Asking(steps, wants)
+    return Asking(steps, wants, lacks_columns(table, columns_of, names))
+
+
+def lacks_columns(table: Schema, columns_of: Callable[[S], Schema], names: Names) -> Callable[[S], Sequence[str]]:
+    """Gives the fields of a schema that the table has no column for; none for one that gives no columns."""
+
+    def lacks(schema: S) -> Sequence[str]:
+        columns = _columns(columns_of, schema) if names.count else None
+        return lacking(columns.as_struct(), table.as_struct(), names) if columns else ()
+
+    return lacks
+
+
+def _columns(columns_of: Callable[[S], Schema], schema: S) -> Schema | None:
+    try:
+        return columns_of(schema)
+    except ConfigError:
+        return None
 
 
 @dataclass(slots=True)
 class Asking(Generic[S]):
-    """`wants` says what records of a schema need of the table, as `schema_wants` does; nobody asks without `steps`."""
+    """`wants` says what records of a schema need of the table, as `schema_wants` does; nobody asks without `steps`.
+    `lacks` says which fields of theirs it has no column for.
+    """
 
     steps: Collection[EvolveStep]
     wants: Callable[[S], Schema | None]
+    lacks: Callable[[S], Sequence[str]]
     _wanted: list[Schema] = field(default_factory=list[Schema])
+    _lacking: dict[int, tuple[S, Sequence[str]]] = field(default_factory=dict[int, Any])
+    _dropped: Counter[str] = field(default_factory=Counter[str])
 
     def met(self, schema: S) -> None:
         """Records of `schema` have come, for the first time."""
@@ -47,9 +68,16 @@ class Asking(Generic[S]):
         if wanted is not None:
             self._wanted.append(wanted)
 
+    def count(self, schema: S, records: int) -> None:
+        """So many records of `schema` have come."""
+        # The schema is kept, so that no other one gets its id.
+        found = self._lacking.get(id(schema)) or self._lacking.setdefault(id(schema), (schema, self.lacks(schema)))
+        self._dropped.update(dict.fromkeys(found[1], records))
+
     def told(self, decoded: Decoded) -> Decoded:
-        """With what is wanted since the last time."""
-        if not self._wanted:
+        """With what is wanted, and was dropped, since the last time."""
+        if not self._wanted and not self._dropped:
             return decoded
-        wanted, self._wanted = merged(self._wanted), []
-        return replace(decoded, wanted=wanted)
+        wanted, dropped = merged(self._wanted) if self._wanted else None, self._dropped
+        self._wanted, self._dropped = [], Counter()
+        return replace(decoded, wanted=wanted, dropped={**decoded.dropped, **dropped})

@@ -18,7 +18,7 @@ from fastavro import schemaless_reader
 from pyiceberg.schema import Schema
 
 from sink_core.config.tables import EvolveStep
-from sink_core.decode.asking import Asking
+from sink_core.decode.asking import Asking, lacks_columns
 from sink_core.decode.avro_at_once import reader
 from sink_core.decode.avro_schema import WriterSchema, shown
 from sink_core.decode.avro_types import Carriers
@@ -27,7 +27,7 @@ from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_ord
 from sink_core.decode.framing import Framing
 from sink_core.decode.names import EXACT, Names
 from sink_core.tables.arrow import file_schema
-from sink_core.tables.avro_columns import avro_wants
+from sink_core.tables.avro_columns import avro_columns, avro_wants
 
 # fastavro quotes what it reads from, by its place in memory.
 _READER = re.compile(r" from <_io\.BytesIO.*>")
@@ -70,7 +70,8 @@ class AvroDecoder:
         at_once: bool = True,
     ) -> None:
         self._framing, self._names, self._at_once = framing, names, at_once
-        self._asking = Asking[WriterSchema](steps, lambda writer: avro_wants(writer, schema, steps, names))
+        lacks = lacks_columns(schema, avro_columns, names)
+        self._asking = Asking[WriterSchema](steps, lambda writer: avro_wants(writer, schema, steps, names), lacks)
         self._typed = file_schema(schema)
         self._converter = Converter(schema, from_typed)
         self._plans: dict[int, _Plan] = {}
@@ -83,6 +84,7 @@ class AvroDecoder:
         bad: dict[int, BadValue] = {}
         pieces = [([], self._converter.convert(_nothing(self._typed))[0])]
         for group in self._grouped(values, bad):
+            self._asking.count(group.schema, len(group.places))
             for places, carried in self._carried(group, bad):
                 columns, misfits = self._converter.convert(carried)
                 bad |= {places[row]: BadValue(places[row], FIT, cut(text)) for row, text in misfits.items()}

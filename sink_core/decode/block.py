@@ -63,33 +63,6 @@ def read(block: bytes, records: int, schema: pa.Schema, *, others: bool = False)
     return only_batch(table)
 
 
-def others_in(found: pa.Schema | pa.DataType, asked: pa.Schema | pa.DataType, path: str = "") -> list[str]:
-    """The dotted names of fields that `read` found with `others`; those that are only null or empty say nothing."""
-    known = {field.name: field.type for field in asked}
-    names: list[str] = []
-    for field in found:
-        name = f"{path}{field.name}"
-        if field.name not in known:
-            names += [name] if _says_something(field.type) else []
-        elif field.type != known[field.name]:
-            names += _others_within(field.type, known[field.name], name)
-    return names
-
-
-def _others_within(found: pa.DataType, asked: pa.DataType, path: str) -> list[str]:
-    if pa.types.is_struct(found) and pa.types.is_struct(asked):
-        return others_in(found, asked, f"{path}.")
-    if pa.types.is_list(found) and pa.types.is_list(asked):
-        return _others_within(found.value_type, asked.value_type, f"{path}.element")
-    return []
-
-
-def _says_something(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return any(_says_something(field.type) for field in kind)
-    return _says_something(kind.value_type) if pa.types.is_list(kind) else not pa.types.is_null(kind)
-
-
 def only_batch(table: pa.Table) -> pa.RecordBatch:
     """The table as one batch; copied only if it is in pieces."""
     batches = table.to_batches()

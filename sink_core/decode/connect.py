@@ -8,8 +8,9 @@ read as JSON.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.schema import Schema
 
@@ -21,7 +22,7 @@ from sink_core.decode.convert import Converter
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, Decoder, cut, in_order, placed
 from sink_core.decode.envelope import Envelope, opened, plain
 from sink_core.decode.json import JsonDecoder
-from sink_core.decode.names import EXACT, Names
+from sink_core.decode.names import ALL, EXACT, Names
 from sink_core.tables.connect_columns import connect_columns
 
 _NOTHING = "the payload is null: there is nothing to store"
@@ -48,7 +49,7 @@ class ConnectDecoder:
         self._schema, self._names = schema, names
         self._asking = asking_columns(schema, steps, connect_columns, names)
         self._schemaless = JsonDecoder(schema, (), names)
-        self._decoders: dict[bytes, Decoder | str] = {}
+        self._decoders: dict[bytes, tuple[Decoder, ConnectType | None] | str] = {}
         self._prefixes: list[tuple[bytes, bytes]] = []
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
@@ -59,18 +60,23 @@ class ConnectDecoder:
         bad: dict[int, BadValue] = {}
         groups = self._grouped(values, bad)
         pieces = [([], self._schemaless.decode([]).columns)]
+        dropped = Counter[str]()
         for text, group in groups.items():
-            decoder = self._decoder(text)
-            if isinstance(decoder, str):
-                bad |= {place: BadValue(place, DECODE, cut(decoder)) for place in group.places}
+            found = self._decoder(text)
+            if isinstance(found, str):
+                bad |= {place: BadValue(place, DECODE, cut(found)) for place in group.places}
                 continue
+            decoder, kind = found
+            if kind is not None:
+                self._asking.count(kind, len(group.places))
             if len(groups) == 1 and not bad:
                 return decoder.decode(group.payloads)
             decoded = placed(decoder.decode(group.payloads), group.places, {})
+            dropped.update(decoded.dropped)
             bad |= {verdict.index: verdict for verdict in decoded.bad}
             pieces.append((decoded.good or [], decoded.columns))
         good, columns = in_order(pieces)
-        return Decoded(columns, good, tuple(bad[place] for place in sorted(bad)))
+        return Decoded(columns, good, tuple(bad[place] for place in sorted(bad)), dropped=dropped)
 
     def _grouped(self, values: Sequence[bytes], bad: dict[int, BadValue]) -> dict[bytes, _Group]:
         """The payloads by the texts of their schemas; what isn't an envelope, or has nothing in it, goes to `bad`."""
@@ -101,8 +107,8 @@ class ConnectDecoder:
             self._prefixes = [(envelope.prefix, envelope.schema), *self._prefixes[: _MOST_PREFIXES - 1]]
         return envelope.schema, envelope.payload
 
-    def _decoder(self, text: bytes) -> Decoder | str:
-        """What reads payloads of a schema, or what is wrong with the schema."""
+    def _decoder(self, text: bytes) -> tuple[Decoder, ConnectType | None] | str:
+        """What reads payloads of a schema, and what that is if it is none, or what is wrong with the schema."""
         found = self._decoders.get(text)
         if found is None:
             if len(self._decoders) >= _MOST_SCHEMAS:
@@ -110,15 +116,15 @@ class ConnectDecoder:
             found = self._decoders[text] = self._made(text)
         return found
 
-    def _made(self, text: bytes) -> Decoder | str:
+    def _made(self, text: bytes) -> tuple[Decoder, ConnectType | None] | str:
         try:
             kind = payload_type(text)
         except ValueError as error:
             return str(error)
         if kind is None:
-            return self._schemaless
+            return self._schemaless, None
         self._asking.met(kind)
-        return _PayloadDecoder(kind, self._schema, self._names)
+        return _PayloadDecoder(kind, self._schema, self._names), kind
 
 
 def payload_type(text: bytes) -> ConnectType | None:
@@ -150,7 +156,9 @@ class _Way:
 
     def __init__(self, kind: ConnectType, schema: Schema, leaf: Leaf, names: Names) -> None:
         exact = Carriers(exactly, names).schema(kind, schema)
-        self._json = JsonDecoder(Carriers(leaf, names).schema(kind, schema), (), names)
+        # What the table lacks is counted by the schema.
+        uncounted = replace(names, ignored=(ALL,))
+        self._json = JsonDecoder(Carriers(leaf, names).schema(kind, schema), (), uncounted)
         self._steps = (Converter(exact, from_connect), Converter(schema, to_column))
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -35,12 +35,15 @@ class Decoded:
     """`columns` has one row for each good value, in order. `good` are their indices, None if all values are good.
 
     `wanted` are fields that some of the values need and the table lacks, if it may be given them (`tables/evolution`).
+    `dropped` are those that have no column, by dotted name with how many values they have; where records have schemas,
+    how many records' schemas have them.
     """
 
     columns: pa.RecordBatch
     good: list[int] | None
     bad: tuple[BadValue, ...]
     wanted: Schema | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 class Decoder(Protocol):
@@ -63,7 +66,8 @@ def placed(decoded: Decoded, places: Sequence[int], bad: Mapping[int, BadValue])
     """What was decoded of the values at `places`, as a verdict on all values; `bad` are the others, by place."""
     all_bad = {**bad, **{places[value.index]: replace(value, index=places[value.index]) for value in decoded.bad}}
     good = list(places) if decoded.good is None else [places[i] for i in decoded.good]
-    return Decoded(decoded.columns, good, tuple(all_bad[place] for place in sorted(all_bad)))
+    in_place = tuple(all_bad[place] for place in sorted(all_bad))
+    return Decoded(decoded.columns, good, in_place, dropped=decoded.dropped)
 
 
 def sifted(decoded: Decoded, unfit: Mapping[int, str], left_out: Sequence[int] = ()) -> Decoded:

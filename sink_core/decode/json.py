@@ -10,13 +10,14 @@ mean: the nearest value, with NaN and Infinity accepted and anything beyond the 
 doesn't have are ignored, missing ones are null, names match exactly unless the table has others (`names`). A number
 beyond double's range is an error wherever it stands.
 
-For a table that may be given columns the parser shows what else is in a block, at little cost; only what then is, or
-does not fit, is looked at closely (`wants`).
+The parser shows what else is in a block, at little cost (`others`): it is counted. For a table that may be given
+columns what else there is, or does not fit, is looked at closely (`wants`).
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -24,12 +25,13 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from sink_core.config.tables import EvolveStep
-from sink_core.decode.block import UNFRAMED, framed, join, only_batch, others_in, parsed_schema, read, stripped
+from sink_core.decode.block import UNFRAMED, framed, join, only_batch, parsed_schema, read, stripped
 from sink_core.decode.convert import Converter, from_json
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from sink_core.decode.maps import has_maps, with_entries
 from sink_core.decode.misfit import UNREADABLE, misfit
 from sink_core.decode.names import EXACT, Names, TwoOfOne
+from sink_core.decode.others import counted, looked_for, may_be_shown, others_in, says_something
 from sink_core.decode.wants import Wants
 from sink_core.tables.arrow import file_schema
 
@@ -46,13 +48,16 @@ _Piece = tuple[Sequence[int], pa.RecordBatch]
 
 @dataclass(slots=True)
 class _Sifted:
-    """Parsed batches with the places of their rows among the values, and what is bad, by place. `news` are the places
-    of records among which some have fields that the table lacks, `others` such fields."""
+    """Parsed batches of `values` with the places of their rows among these, and what is bad, by place. `news` are the
+    places of records among which some have fields that the table lacks, `others` such fields; `dropped` counts them.
+    """
 
+    values: Sequence[bytes]
     pieces: list[_Piece] = field(default_factory=lambda: list[_Piece]())
     bad: dict[int, BadValue] = field(default_factory=dict[int, BadValue])
     news: list[int] = field(default_factory=list[int])
     others: set[str] = field(default_factory=set[str])
+    dropped: Counter[str] = field(default_factory=Counter[str])
 
 
 class JsonDecoder:
@@ -79,7 +84,7 @@ class JsonDecoder:
         bad |= {places[row]: BadValue(places[row], FIT, _shown(text)) for row, text in misfits.items()}
         good = [place for place in places if place not in bad] if bad else None
         wanted = self._wanted(values, sifted) if self._wants and (sifted.news or bad) else None
-        return Decoded(columns, good, tuple(bad[place] for place in sorted(bad)), wanted)
+        return Decoded(columns, good, tuple(bad[place] for place in sorted(bad)), wanted, sifted.dropped)
 
     def _wanted(self, values: Sequence[bytes], sifted: _Sifted) -> Schema | None:
         """What records with other fields, and those that don't fit, need of the table."""
@@ -92,7 +97,7 @@ class JsonDecoder:
 
     def _at_once(self, values: Sequence[bytes]) -> _Sifted | None:
         """All values parsed as one block, or None if that can't be."""
-        sifted, places = _Sifted(), range(len(values))
+        sifted, places = _Sifted(values), range(len(values))
         if not values:
             sifted.pieces.append((places, self._nothing()))
             return sifted
@@ -111,34 +116,45 @@ class JsonDecoder:
 
     def _read(self, places: Sequence[int], block: bytes, sifted: _Sifted) -> pa.RecordBatch:
         """The rows of the block; if it has fields that the table lacks, its places are noted. Raises ValueError."""
-        if not self._adds and self._names.exact:
+        names, counts = self._names, self._names.count
+        if not self._adds and not counts and names.exact:
             return read(block, len(places), self._parsed)
         try:
+            if not may_be_shown([sifted.values[place] for place in places], self._struct, names):
+                raise ValueError(_OTHER_NAMES)
             found = read(block, len(places), self._parsed, others=True)
         except ValueError:
-            if not self._names.exact:
+            if not names.exact:
                 raise
             # Another field may have several types; that says nothing about what the table asks for.
-            rows = read(block, len(places), self._parsed)
-            sifted.news += places
-            return rows
+            return self._read_apart(places, block, sifted)
         if found.schema.equals(self._parsed):
             return found
-        others = set(others_in(found.schema, self._parsed))
-        if any(self._names.may_be_other(name.rpartition(".")[2]) for name in others):
+        others = others_in(found, self._parsed)
+        if any(names.may_be_other(name.rpartition(".")[2]) for name in others):
             raise ValueError(_OTHER_NAMES)
-        others = {name for name in others - self._passed_over if self._names.asks(name)}
-        if others and self._adds:
-            sifted.others |= others
+        new = {name for name, of in others.items() if says_something(of.type) and names.asks(name)} - self._passed_over
+        if new and self._adds:
+            sifted.others |= new
             sifted.news += places
         ours = found.select(self._parsed.names)
-        return ours if ours.schema.equals(self._parsed) else read(block, len(places), self._parsed)
+        ours = ours if ours.schema.equals(self._parsed) else read(block, len(places), self._parsed)
+        sifted.dropped.update(counted(others, names))
+        return ours
+
+    def _read_apart(self, places: Sequence[int], block: bytes, sifted: _Sifted) -> pa.RecordBatch:
+        """The rows of the block, what else there is looked for record by record. Raises ValueError."""
+        rows = read(block, len(places), self._parsed)
+        sifted.news += places if self._adds else ()
+        if self._names.count:
+            sifted.dropped.update(looked_for((sifted.values[place] for place in places), self._struct, self._names))
+        return rows
 
     def _nothing(self) -> pa.RecordBatch:
         return only_batch(self._parsed.empty_table())
 
     def _sift_all(self, values: Sequence[bytes]) -> _Sifted:
-        sifted = _Sifted([([], self._nothing())])
+        sifted = _Sifted(values, [([], self._nothing())])
         stripped_values = [stripped(value) for value in values]
         frames = framed(stripped_values, join(stripped_values))
         parsable: dict[int, bytes] = {}
@@ -153,9 +169,12 @@ class JsonDecoder:
             except _MAYBE_TOO_DEEP as error:
                 sifted.bad[place] = BadValue(place, DECODE, _shown(str(error)))
         self._sift(list(parsable), list(parsable.values()), sifted)
-        if self._rewrites_rest and self._adds:
+        if self._rewrites_rest:
             # Other fields were left out before the parser could show them.
-            sifted.news = list(parsable)
+            sifted.news = list(parsable) if self._adds else []
+            if self._names.count:
+                good = (values[place] for place in parsable if place not in sifted.bad)
+                sifted.dropped = looked_for(good, self._struct, self._names)
         return sifted
 
     def _sift(self, places: list[int], values: list[bytes], sifted: _Sifted) -> None:

@@ -13,6 +13,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 
+ALL = "*"
+
 _FIELD_ID = b"PARQUET:field_id"
 
 
@@ -30,6 +32,8 @@ class Names:
     """What another name for some field may be, in lower case if that doesn't matter."""
     within: str = ""
     """The field below which records are asked what the table lacks, nothing for all of them."""
+    ignored: tuple[str, ...] = ()
+    """Dotted names of fields that are not counted where the table lacks them, nor those below; `*` for all."""
 
     @property
     def exact(self) -> bool:
@@ -43,6 +47,19 @@ class Names:
     def asks(self, path: str) -> bool:
         """Whether it matters that the table lacks the field at this dotted path."""
         return not self.within or path.startswith(f"{self.within}.")
+
+    @property
+    def count(self) -> bool:
+        """Whether any field that the table lacks is counted."""
+        return ALL not in self.ignored
+
+    def counts(self, path: str) -> bool:
+        """Whether the field at this dotted path is counted if the table lacks it."""
+        return (
+            self.count
+            and self.asks(path)
+            and not any(path == name or path.startswith(f"{name}.") for name in self.ignored)
+        )
 
     def own_names(self, fields: Iterable[tuple[int, str]], given: Iterable[str]) -> dict[str, str]:
         """By given name the own name of the field it stands for, those of no field left out.
@@ -82,8 +99,15 @@ class Names:
 EXACT = Names()
 
 
-def names_of(schema: Schema, mapping: NameMapping | None, *, any_case: bool = False, within: str = "") -> Names:
-    """The names of a table's fields. `within` as in `Names`."""
+def names_of(
+    schema: Schema,
+    mapping: NameMapping | None,
+    *,
+    any_case: bool = False,
+    within: str = "",
+    ignored: tuple[str, ...] = (),
+) -> Names:
+    """The names of a table's fields. `within` and `ignored` as in `Names`."""
     own = {field_id: of.name for field_id, of in index_by_id(schema).items()}
     aliases = {
         field_id: others
@@ -91,9 +115,11 @@ def names_of(schema: Schema, mapping: NameMapping | None, *, any_case: bool = Fa
         if field_id in own and (others := frozenset(names) - {own[field_id]})
     }
     if not aliases and not any_case:
-        return Names(within=within) if within else EXACT
+        return Names(within=within, ignored=ignored) if within or ignored else EXACT
     others = [*own.values(), *(name for names in aliases.values() for name in names)]
-    return Names(aliases, any_case, frozenset(name.casefold() if any_case else name for name in others), within)
+    return Names(
+        aliases, any_case, frozenset(name.casefold() if any_case else name for name in others), within, ignored
+    )
 
 
 def _mapped(fields: Iterable[MappedField]) -> Iterable[tuple[int, list[str]]]:

@@ -54,6 +54,7 @@ class ProtobufDecoder:
         nothing = pa.RecordBatch.from_arrays([pa.nulls(0) for _ in self._typed], names=self._typed.names)
         pieces = [([], self._converter.convert(nothing)[0])]
         for group in self._parsed(values, bad):
+            self._asking.count(group.schema, len(group.places))
             for places, carried in self._carried(group, bad):
                 columns, misfits = self._converter.convert(carried)
                 bad |= {places[row]: BadValue(places[row], FIT, cut(text)) for row, text in misfits.items()}

@@ -32,6 +32,7 @@ from sink_core.config.tables import EvolveStep
 from sink_core.decode.maps import own_names, with_entries
 from sink_core.decode.misfit import misfit
 from sink_core.decode.names import EXACT, Names
+from sink_core.tables.column_names import readable_schema
 from sink_core.tables.evolution import evolved, widest
 from sink_core.tables.infer import Seen, fields_seen, note
 from sink_core.tables.kafka_column import KAFKA_COLUMN
@@ -84,7 +85,8 @@ class Wants:
             except (ValueError, RecursionError):
                 continue
         noted.unknown.fields.pop(KAFKA_COLUMN, None)
-        wanted = Schema(*_struct(noted, self._struct, partial(next, count(self._schema.highest_field_id + 1))).fields)
+        next_id = partial(next, count(self._schema.highest_field_id + 1))
+        wanted = readable_schema(_struct(noted, self._struct, next_id).fields)
         return wanted if evolved(self._schema, wanted, self._steps) else None
 
 

@@ -165,13 +165,6 @@ def offsets_at(
     return {at: offset if offset >= 0 else ends[at] for at, offset in found.items()}
 
 
-def cluster_id(admin: AdminClient, *, timeout_s: float) -> str:
-    """The id the cluster was formatted with."""
-    with reported("describing the cluster"):
-        future = admin.describe_cluster(request_timeout=timeout_s)
-    return str(_answer(future, "describing the cluster", timeout_s).cluster_id)
-
-
 def sample(
     settings: Settings, topic: str, max_records: int, *, timeout_s: float, starts: Mapping[int, int] | None = None
 ) -> list[Sample]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
@@ -42,6 +43,7 @@ _OPTIONAL_CLIENTS = ("botocore", "thrift", "google", "azure", "aiohttp")
 _REFUSED_HINT = "check `credential`, `token` (REST), the access keys and what the catalog and its storage grant them"
 _FULL_HINT = "free or add space where the table's files lie, or raise its quota; then run again: nothing was lost"
 _ADDRESS_HINT = "correct `uri` under `catalog` in connections.yaml"
+_ANSWER_HINT = "is `uri` under `catalog` the catalog's own address, with nothing in between that answers for it?"
 _UNREACHABLE_HINT = "check `uri` (its user and password too) and `warehouse` under `catalog`, and that the service runs"
 
 
@@ -113,6 +115,8 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
         return TableUnusable(message, hint="restore the file, or have the catalog point to metadata that exists")
     if isinstance(error, OSError) and error.errno in _FULL:
         return Unreachable(message, hint=_FULL_HINT)
+    if isinstance(error, ValidationError):
+        return Unreachable(f"{doing}: the answer is no catalog's: {said(error)}", hint=_ANSWER_HINT)
     if isinstance(error, OSError | SQLAlchemyError | RESTError) or _of_optional_client(error):
         return Unreachable(message, hint=_UNREACHABLE_HINT)
     return None

@@ -8,10 +8,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from sink_core.errors import ConfigError
+from sink_core.tables.column_names import Taken
 
 
 def of_fields(name: str, fields: Sequence[NestedField]) -> Schema:
-    """The columns for the schema called `name`. Raises ConfigError if it gives none."""
-    if not fields:
-        raise ConfigError(f"{name} has no field a column could hold", hint="name the columns under auto_create.columns")
-    return Schema(*fields)
+    """The columns for the schema called `name`, or what else it is. Raises ConfigError if it gives none."""
+    columns, refused = Taken().readable(fields)
+    if not columns:
+        why = "".join(f"; {field!r}: {why}" for field, why in refused.items())
+        raise ConfigError(
+            f"{name} has no field a column could hold{why}", hint="name the columns under auto_create.columns"
+        )
+    return Schema(*columns)

@@ -42,6 +42,7 @@ from pyiceberg.types import (
 
 from sink_core.decode.connect_schema import INTEGERS, ConnectType
 from sink_core.errors import ConfigError
+from sink_core.tables.columns import of_fields
 from sink_core.tables.type_text import DECIMAL_DIGITS
 
 _PLAIN: dict[str, IcebergType] = {
@@ -66,7 +67,7 @@ def connect_columns(kind: ConnectType | None) -> Schema:
             "no record of the sample is an envelope whose schema is a struct with fields",
             hint="name the columns under auto_create.columns, or begin when the topic has records",
         )
-    return Schema(*fields)
+    return of_fields("the envelope's schema", fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from sink_core.config.tables import AutoCreate
 from sink_core.errors import CalveError, ConfigError, TableUnusable
 from sink_core.formats import Formats, Sample
 from sink_core.tables.catalog import unreachable_as_ours
+from sink_core.tables.column_names import Taken
 from sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
 from sink_core.tables.kafka_column import KAFKA_COLUMN, kafka_field
 from sink_core.tables.partition_by import partition_spec
@@ -46,6 +47,8 @@ DEFAULT_PROPERTIES: Mapping[str, str] = {
     CREATED_BY: f"calve {version('calve')}",
 }
 """Properties of every table Calve creates; `auto_create.properties` win over them."""
+
+_NAMES_HINT = "give them other names under auto_create.columns, and fill them by a transform"
 
 Columns = Callable[[], Schema]
 """The columns that the records' format and a sample of them ask for."""
@@ -166,6 +169,9 @@ def _columns(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Sch
         columns = schema_of(wanted.columns) if wanted.columns else shown()
     except ConfigError as error:
         raise ConfigError(f"table {settings.name}: {error.message}", hint=error.hint) from None
+    if refused := Taken().readable(columns.fields)[1]:
+        told = "; ".join(f"{name!r}: {why}" for name, why in refused.items())
+        raise ConfigError(f"table {settings.name}: not every reader could read the columns {told}", hint=_NAMES_HINT)
     envelope = envelope_of(settings.events, settings.op_field)
     if envelope is None:
         return columns

@@ -6,7 +6,7 @@
 | `widen` | int → long, float → double, decimal(p, s) → decimal of more digits with the same scale |
 | `make_optional` | a required field that records lack or have as null; not one that identifies rows |
 
-A field that differs from another one in case only is not added: Spark could read neither any more. Nothing else is
+A field whose name not every reader can read (`column_names`) is not added. Nothing else is
 changed: what fits a table in no other way is a matter of the record. Field ids stay, and map keys.
 """
 
@@ -36,6 +36,7 @@ from pyiceberg.types import (
 )
 
 from sink_core.config.tables import EvolveStep
+from sink_core.tables.column_names import Taken, readable_schema
 from sink_core.tables.type_text import DECIMAL_DIGITS, type_text
 
 ROOT = -1
@@ -65,7 +66,7 @@ def merged(schemas: Iterable[Schema]) -> Schema:
     """What several tasks want of one table, in one, field ids from 1. Where no type holds what both want the earlier
     one wins: the other's records don't fit."""
     struct = reduce(_both_structs, (schema.as_struct() for schema in schemas), StructType())
-    return Schema(*_numbered(struct, partial(next, count(1))).fields)
+    return readable_schema(_numbered(struct, partial(next, count(1))).fields)
 
 
 def merged_by_table(wanted: Iterable[Mapping[str, Schema]]) -> dict[str, Schema]:
@@ -83,7 +84,8 @@ def evolved(schema: Schema, wanted: Schema, steps: Collection[EvolveStep], used:
     `wanted` has the fields that records need by name, in whatever ids: of a type at least that wide, optional if they
     need not be there. What it doesn't name stays.
     """
-    work = _Evolution(steps, _holding(schema), count(1 + max(used.column_id, schema.highest_field_id)))
+    ids = count(1 + max(used.column_id, schema.highest_field_id))
+    work = _Evolution(steps, _holding(schema), ids, Taken.by(schema))
     struct = work.struct(schema.as_struct(), wanted.as_struct(), ROOT, "")
     if not work.changes:
         return None
@@ -131,6 +133,7 @@ class _Evolution:
     steps: Collection[EvolveStep]
     required: Collection[int]
     ids: count[int]
+    taken: Taken
     changes: list[str] = field(default_factory=list[str])
     added: dict[int, list[NestedField]] = field(default_factory=dict[int, list[NestedField]])
 
@@ -138,11 +141,8 @@ class _Evolution:
         wanted = {inner.name: inner for inner in want.fields}
         fields = [self._field(of, wanted.pop(of.name, None), f"{path}{of.name}") for of in have.fields]
         if "add_column" in self.steps:
-            taken = {of.name.casefold() for of in have.fields}
-            for of in wanted.values():
-                if of.name.casefold() not in taken:
-                    taken.add(of.name.casefold())
-                    fields.append(self._new(of, holder, f"{path}{of.name}"))
+            new, _ = self.taken.readable([*wanted.values()], path)
+            fields += [self._new(of, holder, f"{path}{of.name}") for of in new]
         return StructType(*fields)
 
     def _field(self, have: NestedField, want: NestedField | None, path: str) -> NestedField:

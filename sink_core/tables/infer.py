@@ -50,6 +50,7 @@ from pyiceberg.types import (
 )
 
 from sink_core.errors import ConfigError
+from sink_core.tables.columns import of_fields
 
 ONLY_NULL = "only null in the sample"
 ONLY_EMPTY = "only empty lists in the sample"
@@ -91,13 +92,7 @@ def infer_schema(values: Iterable[bytes]) -> Schema:
     root = Seen()
     for record in records:
         note(root, record)
-    fields = _Columns(partial(next, count(1))).fields(root, "")
-    if not fields:
-        raise ConfigError(
-            f"the {len(records)} JSON objects of the sample have no field a column could hold",
-            hint="name the columns under auto_create.columns",
-        )
-    return Schema(*fields)
+    return of_fields(f"the sample of {len(records)} JSON objects", _Columns(partial(next, count(1))).fields(root, ""))
 
 
 def _parsed(value: bytes) -> dict[str, Any] | None:

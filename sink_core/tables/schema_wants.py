@@ -10,6 +10,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from sink_core.config.tables import EvolveStep
 from sink_core.decode.names import EXACT, Names, TwoOfOne
+from sink_core.tables.column_names import readable_schema
 from sink_core.tables.evolution import evolved
 from sink_core.tables.kafka_column import KAFKA_COLUMN
 
@@ -26,7 +27,7 @@ def schema_wants(
     """
     given = StructType(*(of for of in columns if of.name != KAFKA_COLUMN))
     try:
-        wanted = Schema(*_Lacking(names, refused).struct(given, table.as_struct(), "").fields)
+        wanted = readable_schema(_Lacking(names, refused).struct(given, table.as_struct(), "").fields)
     except TwoOfOne:
         return None
     return wanted if evolved(table, wanted, steps) else None

@@ -36,6 +36,8 @@ def compact(work: Work, settings: Compact) -> MaintenanceReport:
         nonlocal left
         work.on_progress(f"{name}: looking for small files")
         before, target_bytes = shape(table), _target_bytes(work, table, name)
+        if why := work.why_left(table, name):
+            return TaskOutcome(TASK, name, f"nothing to do: {why}", False, before, before)
         settled_before_ms = now_ms() - int(settings.lag * 1000)
         found = worth_it(
             live_files(table, count_deletes=settings.max_deletes),

@@ -18,6 +18,8 @@ def rewrite_manifests(work: Work, settings: Manifests) -> MaintenanceReport:
     def one(table: Table, name: str) -> TaskOutcome:
         before = shape(table)
         count = before[MANIFESTS]
+        if why := work.why_left(table, name):
+            return TaskOutcome(TASK, name, f"nothing to do: {why}", False, before, before)
         if count < settings.min_count:
             why = f"{count:,} manifests, fewer than {settings.min_count:,} (min_count)"
             return TaskOutcome(TASK, name, f"nothing to do: {why}", False, before, before)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sink_core.config.maintenance import Compact, Expire, Manifests, Orphans
 from sink_core.errors import ConfigError
 from sink_core.maintenance.keep_alive import keep_alive
 from sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
@@ -21,9 +20,6 @@ from spark_jobs.procedures import Procedures
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_BY_HAND = "0 0 31 2 *"
-"""What isn't scheduled can be run by hand all the same, with its defaults."""
-
 
 def run_task(
     task: str,
@@ -36,8 +32,9 @@ def run_task(
 ) -> MaintenanceReport:
     """Run one of `sink_core.config.maintenance.TASKS` by the pipeline's settings for it.
 
-    `tables` narrows those that work on tables. Raises ConfigError for a table that isn't the pipeline's, FindingError
-    if the pipeline must stop; what went wrong at one table is in the report.
+    `tables` narrows those that work on tables, and takes any of the pipeline's that it names. Raises ConfigError for a
+    table that isn't the pipeline's, FindingError if the pipeline must stop; what went wrong at one table is in the
+    report.
     """
     pipeline = session.pipeline
     pipeline.require_tables(tables)
@@ -46,16 +43,17 @@ def run_task(
         return MaintenanceReport([TaskOutcome(task, pipeline.name, never, False)])
     session.bind()
     settings = pipeline.config.maintenance
-    work = Work(session, Procedures(start_spark, pipeline.catalog), on_progress, tables, dry_run)
+    wanted = bool(tables) or task in settings.model_fields_set
+    work = Work(session, Procedures(start_spark, pipeline.catalog), on_progress, tables, dry_run, wanted)
     match task:
         case "compact":
-            return compact(work, settings.compact or Compact())
+            return compact(work, settings.compact)
         case "manifests":
-            return rewrite_manifests(work, settings.manifests or Manifests(cron=_BY_HAND))
+            return rewrite_manifests(work, settings.manifests)
         case "expire":
-            return expire(work, settings.expire or Expire(cron=_BY_HAND))
+            return expire(work, settings.expire)
         case "orphans":
-            return remove_orphans(work, settings.orphans or Orphans(cron=_BY_HAND))
+            return remove_orphans(work, settings.orphans)
         case "trim":
             older_than_s = settings.trim.older_than
             done = trim(session, older_than_s=older_than_s, dry_run=dry_run, on_progress=on_progress)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from sink_core.errors import CalveError, TableUnusable
+from sink_core.maintenance.owned import why_not_owned
 from sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
 from sink_core.session import Session
 from sink_core.tables.catalog import unreachable_as_ours
@@ -20,8 +21,9 @@ from spark_jobs.procedures import Procedures
 class Work:
     """The tables of one pipeline and the means to work on them; `tables` narrows to some.
 
-    Under `dry_run` tasks say what they would do, and do nothing. Spark is started by the first procedure that is
-    called, so that nothing to do costs nothing.
+    Under `dry_run` tasks say what they would do, and do nothing. `wanted`: somebody has asked for the task, by the
+    pipeline file or by name, so that tables of others are rewritten too. Spark is started by the first procedure that
+    is called, so that nothing to do costs nothing.
     """
 
     session: Session
@@ -29,6 +31,7 @@ class Work:
     on_progress: OnProgress
     tables: Sequence[str] = ()
     dry_run: bool = False
+    wanted: bool = True
 
     def each(self, task: Callable[[Table, str], TaskOutcome]) -> MaintenanceReport:
         """`task` for each table that exists; one table's failure does not stop the others."""
@@ -49,6 +52,16 @@ class Work:
         if table is None:
             raise TableUnusable(f"{name}: dropped while this run was at work", hint="run again")
         return table
+
+    def why_left(self, table: Table, name: str) -> str | None:
+        """Why the files of a table are not rewritten, None if they are. One with row changes gets slower without it."""
+        if (
+            self.wanted
+            or name in self.session.pipeline.changing
+            or why_not_owned(table.metadata, self.owned(name)) is None
+        ):
+            return None
+        return "not created by Calve, and nobody has asked for it: by its name, owned: true or under maintenance"
 
     def owned(self, name: str) -> bool | None:
         """What the pipeline file says of a table; None for ledger and dead letters, which it does not list."""

@@ -130,8 +130,11 @@ def test_a_broker_that_is_down_is_unreachable(
     connections.write_text(connections.read_text().replace(broker.bootstrap, NOBODY_LISTENS))
     checked = calve("check", file)
     assert checked.returncode == 3
-    assert f"unreachable  kafka: connecting to {NOBODY_LISTENS}" in checked.stdout
-    assert "check `bootstrap.servers`" in checked.stdout
+    assert (
+        f"unreachable  kafka: connecting to Kafka at {NOBODY_LISTENS}: {NOBODY_LISTENS}: Connect to" in checked.stdout
+    )
+    assert "Connection refused" in checked.stdout
+    assert "is a broker running there? `bootstrap.servers`" in checked.stdout
     assert "ok           catalog" in checked.stdout
     sampled = calve("init", "--topic", "t", "--bootstrap", NOBODY_LISTENS, "--directory", tmp_path / "other", "--json")
     assert sampled.returncode == 3

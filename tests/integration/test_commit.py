@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,19 @@ def once(action: Callable[[], object]) -> Callable[[], bool]:
         return True
 
     return call
+
+
+def test_metadata_files_go_once_so_many_have_followed(flow: Flow) -> None:
+    flow = replace(flow, auto_create={"properties": {"write.metadata.previous-versions-max": "2"}, **flow.auto_create})
+    for start in range(5):
+        flow.produce([start])
+        flow.run()
+    table = flow.load_table()
+    current = Path(table.metadata_location.removeprefix("file://"))
+    named = {Path(entry.metadata_file.removeprefix("file://")) for entry in table.metadata.metadata_log}
+    assert len(named) == 2
+    assert set(current.parent.glob("*.metadata.json")) == {current, *named}
+    assert flow.ids() == list(range(5))
 
 
 def test_a_foreign_append_between_check_and_swap_costs_a_try(flow: Flow) -> None:

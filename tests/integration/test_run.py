@@ -116,6 +116,30 @@ def test_linger_picks_up_what_comes_late(flow: Flow, runner: SparkRunner) -> Non
     assert flow.ids() == list(range(8))
 
 
+def test_a_run_ends_although_the_topic_never_stops(flow: Flow, runner: SparkRunner) -> None:
+    flow = flow.but(extra={"batch": {"max_records": 10}})
+    flow.produce(range(25))
+    with reached("publish.after-commit", lambda: flow.produce(range(25, 28)), skip=1):
+        report = flow.run(runner)
+    assert [batch.records for batch in report.batches] == [10, 10, 5]
+    assert (report.ended, report.stopped_early) == ("caught up with its start: 3 records wait", False)
+    assert flow.ids() == list(range(25))
+    assert flow.run(runner).ended == "caught up"
+    assert flow.ids() == list(range(28))
+
+
+@pytest.mark.parametrize(("late", "batches"), [(2, [5]), (3, [5, 3])])
+def test_a_run_that_lingers_makes_its_next_batch_in_time_or_once_enough_wait(
+    flow: Flow, runner: SparkRunner, late: int, batches: list[int]
+) -> None:
+    flow.produce(range(5))
+    bounds = Bounds(max_batches=2, max_duration_s=5, linger_s=1, every_s=600, or_records=3)
+    with reached("publish.after-commit", lambda: flow.produce(range(5, 5 + late)), skip=1):
+        report = flow.run(runner, bounds)
+    assert [batch.records for batch in report.batches] == batches
+    assert report.stopped_early, "it stays for what waits, and ends by one bound or the other"
+
+
 def test_a_paused_pipeline_does_nothing_until_it_is_resumed(flow: Flow, runner: SparkRunner) -> None:
     flow.produce(range(5))
     flow.run(runner)

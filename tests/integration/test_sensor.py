@@ -163,20 +163,20 @@ def test_a_pipeline_is_started_seen_caught_up_and_started_again(sensor: Sensor) 
     assert sensor.tick() == "caught up: no record waits"
     flow.produce(range(4, 8), partition=1)
     skipped = sensor.tick() or ""
-    assert skipped.startswith("4 records wait (trigger.or_records is 10), for ")
-    assert skipped.endswith(" s at most, trigger.every is 3600 s")
+    assert skipped.startswith("4 records wait (trigger.or_records is 10), the last publish was ")
+    assert skipped.endswith(" s ago, trigger.every is 3600 s")
     flow.produce(range(8, 1_208))
     assert sensor.reason() == "1,204 records wait, trigger.or_records is 10"
 
 
-def test_few_records_that_have_waited_long_start_a_run(sensor: Sensor) -> None:
-    sensor.flow.run()
-    sensor.tick()
+def test_few_records_start_a_run_when_the_last_publish_was_long_ago(sensor: Sensor) -> None:
     sensor.flow.produce(range(3))
+    sensor.flow.run()
+    sensor.flow.produce(range(3, 6))
     assert sensor.tick() is not None
     memory = Memory.loads(sensor.cursor)
-    sensor.cursor = replace(memory, caught_up_s=memory.caught_up_s - 3_600).dumps()
-    assert sensor.reason().startswith("3 records wait, for 360")
+    sensor.cursor = replace(memory, seen_s=memory.seen_s - 3_600).dumps()
+    assert sensor.reason().startswith("3 records wait, the last publish was 360")
 
 
 def test_what_is_published_but_not_committed_does_not_wait_in_the_source(sensor: Sensor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from sink_core.errors import UnknownOutcome, Unreachable
 from sink_core.tables import rest
 from sink_core.verify.verify import verify
 from tests.pipelines import Flow, reached
-from tests.rest_catalog import Proxy, RestCatalog, proxied
+from tests.rest_catalog import Answer, Proxy, RestCatalog, proxied
 from tests.support import TopicFactory
 
 BEFORE, AFTER = False, True
@@ -103,6 +104,56 @@ def test_a_commit_answered_later_than_anybody_waits_lands_once(
     assert report.ended == "caught up"
     batches = [batch for _, own in restful.flow.own_snapshots() for batch in own.batches]
     assert len(batches) == len(set(batches)) == 2
+    restful.proven(*range(20))
+
+
+NOT_NOW = [Answer(503), Answer(429, headers=(("retry-after", "1"),)), Answer(502, b"<html>"), Answer(CUT)]
+"""As many as there are repetitions."""
+
+
+def test_a_catalog_that_can_not_answer_just_now_is_asked_again(restful: Restful) -> None:
+    restful.flow.produce(range(10, 20))
+    restful.proxy.reads += NOT_NOW
+    assert restful.flow.run().ended == "caught up"
+    assert restful.proxy.reads == []
+    restful.proven(*range(20))
+
+
+@pytest.mark.parametrize("place", ["opening catalog", "loading table"])
+@pytest.mark.parametrize("status", [200, 404])
+def test_a_page_in_place_of_an_answer_is_said_to_be_one(restful: Restful, status: int, place: str) -> None:
+    restful.flow.produce(range(10, 20))
+    page = Answer(status, b"<html>\n<title>Log in</title>", (("content-type", "text/html; charset=utf-8"),))
+
+    def answer_with_pages() -> None:
+        restful.proxy.reads += [page] * 50
+
+    said = rf"{place}.*GET /v1/\S+ was answered {status} with a page: <html> <title>Log in"
+    with ExitStack() as stack:
+        if place == "opening catalog":
+            answer_with_pages()
+        else:
+            stack.enter_context(reached("write.after-files", answer_with_pages))
+        with pytest.raises(Unreachable, match=said):
+            restful.flow.run()
+    restful.proxy.reads.clear()
+    restful.flow.run()
+    restful.proven(*range(20))
+
+
+def test_an_answer_that_is_no_catalogs_is_said_to_be_none(restful: Restful) -> None:
+    restful.flow.produce(range(10, 20))
+
+    def answer_otherwise() -> None:
+        restful.proxy.reads += [Answer(200, b'{"status": "ok"}', (("content-type", "application/json"),))] * 50
+
+    with (
+        pytest.raises(Unreachable, match=r"loading table .*: the answer is no catalog's: ValidationError"),
+        reached("write.after-files", answer_otherwise),
+    ):
+        restful.flow.run()
+    restful.proxy.reads.clear()
+    restful.flow.run()
     restful.proven(*range(20))
 
 

@@ -19,8 +19,8 @@ import pyspark
 
 from orchestration.broker_files import write_logging, write_properties
 from orchestration.detached import HOST
-from orchestration.java import find_java
 from sink_core.jars import JarSet, kafka_jars, resolve
+from spark_jobs.java import find_java
 from spark_jobs.session import JAVA_OPTIONS
 from tests import support
 

@@ -21,7 +21,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
@@ -212,7 +212,7 @@ class SimCatalog:
 
     def commit_table(
         self, table: Table, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]
-    ) -> None:
+    ) -> CommitTableResponse:
         self.scheduler.give_way()
         name = _name(table.name())
         fate = self._lossy("swap")
@@ -231,6 +231,12 @@ class SimCatalog:
                     if isinstance(update, AddSnapshotUpdate):
                         self._delete_file(update.snapshot.manifest_list)
             raise CommitStateUnknownException("no reply")
+        after = self.tables[name]
+        return CommitTableResponse(metadata=after, metadata_location=_metadata_path(after))
+
+    @staticmethod
+    def _delete_old_metadata(*_: object) -> None:
+        """Nothing: metadata are no files here."""
 
     def swap(self, name: str, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> None:
         """The compare-and-swap itself. Raises CommitFailedException if a requirement does not hold."""

@@ -92,7 +92,7 @@ def _refill(_start: Start, world: World, _failpoint: str) -> list[str]:
 
 
 def _replay(_start: Start, world: World, _failpoint: str) -> list[str]:
-    return ["replay", world.file, "--table", world.table, "--from", "2020-01-01T00:00:00Z"]
+    return ["replay", world.file, "--table", world.table, "--from", "2020-01-01T00:00:00Z", "--yes"]
 
 
 def _letters(start: Start, world: World, _failpoint: str) -> list[str]:

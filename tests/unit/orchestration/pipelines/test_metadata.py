@@ -28,7 +28,7 @@ from sink_core.errors import (
     Unreachable,
 )
 from sink_core.kafka import clients
-from sink_core.kafka.source import cluster_id
+from sink_core.kafka.first_contact import cluster_id
 from sink_core.tables.catalog import open_catalog
 from spark_jobs.batches import BatchReport
 
@@ -205,7 +205,8 @@ def test_tags_of_failures_name_the_error_its_kind_and_the_remedy() -> None:
 def refused_kafka() -> None:
     guarded = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "ann"}
     servers = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "sasl.password": SECRET}
-    cluster_id(clients.admin({**guarded, **servers}), timeout_s=0.2)
+    settings = {**guarded, **servers}
+    cluster_id(clients.admin(settings), settings, answer_s=0.4)
 
 
 def refused_catalog(**properties: str) -> None:

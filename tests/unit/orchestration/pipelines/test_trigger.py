@@ -24,8 +24,8 @@ WAITING = Sight(lag=7, end=507, bootstrapped=True)
 
 
 def want(sight: Sight, waited_s: float = 0.0) -> Decision:
-    """The decision `waited_s` after the last look that found nothing waiting."""
-    return trigger.wanted(TRIGGER, sight, Memory(caught_up_s=NOW - waited_s), NOW)
+    """The decision `waited_s` after the last publish."""
+    return trigger.wanted(TRIGGER, sight, Memory(published_s=NOW - waited_s, seen_s=NOW - waited_s), NOW)
 
 
 def allow(runs: LastRuns, sight: Sight = WAITING, now_s: float = NOW, config: str = CONFIG) -> Decision:
@@ -38,12 +38,13 @@ def test_a_caught_up_pipeline_asks_for_nothing() -> None:
 
 def test_few_young_records_wait_and_the_reason_has_all_numbers() -> None:
     few = replace(WAITING, lag=999)
-    reason = "999 records wait (trigger.or_records is 1,000), for 59 s at most, trigger.every is 60 s"
+    reason = "999 records wait (trigger.or_records is 1,000), the last publish was 59 s ago, trigger.every is 60 s"
     assert want(few, waited_s=59) == Decision(False, reason)
 
 
 def test_few_old_records_start_a_run() -> None:
-    assert want(WAITING, waited_s=60) == Decision(True, "7 records wait, for 60 s at most, trigger.every is 60 s")
+    reason = "7 records wait, the last publish was 60 s ago, trigger.every is 60 s"
+    assert want(WAITING, waited_s=60) == Decision(True, reason)
 
 
 @pytest.mark.parametrize("lag", [1_000, 12_345])
@@ -78,19 +79,35 @@ def test_a_pause_outweighs_everything(sight: Sight) -> None:
     )
 
 
-def test_the_age_of_waiting_records_counts_from_the_last_look_that_found_none() -> None:
-    memory = Memory().reached(CAUGHT_UP, NOW)
-    for second in range(5, 60, 5):
-        memory = memory.reached(WAITING, NOW + second)
-        assert not trigger.wanted(TRIGGER, WAITING, memory, NOW + second).start
-    assert trigger.wanted(TRIGGER, WAITING, memory, NOW + 60).start
-    assert not trigger.wanted(TRIGGER, WAITING, memory.reached(CAUGHT_UP, NOW + 61), NOW + 65).start
+def due_at(published_s: float, *, ahead_s: float = 0.0, until_s: int = 300) -> list[float]:
+    """In which seconds after the first look at a topic that never stops a run is wanted, each run publishing at once.
+
+    The last publish before it was at `published_s`; the clock of whoever publishes is `ahead_s` ahead.
+    """
+    memory, due = Memory(), list[float]()
+    for second in range(0, until_s, 5):
+        now_s = NOW + second
+        memory = memory.reached(replace(WAITING, published_s=published_s + ahead_s), now_s)
+        if trigger.wanted(TRIGGER, WAITING, memory, now_s).start:
+            due.append(second)
+            published_s = now_s
+    return due
 
 
-def test_records_found_at_the_first_look_of_all_are_as_young_as_it() -> None:
+def test_a_topic_that_never_stops_gets_a_run_each_time_that_every_has_passed() -> None:
+    assert due_at(NOW - 20) == [40, 100, 160, 220, 280]
+    assert due_at(NOW - 9_999) == [0, 60, 120, 180, 240]
+
+
+def test_a_clock_that_is_ahead_puts_off_no_run() -> None:
+    assert due_at(NOW, ahead_s=86_400) == [60, 125, 190, 255], "a tick late: that is when the publish is seen"
+    assert due_at(NOW - 20, ahead_s=-10) == [30, 80, 130, 180, 230, 280]
+
+
+def test_records_start_a_run_at_once_if_the_last_publish_is_no_longer_known() -> None:
     memory = Memory().reached(WAITING, NOW)
-    assert not trigger.wanted(TRIGGER, WAITING, memory, NOW).start
-    assert trigger.wanted(TRIGGER, WAITING, memory.reached(WAITING, NOW + 60), NOW + 60).start
+    wanted = trigger.wanted(TRIGGER, WAITING, memory, NOW)
+    assert wanted == Decision(True, "7 records wait, nothing was published for long, trigger.every is 60 s")
 
 
 def test_a_run_in_flight_holds_others_back_and_its_age_is_told() -> None:
@@ -315,7 +332,8 @@ TIMES = st.floats(0, 4e9)
 GONE = st.builds(Unreached, since_s=TIMES, times=st.integers(1, 10**6), next_s=TIMES, why=st.text())
 MEMORIES = st.builds(
     Memory,
-    caught_up_s=TIMES,
+    published_s=TIMES,
+    seen_s=TIMES,
     observed_end=st.integers(-1, 2**62),
     observed_lag=st.integers(-1, 2**62),
     observed_s=TIMES,
@@ -328,11 +346,11 @@ def test_a_memory_survives_the_cursor(memory: Memory) -> None:
     assert Memory.loads(memory.dumps()) == memory
 
 
-@given(st.none() | st.text() | st.sampled_from(["null", "[]", "7", '{"caught_up_s": "soon"}', '{"unreachable": {}}']))
+@given(st.none() | st.text() | st.sampled_from(["null", "[]", "7", '{"seen_s": "soon"}', '{"unreachable": {}}']))
 def test_garbage_in_the_cursor_is_forgotten(cursor: str | None) -> None:
     assert Memory.loads(cursor) == Memory()
 
 
 def test_a_cursor_of_another_version_gives_what_it_has() -> None:
-    assert Memory.loads('{"caught_up_s": 5.0}') == Memory(caught_up_s=5.0)
-    assert Memory.loads('{"caught_up_s": 5.0, "of a later version": [1]}') == Memory(caught_up_s=5.0)
+    assert Memory.loads('{"seen_s": 5.0}') == Memory(seen_s=5.0)
+    assert Memory.loads('{"seen_s": 5.0, "of a later version": [1]}') == Memory(seen_s=5.0)

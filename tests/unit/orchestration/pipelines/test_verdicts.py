@@ -70,7 +70,7 @@ def report(*partitions: PartitionStatus, tables: tuple[TableStatus, ...] = (), l
 
 
 def batch(**totals: int) -> BatchSeen:
-    return BatchSeen(0, "", "batch", (), totals)
+    return BatchSeen(0, "", "batch", (), totals, {})
 
 
 def severity(verdict: Verdict) -> str:
@@ -279,18 +279,30 @@ def test_a_proof_that_fails_names_each_violation_with_its_ranges(pipeline: Pipel
 
 
 def test_all_verdicts_are_those_that_dagster_knows_and_follow_the_objectives(pipeline: Pipeline) -> None:
-    tables = (table(behind_s=61.0), table("air.more", behind_s=59.0, files=60, bytes=60))
+    dropped = {"gate": 1, "note": 2_000}
+    tables = (table(behind_s=61.0), table("air.more", behind_s=59.0, files=60, bytes=60, dropped=dropped))
     stale = report(partition(0, 5, 0, 16), tables=tables)
     found = [*verdicts.health(pipeline, stale, [batch(records=10, dead_lettered=1)]), verdicts.proof(pipeline, proof())]
     known = {spec.key for spec in checks.specs(pipeline)}
     assert {(checks.asset_key(pipeline, v.table), v.check) for v in found} == {(k.asset_key, k.name) for k in known}
-    assert len(found) == len(known) == 9
+    assert len(found) == len(known) == 11
     assert {(v.table, v.check): severity(v) for v in found if not v.passed} == {
         (None, "lag"): "failing",
         (TABLE, "freshness"): "failing",
         ("air.more", "file_sizes"): "warning",
+        ("air.more", "dropped_fields"): "warning",
         ("calve.p_dead_letters", "dead_letter_rate"): "warning",
     }
+
+
+def test_fields_without_a_column_are_named_with_what_to_do() -> None:
+    verdict = verdicts.dropped_fields(table(dropped={"gate": 1, "": 2_000}))
+    assert verdict.text == (
+        "no column takes gate (1 value), (no name) (2,000 values); allow evolve: [add_column], or name in "
+        "ignore_fields what nobody misses"
+    )
+    assert (verdict.numbers, severity(verdict)) == ({"fields": 2, "values": 2_001}, "warning")
+    assert severity(verdicts.dropped_fields(table())) == "passing"
 
 
 def test_without_objectives_only_dead_letters_have_one(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.java import find_java
 from sink_core.errors import ConfigError
+from spark_jobs.java import find_java
 
 
 def java_home(folder: Path, version: str) -> Path:

@@ -1,0 +1,28 @@
+"""Does the control topic hold something that a run would stop on?"""
+
+from __future__ import annotations
+
+from sink_core.checks.checklist import Note
+from sink_core.config.effective import Pipeline
+from sink_core.planning import Planner
+from sink_core.range_jobs.missing import check_stated
+from sink_core.session import Session
+
+
+def pipeline_state(pipeline: Pipeline) -> str | Note:
+    """What a run would find: another catalog than it was bound to, topics made anew, positions that are gone.
+
+    Raises what a run would raise: FindingError, and ConfigError for a table that was added without `history`.
+    """
+    with Session.open(pipeline) as session:
+        if not session.read_only():
+            return "has not run yet"
+        session.check_bound()
+        state = session.log.state
+        if state.last_publish is None:
+            return "has published nothing yet"
+        check_stated(session.pipeline.tables, state)
+        Planner(session, max_tasks=1).look()
+        if state.paused is not None:
+            return Note(f"{state.paused}: runs read nothing", "calve resume FILE ends the pause")
+        return f"{state.published:,} batches published, and nothing stands against the next one"

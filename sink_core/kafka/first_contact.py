@@ -1,0 +1,70 @@
+"""The first question to a cluster, answered soon: with its id, or with who does not answer and why.
+
+librdkafka waits for a broker that refuses connections as for one that is busy, and tells why only to those who ask for
+its errors. They are asked for once an answer is late.
+"""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import Future
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+
+from sink_core.config.references import redact
+from sink_core.errors import Unreachable
+from sink_core.kafka import clients
+from sink_core.kafka.clients import Settings
+from sink_core.kafka.failures import classify, reported
+
+ANSWER_S = 4.5
+"""What a cluster has for its first answer."""
+
+LATE_S = 1.0
+"""From then on it is asked why there is none."""
+
+_ASIDE = re.compile(r"/bootstrap(?=:)| \(after .*?\)")
+_HINTS = {
+    "Connection refused": "is a broker running there? `bootstrap.servers` under `kafka` says where to look",
+    "Failed to resolve": "correct the name of the host in `bootstrap.servers` under `kafka`",
+    "No route to host": "nothing leads there from here: check `bootstrap.servers` under `kafka` and the network",
+}
+
+
+def cluster_id(admin: AdminClient, settings: Settings, *, answer_s: float = ANSWER_S) -> str:
+    """The id that the cluster was formatted with. `settings` are those that `admin` was made with.
+
+    Raises Unreachable naming each address and its error, after `answer_s` at most, and what `classify` makes of others.
+    """
+    servers = str(redact(settings).get("bootstrap.servers", ""))
+    doing = f"connecting to Kafka at {servers}"
+    until = monotonic() + answer_s
+    with reported(doing):
+        found = admin.describe_cluster(request_timeout=answer_s)
+        with suppress(TimeoutError):
+            return str(found.result(min(LATE_S, answer_s / 2)).cluster_id)
+    said = _said(settings, found, until)
+    if found.done() and found.exception() is None:
+        return str(found.result().cluster_id)
+    if not said:
+        raise classify(KafkaError(KafkaError._TIMED_OUT, f"no answer for {answer_s:g} s"), doing)
+    hint = next((hint for sign, hint in _HINTS.items() if any(sign in each for each in said)), None)
+    raise Unreachable(f"{doing}: {'; '.join(said)}", hint=hint or classify(KafkaError(KafkaError._TRANSPORT), "").hint)
+
+
+def _said(settings: Settings, found: Future[Any], until: float) -> list[str]:
+    """What connections to the brokers fail with, in words, each once; until an answer comes or the time is up."""
+    said = dict[str, None]()
+
+    def note(error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            said[_ASIDE.sub("", error.str())] = None
+
+    asking = clients.admin({**settings, "error_cb": note})
+    while monotonic() < until and not (found.done() and found.exception() is None):
+        asking.poll(0.05)
+    return list(said)

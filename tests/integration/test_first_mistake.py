@@ -1,0 +1,132 @@
+"""A first run that fails binds nothing, and what a run would refuse `check`, `plan` and `status` say before it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestration.broker import Broker
+from sink_core.control.events import DataComplete
+from sink_core.errors import CalveError, FindingError
+from sink_core.status import status
+from tests import support
+from tests.launch import calve, cold
+from tests.pipelines import Flow, reached
+from tests.support import TopicFactory
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
+
+
+def elsewhere(flow: Flow) -> Flow:
+    """The same pipeline by a host with another catalog."""
+    return flow.but(lake=flow.lake.parent / "elsewhere")
+
+
+def proven(flow: Flow, *ids: int) -> None:
+    assert flow.ids() == list(ids)
+    shown = calve("verify", flow.pipeline.path, "--deep")
+    assert "proven" in shown.stdout
+
+
+def test_a_mistyped_catalog_is_corrected_and_nothing_more(flow: Flow, tmp_path: Path) -> None:
+    flow.produce(range(3))
+    (tmp_path / "file").touch()
+    wrong = elsewhere(flow).but(lake_properties={"warehouse": f"file://{tmp_path}/file/warehouse"})
+    with pytest.raises(CalveError, match=r"writing|creating"):
+        wrong.run()
+    for command in ("check", "plan", "status"):
+        shown = calve(command, flow.pipeline.path)
+        assert shown.returncode == 0, shown.stdout
+        assert "other-catalog" not in shown.stdout
+    flow.run()
+    proven(flow, 0, 1, 2)
+
+
+def test_of_two_first_runs_the_one_that_publishes_first_binds(flow: Flow) -> None:
+    """The other one stops, whichever bound first, and has published nothing."""
+    flow.produce(range(3))
+    other = elsewhere(flow)
+    with pytest.raises(FindingError, match="other-catalog"), reached("bind.after-append", other.run):
+        flow.run()
+    assert [event.kind for event in flow.events(DataComplete)] == ["bootstrap", "batch"]
+    proven(other, 0, 1, 2)
+
+
+@pytest.mark.parametrize("place", ["publish.after-fence", "plan.after-start-commit"])
+def test_a_first_run_of_another_catalog_in_between_stops(flow: Flow, place: str) -> None:
+    flow.produce(range(3))
+    other, found = elsewhere(flow), list[str]()
+
+    def run_there() -> None:
+        try:
+            other.run()
+        except FindingError as error:
+            found.append(error.finding)
+
+    # The bootstrap has been published by then, or is about to be: the other one's then comes first.
+    with reached(place, run_there):
+        try:
+            flow.run()
+        except FindingError as error:
+            found.append(error.finding)
+    assert found == ["other-catalog"]
+    assert [event.kind for event in flow.events(DataComplete)] == ["bootstrap", "batch"]
+    published = other if place == "publish.after-fence" else flow
+    proven(published, 0, 1, 2)
+
+
+def test_another_catalog_is_told_by_check_plan_and_status(flow: Flow) -> None:
+    flow.produce(range(3))
+    flow.run()
+    flow.produce(range(3, 5))
+    other = elsewhere(flow)
+    checked = calve("check", other.pipeline.path)
+    assert checked.returncode == 1
+    assert "failed       pipeline: other-catalog: " in checked.stdout
+    planned = calve("plan", other.pipeline.path)
+    assert planned.returncode == 1
+    assert "other-catalog: " in planned.stderr
+    with other.session() as session:
+        assert [found.partition(":")[0] for found in status(session).findings] == ["other-catalog"]
+    flow.run()
+    assert flow.ids() == list(range(5))
+
+
+def test_a_table_without_history_is_told_by_check(flow: Flow) -> None:
+    flow.produce(range(3))
+    flow.run()
+    added = {"tables": [{"name": flow.table}, {"name": "db.new", "auto_create": {"columns": {"id": "long"}}}]}
+    checked = calve("check", flow.but(extra=added).pipeline.path)
+    assert checked.returncode == 1
+    assert "failed       pipeline: table db.new was added to a pipeline that has published 1 batches" in checked.stdout
+
+
+def test_no_java_is_told_by_check_and_by_run(flow: Flow) -> None:
+    flow.produce(range(3))
+    checked = calve("check", flow.pipeline.path, JAVA_HOME="/nonexistent")
+    assert checked.returncode == 1
+    assert "failed       java: no Java in JAVA_HOME=/nonexistent; Kafka and Spark need 17 or newer" in checked.stdout
+    refused = cold("run", flow.pipeline.path, JAVA_HOME="/nonexistent")
+    assert refused.returncode == 2
+    assert "no Java in JAVA_HOME=/nonexistent" in refused.stderr
+
+
+def test_a_pipeline_file_with_everything_inline_needs_no_connections(flow: Flow, tmp_path: Path) -> None:
+    flow.produce(range(3))
+    file = tmp_path / "alone" / "pipeline.yaml"
+    file.parent.mkdir()
+    document = {
+        "name": flow.name,
+        "source": {"kafka": {"bootstrap.servers": flow.bootstrap}, "topics": [flow.topic]},
+        "catalog": {"name": "inline", "type": "sql", **support.catalog_properties(tmp_path / "alone")},
+        "tables": [{"name": "db.events", "auto_create": {}}],
+    }
+    file.write_text(json.dumps(document))
+    checked = calve("check", file)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "topics: " in checked.stdout
