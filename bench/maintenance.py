@@ -129,6 +129,7 @@ def _runs(dagster: Stack, pipeline: str) -> Counter[tuple[str, str]]:
 
 def _with_maintenance(file: Path) -> None:
     content = yaml.safe_load(file.read_text())
+    content["batch"] = {**content.get("batch", {}), "every": "0s"}
     content["run"] = {"linger": "30s", "max_duration": "2m", "max_batches": 1_000_000}
     content["maintenance"] = MAINTENANCE
     file.write_text(yaml.safe_dump(content, sort_keys=False))

@@ -45,7 +45,7 @@ class Procedures:
     def rewrite_data_files(self, table: str, *, strategy: str, where: str, options: Mapping[str, str]) -> Rewritten:
         """Join the small files of the partitions that `where` selects; "" selects all."""
         given = ", ".join(text(part) for option in options.items() for part in option)
-        arguments = [f"table => {_table(table)}", f"strategy => {text(strategy)}", f"options => map({given})"]
+        arguments = [self._named(table), f"strategy => {text(strategy)}", f"options => map({given})"]
         row = self._call("rewrite_data_files", table, [*arguments, *([f"where => {text(where)}"] if where else [])])[0]
         return Rewritten(
             files=int(row["rewritten_data_files_count"]),
@@ -55,13 +55,13 @@ class Procedures:
         )
 
     def rewrite_manifests(self, table: str) -> None:
-        self._call("rewrite_manifests", table, [f"table => {_table(table)}"])
+        self._call("rewrite_manifests", table, [self._named(table)])
 
     def expire_snapshots(self, table: str, *, older_than_ms: int, retain_last: int) -> dict[str, int]:
         """Expire snapshots before a time (ms since the epoch); the numbers of files deleted, by kind."""
         moment = datetime.fromtimestamp(older_than_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
         arguments = [
-            f"table => {_table(table)}",
+            self._named(table),
             f"older_than => timestamp'{moment}+00:00'",
             f"retain_last => {retain_last}",
         ]
@@ -75,7 +75,7 @@ class Procedures:
             "file_path string, last_modified timestamp",
         ).createOrReplaceTempView(_LISTING_VIEW)
         arguments = [
-            f"table => {_table(table)}",
+            self._named(table),
             f"file_list_view => '{_LISTING_VIEW}'",
             f"dry_run => {str(dry_run).lower()}",
             # `file:/a` and `file:///a`, `s3` and `s3a` name the same file.
@@ -91,16 +91,16 @@ class Procedures:
         with as_ours(f"{procedure} of {table}"):
             return self._session.sql(statement).collect()
 
+    def _named(self, table: str) -> str:
+        """With its catalog: a namespace of the same name would be taken for that."""
+        return f"table => {text(f'{quoted(self._catalog.name)}.{quoted(table)}')}"
+
     @property
     def _session(self) -> SparkSession:
         if self._attached is None:
             self._attached = self._start()
             attach(self._attached, self._catalog)
         return self._attached
-
-
-def _table(name: str) -> str:
-    return text(quoted(name))
 
 
 @contextmanager

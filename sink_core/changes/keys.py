@@ -13,6 +13,7 @@ from pyiceberg.types import BooleanType, DecimalType, IntegerType, LongType
 from sink_core.changes.rows import NO_ORDER
 from sink_core.decode.decoded import FIT, BadValue, Decoded, cut, placed
 from sink_core.decode.json import JsonDecoder
+from sink_core.decode.names import UNCOUNTED
 from sink_core.tables.arrow import arrow_schema
 
 NO_KEY = "a tombstone without a key: nothing says which row goes"
@@ -30,7 +31,7 @@ class RowKeyDecoder:
     """Decodes Kafka keys by the table's key columns: a JSON object with these, or where it is one column its text."""
 
     def __init__(self, schema: Schema) -> None:
-        self._decoder = JsonDecoder(schema)
+        self._decoder = JsonDecoder(schema, (), UNCOUNTED)
         self._only = schema.fields[0] if len(schema.fields) == 1 else None
 
     def decode(self, keys: Sequence[bytes | None]) -> Decoded:

@@ -22,7 +22,7 @@ from sink_core.decode.convert import Converter
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, Decoder, cut, in_order, placed
 from sink_core.decode.envelope import Envelope, opened, plain
 from sink_core.decode.json import JsonDecoder
-from sink_core.decode.names import ALL, EXACT, Names
+from sink_core.decode.names import ALL, EXACT, UNCOUNTED, Names
 from sink_core.tables.connect_columns import connect_columns
 
 _NOTHING = "the payload is null: there is nothing to store"
@@ -157,8 +157,8 @@ class _Way:
     def __init__(self, kind: ConnectType, schema: Schema, leaf: Leaf, names: Names) -> None:
         exact = Carriers(exactly, names).schema(kind, schema)
         # What the table lacks is counted by the schema.
-        uncounted = replace(names, ignored=(ALL,))
-        self._json = JsonDecoder(Carriers(leaf, names).schema(kind, schema), (), uncounted)
+        names = UNCOUNTED if names.exact else replace(names, ignored=(ALL,))
+        self._json = JsonDecoder(Carriers(leaf, names).schema(kind, schema), (), names)
         self._steps = (Converter(exact, from_connect), Converter(schema, to_column))
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:

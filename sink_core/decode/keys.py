@@ -20,6 +20,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 
 from sink_core.config.reading import KeySettings
 from sink_core.decode.decoded import DECODE, BadValue, Decoded, cut, placed
+from sink_core.decode.names import UNCOUNTED
 from sink_core.decode.whole import COLUMN, whole_schema
 from sink_core.errors import ConfigError
 from sink_core.formats import FixedAvro, Format, RegistryFormat, format_of
@@ -54,7 +55,7 @@ class KeyDecoder:
         if not self._has_fields and not self._whole:
             key_format = _single_avro(key_format) if settings.format.type == "avro" else key_format
             self._single = _SINGLES.get(settings.format.type)
-        self._decoder = key_format.decoder(schema)
+        self._decoder = key_format.decoder(schema, (), UNCOUNTED)
 
     def _schema(self, kind: IcebergType, format_type: str) -> Schema:
         if isinstance(kind, StructType):

@@ -98,6 +98,9 @@ class Names:
 
 EXACT = Names()
 
+UNCOUNTED = Names(ignored=(ALL,))
+"""Of a schema whose fields are not a table's columns: what else records have does not matter."""
+
 
 def names_of(
     schema: Schema,

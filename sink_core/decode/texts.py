@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, IcebergType, LongType, NestedField, StringType, StructType
 
 from sink_core.decode.decoded import FIT, BadValue
+from sink_core.decode.names import UNCOUNTED
 from sink_core.formats import Format
 
 # Tried one after the other: no format gives a value as another type than its own.
@@ -21,7 +22,7 @@ class TextField:
 
     def __init__(self, path: str, value_format: Format) -> None:
         self._names = path.split(".")
-        self._decoders = [value_format.decoder(_schema(self._names, kind)) for kind in _KINDS]
+        self._decoders = [value_format.decoder(_schema(self._names, kind), (), UNCOUNTED) for kind in _KINDS]
 
     def read(self, values: Sequence[bytes]) -> tuple[list[str | None], dict[int, BadValue]]:
         """Texts, whole numbers and booleans as text; None for what is missing, null or of another type. By index the

@@ -39,7 +39,7 @@ class Calve(Peer):
         super().__init__()
         topic = support.create_topic(bootstrap, support.unique("records"), PARTITIONS)
         spark = {"remote": server.address, "tasks": 2}
-        self._flow = flow = Flow.create(directory, bootstrap, topic, spark=spark)
+        self._flow = flow = Flow.create(directory, bootstrap, topic, spark=spark, extra={"batch": {"every": "0s"}})
         self.bootstrap, self.topic, self.table = bootstrap, topic, flow.table
         self.lake, self.catalog, self.source_group = flow.lake, flow.catalog, flow.pipeline.group
         self.control_topic, self.control_config = flow.pipeline.control_topic, REQUIRED_CONFIG

@@ -204,6 +204,7 @@ def _pipeline(directory: Path, bootstrap: str, topic: str, server: ConnectServer
     connections["spark"]["here"] = {"remote": server.address, "tasks": 2}
     (directory / "connections.yaml").write_text(yaml.safe_dump(connections, sort_keys=False))
     content = yaml.safe_load(file.read_text())
+    content["batch"] = {**content.get("batch", {}), "every": "0s"}
     content["run"] = {"linger": "5s", "max_duration": "1m", "max_batches": 1_000_000}
     at = {"cron": "0 0 1 1 *"}  # by hand here
     content["maintenance"] = {

@@ -47,7 +47,7 @@ class Deployment:
             return Flow.create(directory, broker.bootstrap, topic, tables=tables, spark=spark, **options)
 
         self.directory = directory / "dagster"
-        self.healthy = flow("healthy")
+        self.healthy = flow("healthy", extra={"trigger": {"every": "1s"}})
         self.unreachable = flow("unreachable", lake_properties={"uri": "postgresql+psycopg2://calve@127.0.0.1:1/lake"})
         self.wrong = flow("wrong", extra={"source": {"start": {"group": "nobody"}}})
         self.flows = (self.healthy, self.unreachable, self.wrong)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestration.cli.times import moment_ms, moment_or_age_ms, offset_range
+from orchestration.cli.times import duration_s, moment_ms, moment_or_age_ms, offset_range
 from sink_core.errors import ConfigError
 from sink_core.offsets import OffsetRange
 
@@ -35,3 +35,10 @@ def test_a_range_names_topic_partition_and_offsets() -> None:
 def test_other_ranges_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a range"):
         offset_range(text)
+
+
+def test_a_duration_is_written_as_in_the_files_or_in_seconds() -> None:
+    assert [duration_s(text, "--linger") for text in ("5s", "5", "0", "0.5", "600.0", "2m")] == [5, 5, 0, 0.5, 600, 120]
+    for text in ("", "-1", "5 bananas", "s", "1..2"):
+        with pytest.raises(ConfigError, match=r"--linger: '.*' is no duration"):
+            duration_s(text, "--linger")
