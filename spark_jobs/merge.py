@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from sink_core.batch import ToMerge
-from sink_core.changes.merging import StagedFile, check_known, check_mergeable, rows_in_file, staged_files
+from sink_core.changes.merging import StagedFile, check_known, check_mergeable, staged_files
 from sink_core.changes.settings import row_changes_of
 from sink_core.commit.merge import Events, MergeChanges
 from sink_core.config.effective import CatalogSettings
@@ -27,6 +27,7 @@ from sink_core.maintenance.predicate import quoted
 from sink_core.session import Session
 from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.io import open_io
+from sink_core.tables.projection import rows_by_ids
 from spark_jobs.catalog import attach
 from spark_jobs.ingest import without_history
 from spark_jobs.kept import Kept
@@ -161,7 +162,7 @@ def _rows(
         io = open_io(given.catalog, given.table, metadata.location)
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             staged = given.files[files[number]]
-            for rows in rows_in_file(io, metadata, staged.file, schema):
+            for rows in rows_by_ids(io, metadata, staged.file, schema):
                 arrays = [column.cast(wanted.type) for column, wanted in zip(rows.columns, columns, strict=True)]
                 places = pa.array([staged.batch] * len(rows), pa.int32())
                 yield pa.RecordBatch.from_arrays([*arrays, places], names=[*columns.names, BATCH])

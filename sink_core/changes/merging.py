@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, index_by_id
-from pyiceberg.table import FileScanTask
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import TimeType, UUIDType
 
 from sink_core.batch import ToMerge
@@ -90,10 +85,3 @@ def check_mergeable(schema: Schema, *, table: str) -> None:
                 f"{table}: column {name} is {field.field_type}, which Spark can't merge",
                 hint="leave write_mode out for this table, or give it a column of another type",
             )
-
-
-def rows_in_file(io: FileIO, metadata: TableMetadata, file: DataFile, schema: Schema) -> Iterator[pa.RecordBatch]:
-    """A staged file's rows in the columns of `schema`, which are the table's or some of them, by their ids."""
-    scan = ArrowScan(metadata, io, schema, AlwaysTrue())
-    # Its public method reads a whole file into memory.
-    yield from scan._record_batches_from_scan_tasks_and_deletes([FileScanTask(file)], {})  # pyright: ignore[reportPrivateUsage]

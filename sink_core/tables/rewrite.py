@@ -8,18 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 
 from sink_core.tables.arrow import rebuild, unchanged
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.kafka_column import KAFKA_COLUMN
 from sink_core.tables.kafka_rows import Runs, of_runs
+from sink_core.tables.projection import rows_by_ids
 from sink_core.tables.writer import TableWriter
 
 _PLACES = ("topic", "partition", "offset")
@@ -74,9 +72,7 @@ def rows_of_file(
     """
     schema: Schema = metadata.schema()
     wanted = schema.select(*([struct] if struct else _PLACES)) if only_places else schema
-    scan = ArrowScan(metadata, io, wanted, AlwaysTrue())
-    # Its public method reads a whole file into memory.
-    for rows in scan._record_batches_from_scan_tasks_and_deletes([FileScanTask(file)], {}):  # pyright: ignore[reportPrivateUsage]
+    for rows in rows_by_ids(io, metadata, file, wanted):
         topic, partition, offset = _places(rows, struct)
         yield rows, of_runs(topic, partition, offset, runs)
 
