@@ -28,7 +28,7 @@ from sink_core.config.tables import EvolveStep
 from sink_core.decode.block import UNFRAMED, framed, join, only_batch, parsed_schema, read, stripped
 from sink_core.decode.convert import Converter, from_json
 from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
-from sink_core.decode.maps import has_maps, with_entries
+from sink_core.decode.maps import has_maps, with_entries, with_whole_numbers
 from sink_core.decode.misfit import UNREADABLE, misfit
 from sink_core.decode.names import EXACT, Names, TwoOfOne
 from sink_core.decode.others import counted, looked_for, may_be_shown, others_in, says_something
@@ -183,11 +183,25 @@ class JsonDecoder:
         try:
             sifted.pieces.append((places, self._read_rest(places, join(values), sifted)))
         except ValueError as error:
+            if len(values) <= _LOOK_CLOSER and self._sifted_as_whole(places, values, sifted):
+                return
             if len(values) == 1:
                 sifted.bad[places[0]] = self._verdict(places[0], values[0], error)
                 return
             for part in self._parts(values):
                 self._sift([places[i] for i in part], [values[i] for i in part], sifted)
+
+    def _sifted_as_whole(self, places: list[int], values: list[bytes], sifted: _Sifted) -> bool:
+        """Whether the values can be read once whole numbers are written as integers are."""
+        try:
+            written = [with_whole_numbers(value, self._struct) for value in values]
+            if not any(written):
+                return False
+            block = join([new or old for new, old in zip(written, values, strict=True)])
+            sifted.pieces.append((places, self._read_rest(places, block, sifted)))
+        except _MAYBE_TOO_DEEP:
+            return False
+        return True
 
     def _parts(self, values: list[bytes]) -> Iterator[Sequence[int]]:
         """How to cut values that fail together, by index: each suspect alone, if there are any."""

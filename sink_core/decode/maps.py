@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
 from typing import cast
 
 from pyiceberg.schema import Schema, index_by_id
@@ -27,6 +28,7 @@ from pyiceberg.types import (
 
 from sink_core.decode.names import EXACT, Names
 
+_LONG_DIGITS = 19
 _UNQUOTED = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType)
 _NUMBER_OR_BOOLEAN = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|true|false")
 
@@ -57,13 +59,55 @@ def with_entries(value: bytes, wanted: StructType, names: Names = EXACT) -> byte
     return _rewrite(cast(object, decoded), wanted, names).encode()
 
 
+def with_whole_numbers(value: bytes, wanted: StructType) -> bytes | None:
+    """The JSON object `value` with what stands for whole numbers written without fraction and exponent, which the
+    parser does not take for an integer (`1.0`, `2e3`); all else as it is. None if there is no such number.
+
+    Raises as `with_entries` does.
+    """
+    decoded: object = json.loads(
+        value.decode(), object_pairs_hook=no_key_twice, parse_int=Digits, parse_float=Digits, parse_constant=Digits
+    )
+    changed = [False]
+    text = _plain(decoded, wanted, changed)
+    return text.encode() if changed[0] else None
+
+
+def _plain(value: object, wanted: IcebergType | None, changed: list[bool]) -> str:
+    if isinstance(value, dict):
+        members = cast(dict[str, object], value)
+        kinds = {field.name: field.field_type for field in wanted.fields} if isinstance(wanted, StructType) else {}
+        return f"{{{','.join(f'{json.dumps(k)}:{_plain(v, kinds.get(k), changed)}' for k, v in members.items())}}}"
+    if isinstance(value, list):
+        element = wanted.element_type if isinstance(wanted, ListType) else None
+        return f"[{','.join(_plain(item, element, changed) for item in cast(list[object], value))}]"
+    if isinstance(value, Digits):
+        whole = _whole(value, wanted)
+        changed[0] = changed[0] or whole is not value
+        return whole
+    return json.dumps(value)
+
+
+def _whole(number: Digits, wanted: IcebergType | None) -> str:
+    """As an integer is written, if it is one and the type is an integer's."""
+    if not isinstance(wanted, IntegerType | LongType) or number.lstrip("-").isdigit():
+        return number
+    try:
+        found = Decimal(number)
+    except InvalidOperation:
+        return number
+    # An exponent may stand for any number of digits.
+    is_whole = found.is_finite() and found.adjusted() < _LONG_DIGITS and found == found.to_integral_value()
+    return str(int(found)) if is_whole else number
+
+
 def _rewrite(value: object, wanted: IcebergType, names: Names) -> str:
     if isinstance(value, dict):
         members = cast(dict[str, object], value)
         return _entries(members, wanted, names) if isinstance(wanted, MapType) else _object(members, wanted, names)
     if isinstance(value, list):
         return _list(cast(list[object], value), wanted, names)
-    return value if isinstance(value, Digits) else json.dumps(value)
+    return _whole(value, wanted) if isinstance(value, Digits) else json.dumps(value)
 
 
 def _entries(members: dict[str, object], wanted: MapType, names: Names) -> str:

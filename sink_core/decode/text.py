@@ -3,8 +3,8 @@
 | Iceberg type | text |
 |---|---|
 | date | `2024-05-31` |
-| time | `23:59:59`, up to six digits of fraction |
-| timestamp | ISO 8601 without zone, `T` or a blank between date and time, up to six digits of fraction |
+| time | `23:59:59`, up to six digits of fraction, and up to three zeros behind them |
+| timestamp | ISO 8601 without zone, `T` or a blank between date and time, digits of fraction as for a time |
 | timestamptz | the same with a zone: `Z`, `+02`, `+0200`, `+02:00`; stored as UTC |
 | uuid | `f79c3e09-677c-4bbd-a479-3f349cb785e7`, either case |
 | fixed, binary | base64 (RFC 4648, padded, standard alphabet); `fixed[n]` must have n bytes |
@@ -42,10 +42,21 @@ def from_text(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         return _uuids(array, wanted)
     if pa.types.is_fixed_size_binary(wanted) or pa.types.is_large_binary(wanted):
         return pa.array([_base64(text) for text in array.to_pylist()], wanted)
-    return pc.cast(array, wanted)
+    try:
+        return pc.cast(array, wanted)
+    except pa.ArrowInvalid:
+        if not pa.types.is_timestamp(wanted):
+            raise
+        return pc.cast(_in_micros(array), wanted)
+
+
+def _in_micros(array: pa.Array) -> pa.Array:
+    """Times with digits for nanoseconds, as Java, Go and .NET write them, without these where they are zeros."""
+    return pc.replace_substring_regex(array, r"(\.\d{6})0{1,3}(Z|[+-][\d:]+)?$", r"\1\2")
 
 
 def _times(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    array = _in_micros(array)
     _require(array, _TIME, "a time such as 23:59:59.123456")
     since_midnight = pc.cast(pc.binary_join_element_wise("1970-01-01", array, "T"), pa.timestamp("us"))
     return since_midnight.cast(pa.int64()).cast(wanted)

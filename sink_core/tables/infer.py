@@ -16,7 +16,8 @@
 | only empty objects                                       | no column: an empty struct can't be stored |
 | different kinds (a number here, a text there)            | refused: no type holds both without loss   |
 
-Everything is optional; columns are in the order first seen. Date-times have seconds and at most six decimals.
+Everything is optional; columns are in the order first seen. Date-times have seconds and at most six decimals, and
+zeros for nanoseconds.
 
 A table that is given a column later (`evolve: [add_column]`) follows the same rules for what a batch shows, but for
 two: a field that is only null or empty gets no column yet, and of different kinds the one seen first counts.
@@ -55,7 +56,7 @@ from sink_core.tables.columns import of_fields
 ONLY_NULL = "only null in the sample"
 ONLY_EMPTY = "only empty lists in the sample"
 
-_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6}0{0,3})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TEXT_TYPES: dict[str, IcebergType] = {
     "timestamptz": TimestamptzType(),

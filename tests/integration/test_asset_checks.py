@@ -34,6 +34,7 @@ def keys(flow: Flow) -> set[tuple[str, str]]:
         (f"{name}/batches", verdicts.RETENTION),
         ("db/events", verdicts.FRESHNESS),
         ("db/events", verdicts.FILE_SIZES),
+        ("db/events", verdicts.DROPPED),
         (f"calve/{name}_dead_letters", verdicts.RATE),
         (f"calve/{name}_dead_letters", verdicts.MISFITS),
         (f"calve/{name}_ledger", verdicts.PROOF),

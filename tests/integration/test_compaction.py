@@ -56,6 +56,7 @@ from sink_core.verify.verify import verify
 from spark_jobs.maintenance.compact import compact
 from spark_jobs.maintenance.expire import expire
 from spark_jobs.maintenance.manifests import rewrite_manifests
+from spark_jobs.maintenance.tasks import run_task
 from spark_jobs.maintenance.work import Work
 from spark_jobs.procedures import Procedures
 from tests import support
@@ -237,6 +238,27 @@ def test_a_table_that_is_not_ours_keeps_its_snapshots(flow: Flow, work: Work) ->
     with claimed.session() as session:
         ours = ready(Work(session, work.procedures, work.on_progress))
         assert of(expire(ours, AT_ONCE), "db.events").after["snapshots"] == 1
+
+
+def test_files_of_a_table_that_is_not_ours_are_joined_only_if_somebody_asks(
+    flow: Flow, work: Work, spark: SparkSession
+) -> None:
+    with flow.iceberg() as catalog:
+        catalog.create_namespace("db")
+        catalog.create_table(
+            "db.events", Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
+        )
+    batches(flow, 5)
+    unasked = replace(ready(work), wanted=False)
+    joined = compact(unasked, NOW)
+    for task in (joined, rewrite_manifests(unasked, Manifests(min_count=2))):
+        assert of(task, "db.events").did.startswith("nothing to do: not created by Calve, and nobody has asked for it")
+    assert of(joined, flow.pipeline.ledger_table).changed, "our own"
+    asked = flow.but(extra={"maintenance": {"compact": {"lag": "0s"}}})
+    with asked.session() as session:
+        done = run_task("compact", session, lambda: spark)
+    assert of(done, "db.events").changed
+    assert flow.ids() == list(range(10))
 
 
 def test_a_rolled_back_table_is_left_alone(flow: Flow, work: Work) -> None:

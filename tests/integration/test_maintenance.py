@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from orchestration.broker import Broker
 from orchestration.cli.main import app
 from orchestration.pipelines.build import build_pipeline_defs
+from orchestration.pipelines.maintenance import OWN_TIMES
 from orchestration.pipelines.names import STAGE_TAG, job_name, pool, table_key
 from sink_core.config.maintenance import TASKS
 from sink_core.control.events import Paused
@@ -173,21 +174,21 @@ def test_schedules_have_the_times_of_the_file_and_obey_a_pause(flow: Flow) -> No
     assert [task for task, wanted in answers().items() if wanted] == ["keep_alive"]
 
 
-def test_what_is_not_in_the_file_is_not_scheduled_but_can_be_launched(flow: Flow) -> None:
-    plain = flow.but(extra={})
+def test_all_is_scheduled_unless_it_is_off_and_can_be_launched_all_the_same(flow: Flow) -> None:
+    plain = flow.but(extra={"maintenance": {"off": ["compact", "orphans"]}})
     defs = build_pipeline_defs(plain.pipeline)
     names = {schedule.name for schedule in defs.get_repository_def().schedule_defs}
     scheduled = {task for task in TASKS if f"{job_name(plain.pipeline, task)}_schedule" in names}
-    assert scheduled == {"trim", "keep_alive"}
+    assert scheduled == {"manifests", "expire", "trim", "keep_alive"}
     assert table_key(plain.pipeline, "db.events") == dg.AssetKey(["db", "events"])
     assert {job_name(plain.pipeline, task) for task in TASKS} <= {
         job.name for job in defs.get_repository_def().get_all_jobs()
     }
 
 
-def test_compaction_of_tables_with_row_changes_is_scheduled_unasked(flow: Flow) -> None:
-    table = {"name": "db.events", "mode": "upsert", "key": ["id"], "auto_create": {"columns": {"id": "long"}}}
-    pipeline = flow.but(extra={"tables": [table]}).pipeline
+def test_each_task_has_a_time_of_the_pipeline_s_own(flow: Flow) -> None:
+    pipeline = flow.but(extra={}).pipeline
+    assert set(OWN_TIMES) == set(TASKS)
     schedule = build_pipeline_defs(pipeline).resolve_schedule_def(f"{job_name(pipeline, 'compact')}_schedule")
     assert str(schedule.cron_schedule).endswith(" * * * *")
     assert schedule.cron_schedule != "* * * * *"

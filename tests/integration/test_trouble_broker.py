@@ -183,7 +183,7 @@ def test_a_broker_that_stays_away_ends_the_run_in_time(
     assert raised.value.exit_code == EXIT_UNREACHABLE
     assert "bootstrap.servers" in raised.value.hint
     monkeypatch.setattr(clients, "ADMIN_TIMEOUT_S", 3.0)
-    with pytest.raises(Unreachable, match=r"_TIMED_OUT|_TRANSPORT|_ALL_BROKERS_DOWN"):
+    with pytest.raises(Unreachable, match=r"connecting to Kafka at .*: Connection refused"):
         flow.run()
     patient.start()
     flow.run()

@@ -120,7 +120,6 @@ def test_a_value_arrives_as_its_type(kind: IcebergType, text: str, expected: obj
         (BooleanType(), "1"),
         (BooleanType(), '"true"'),
         (IntegerType(), "2147483648"),
-        (LongType(), "1.0"),
         (LongType(), '"1"'),
         (LongType(), "true"),
         (LongType(), "9223372036854775808"),
@@ -228,6 +227,45 @@ def test_hostile_nesting_harms_nobody(kind: IcebergType, nested: bytes) -> None:
 def test_the_field_of_a_number_of_any_length_is_named(kind: IcebergType) -> None:
     decoded = one_column(kind).decode([b'{"a":' + b"9" * 100_000 + b"}"])
     assert [(bad.stage, bad.message[:3]) for bad in decoded.bad] == [(FIT, "a: ")]
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"), [("1.0", 1), ("-2e3", -2000), ("5.00", 5), ("12E-1", None), ("1e400", None), ("-0.0", 0)]
+)
+@pytest.mark.parametrize("neighbours", [0, 3, 200])
+def test_a_whole_number_is_an_integer_however_it_is_written(given: str, stored: int | None, neighbours: int) -> None:
+    values = [b'{"a": 7}'] * neighbours + [b'{"a": ' + given.encode() + b', "b": {"a": 1.0}}']
+    decoded = one_column(LongType()).decode(values)
+    expected = [{"a": 7}] * neighbours + ([] if stored is None else [{"a": stored}])
+    assert rows(decoded) == expected
+    assert [bad.index for bad in decoded.bad] == ([neighbours] if stored is None else [])
+
+
+def test_whole_numbers_are_integers_at_any_depth_and_nowhere_else() -> None:
+    inner = StructType(NestedField(2, "i", IntegerType(), required=False))
+    schema = Schema(
+        NestedField(1, "s", inner, required=False),
+        NestedField(3, "l", ListType(4, LongType(), element_required=False), required=False),
+        NestedField(5, "m", MapType(6, StringType(), 7, LongType(), value_required=False), required=False),
+    )
+    whole = JsonDecoder(schema).decode([b'{"s": {"i": 1.0}, "l": [2.0, null, 3], "m": {"k": 4e0}}'])
+    assert rows(whole) == [{"s": {"i": 1}, "l": [2, None, 3], "m": [("k", 4)]}]
+    # What no column takes is judged as ever, and too large a number too.
+    beyond = [b'{"l": [1.0], "x": 1e999}', b'{"l": [9223372036854775808.0]}', b'{"s": {"i": 2147483648.0}}']
+    without_map = Schema(*schema.fields[:2])
+    assert len(JsonDecoder(without_map).decode(beyond).bad) == 3
+
+
+@pytest.mark.parametrize("zone", ["", "Z", "+02:00"])
+def test_zeros_for_nanoseconds_lose_nothing(zone: str) -> None:
+    kind = TimestamptzType() if zone else TimestampType()
+    texts = [f"2024-01-01T00:00:00.123456{rest}{zone}" for rest in ("", "0", "000", "001", "0000")]
+    decoded = one_column(kind).decode([json.dumps({"a": text}).encode() for text in texts])
+    assert len({str(row) for row in rows(decoded)}) == 1
+    assert [bad.index for bad in decoded.bad] == [3, 4]
+    if not zone:
+        times = [json.dumps({"a": f"10:11:12.123456{rest}"}).encode() for rest in ("000", "001")]
+        assert [bad.index for bad in one_column(TimeType()).decode(times).bad] == [1]
 
 
 def test_a_required_field_that_is_missing_or_null_is_named() -> None:
