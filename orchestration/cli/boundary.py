@@ -1,19 +1,33 @@
-"""Where errors end: a message and an exit code, no traceback. Exit codes are those of `sink_core.errors`."""
+"""Where errors end: a message and an exit code, no traceback. Exit codes are those of `sink_core.errors`.
+
+What nobody expected ends in a line too; its traceback goes to a file, or to the terminal with `calve --debug`.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import tempfile
+import traceback
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any, ParamSpec, Protocol
 
 import typer
+from click.exceptions import ClickException
 
-from orchestration.cli.output import say_error
-from sink_core.errors import CalveError
+from orchestration.cli.output import STDERR, say_error
+from sink_core.config.references import redact
+from sink_core.errors import CalveError, TerminalError
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells report it."""
+
+DEBUG = "CALVE_DEBUG"
+"""Set, an error that nobody expected is raised as it is."""
+
+_PY4J_SAYS = "KeyboardInterrupt while sending command"
 
 P = ParamSpec("P")
 
@@ -31,7 +45,16 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[P, None]], Callab
                 say_error(error, as_json=_wants_json(kwargs))
                 raise typer.Exit(error.exit_code) from None
             except KeyboardInterrupt:
+                STDERR.print("interrupted: nothing is lost, and what was not finished the next run does")
                 raise typer.Exit(INTERRUPTED) from None
+            except (typer.Exit, typer.Abort, ClickException):
+                raise
+            except Exception as error:
+                if os.environ.get(DEBUG):
+                    raise
+                unexpected = _unexpected(error, name)
+                say_error(unexpected, as_json=_wants_json(kwargs))
+                raise typer.Exit(unexpected.exit_code) from None
 
         app.command(name)(guarded)
         return guarded
@@ -55,6 +78,24 @@ def raise_failures(report: HasFailures, *, as_json: bool) -> None:
         raise
 
 
+def _unexpected(error: Exception, command: str) -> CalveError:
+    """One line about an error of a library, or of ours, that has no meaning here; all about it is in a file."""
+    lines = str(error).strip().splitlines()
+    said = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    handle, name = tempfile.mkstemp(prefix=f"calve-{command}-", suffix=".txt")
+    with os.fdopen(handle, "w") as file:
+        file.write(_shown(traceback.format_exc()))
+    return TerminalError(
+        f"unexpected: {_shown(said)}",
+        hint=f"run again: nothing is lost. If it stays, report it with {Path(name)}; calve --debug shows that here",
+    )
+
+
+def _shown(text: str) -> str:
+    """Without passwords."""
+    return str(redact({"said": text})["said"])
+
+
 def _wants_json(options: dict[str, Any]) -> bool:
     return bool(options.get("as_json"))
 
@@ -63,3 +104,11 @@ def _quiet_libraries() -> None:
     # What a library has to say comes back as an exception; its own words would stand between ours.
     for name in ("pyiceberg", "py4j", "urllib3"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    root = logging.getLogger()
+    if _said_by_us not in root.filters:
+        root.addFilter(_said_by_us)
+
+
+def _said_by_us(record: logging.LogRecord) -> bool:
+    """py4j logs Ctrl-C with a traceback, past its own logger."""
+    return not str(record.msg).startswith(_PY4J_SAYS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import version
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from orchestration.cli import (
     run,
     spark,
 )
+from orchestration.cli.boundary import DEBUG
 
 app = typer.Typer(
     name="calve",
@@ -42,11 +44,14 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def calve(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an unexpected error.")] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
     ] = False,
 ) -> None:
     """Kafka in, Iceberg out, every record exactly once."""
+    if debug:
+        os.environ[DEBUG] = "1"
 
 
 for module in (init, check, config, run, inspect, pause, resolve, replay, maintain, drill):

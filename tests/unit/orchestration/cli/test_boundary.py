@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from orchestration.cli.boundary import command
+from orchestration.cli.boundary import DEBUG, command
 from orchestration.cli.options import AsJson
 from sink_core import errors
 
@@ -64,7 +67,36 @@ def test_with_json_the_error_is_the_document() -> None:
 def test_ctrl_c_ends_quietly() -> None:
     result = CliRunner().invoke(app_that_raises(KeyboardInterrupt()))
     assert result.exit_code == 130
-    assert result.output == ""
+    assert result.output == "interrupted: nothing is lost, and what was not finished the next run does\n"
+
+
+def test_what_nobody_expected_is_a_line_and_its_traceback_a_file_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    error = RuntimeError("no way to postgresql://ann:hush@host/db\nsecond line")
+    result = CliRunner().invoke(app_that_raises(error))
+    [file] = tmp_path.glob("calve-fail-*.txt")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "unexpected: RuntimeError: no way to postgresql://ann:***@host/db\n"
+        f"  → run again: nothing is lost. If it stays, report it with {file}; calve --debug shows that here\n"
+    )
+    kept = file.read_text()
+    assert "in fail\n" in kept
+    assert "second line" in kept
+    assert "hush" not in kept
+    assert file.stat().st_mode & 0o077 == 0
+    assert json.loads(CliRunner().invoke(app_that_raises(error), ["--json"]).stdout)["error"] == "TerminalError"
+    monkeypatch.setenv(DEBUG, "1")
+    assert CliRunner().invoke(app_that_raises(error)).exception is error
+
+
+def test_what_py4j_logs_of_ctrl_c_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    CliRunner().invoke(app_that_raises(KeyboardInterrupt()))
+    for said in ("KeyboardInterrupt while sending command.", "something else"):
+        logging.error(said)
+    assert caplog.messages == ["something else"]
 
 
 def test_help_does_not_wait_for_what_it_does_not_need() -> None:
