@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from sink_core.control.events import Checkpoint
+from sink_core.control.events import Checkpoint, CheckpointPart
+from sink_core.control.range_parts import RangeJob
 from sink_core.control.state import CommitState, offsets_to_dense
 
 Stored = Mapping[str, Mapping[str, int]]
 """By table and UUID the control offset (exclusive) up to which the table has taken events in."""
+
+
+MOST_RANGES = 5_000
+"""Of range jobs in one event, each job counted as one more: some hundred kilobytes of the megabyte that it may have."""
+
+
+def in_parts(checkpoint: Checkpoint, most: int = MOST_RANGES) -> tuple[Sequence[CheckpointPart], Checkpoint]:
+    """The checkpoint without the range jobs that don't fit into it, and events that hold these, to be written first."""
+    parts: list[list[RangeJob]] = [[]]
+    room = most
+    for job in checkpoint.range_jobs:
+        left = job.ranges
+        while True:
+            if room < 2:
+                parts.append([])
+                room = most
+            taken, left = left[: room - 1], left[room - 1 :]
+            parts[-1].append(replace(job, ranges=taken))
+            room -= 1 + len(taken)
+            if not left:
+                break
+    if len(parts) == 1:
+        return (), checkpoint
+    events = [
+        CheckpointPart(pipeline_id=checkpoint.pipeline_id, checkpoint_id=checkpoint.event_id, range_jobs=tuple(jobs))
+        for jobs in parts
+    ]
+    return events, replace(checkpoint, range_jobs=(), parts=len(events))
 
 
 def checkpoint_of(

@@ -21,6 +21,7 @@ from sink_core.control.schemas import (
     CHANGING_READER,
     MERGING_READER,
     MIN_READER,
+    PARTED_READER,
     READER_VERSION,
     REMOVING_READER,
     REPLACING_READER,
@@ -191,7 +192,8 @@ class Checkpoint(Event):
     `former_topic_ids` of their topics; `begins` are the start positions. `batches` counts those published, the
     bootstrap and range jobs left out. `last_events` holds by table the ids of the last `DATA_WRITTEN` for each of its
     UUIDs below what the trim deletes, which ends at `delete_below`: what lies above is still needed. `fed` counts by
-    table the batches that named it; `range_jobs` are all that were ever published.
+    table the batches that named it; `range_jobs` are all that were ever published, those in so many `parts` included,
+    without which it stands for nothing.
     """
 
     event_type: ClassVar[str] = "CHECKPOINT"
@@ -222,12 +224,27 @@ class Checkpoint(Event):
     fed: Mapping[str, int] = field(default_factory=dict[str, int])
     range_jobs: tuple[RangeJob, ...] = ()
     delete_below: int = -1
+    parts: int = 0
 
     @property
     def min_reader(self) -> int:
+        if self.parts:
+            return PARTED_READER
         if any(job.letters for job in self.range_jobs):
             return REMOVING_READER
         return REPLACING_READER if any(job.replaces for job in self.range_jobs) else MIN_READER[self.event_type]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointPart(Event):
+    """Range jobs of a checkpoint that follows, whose event id is `checkpoint_id`; of one with many ranges some of them.
+
+    One message could not hold those of any number of jobs.
+    """
+
+    event_type: ClassVar[str] = "CHECKPOINT_PART"
+    checkpoint_id: str
+    range_jobs: tuple[RangeJob, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -279,6 +296,7 @@ EVENT_TYPES: dict[str, type[Event]] = {
         CommitToTable,
         CommitComplete,
         Checkpoint,
+        CheckpointPart,
         Paused,
         Resumed,
         Resolved,
@@ -343,7 +361,7 @@ def _build(cls: type[Event], record: dict[str, Any]) -> Event:
         record["to_merge"] = _to_merge(record["to_merge"]) if record["to_merge"] else None
     if cls is DataComplete:
         record["ranges"] = _ranges(record["ranges"])
-    if cls is Checkpoint:
+    if cls in (Checkpoint, CheckpointPart):
         record["range_jobs"] = tuple(_range_job(job) for job in record["range_jobs"])
     return cls(**record)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from sink_core.control.events import Checkpoint, Paused, PipelineBound, Resumed
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sink_core.control.events import Checkpoint, CheckpointPart, Paused, PipelineBound, Resumed
+from sink_core.control.range_parts import RangeJob
 
 
 def bound(event: Checkpoint) -> PipelineBound:
@@ -45,3 +49,12 @@ def resumed(event: Checkpoint) -> Resumed | None:
         calve_version=event.calve_version,
         by=event.resumed_by,
     )
+
+
+def range_jobs(parts: Iterable[CheckpointPart]) -> tuple[RangeJob, ...]:
+    """Those that `checkpoint.in_parts` has spread, in their order."""
+    jobs: dict[tuple[str, str], RangeJob] = {}
+    for job in (job for part in parts for job in part.range_jobs):
+        begun = jobs.get((job.batch_id, job.table))
+        jobs[job.batch_id, job.table] = replace(begun, ranges=begun.ranges + job.ranges) if begun else job
+    return tuple(jobs.values())

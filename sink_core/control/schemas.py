@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-READER_VERSION = 5
+READER_VERSION = 6
 """The highest `min_reader` this code understands."""
 
 MIN_READER_KEY = "calve.min-reader"
@@ -203,7 +203,12 @@ SCHEMAS: dict[str, Schema] = {
             {"name": "fed", "type": {"type": "map", "values": "long"}, "default": {}},
             {"name": "range_jobs", "type": {"type": "array", "items": _RANGE_JOB}, "default": []},
             {"name": "delete_below", "type": "long", "default": -1},
+            {"name": "parts", "type": "int", "default": 0},
         ],
+    ),
+    "CHECKPOINT_PART": _event(
+        "CHECKPOINT_PART",
+        [*_strings("checkpoint_id"), {"name": "range_jobs", "type": {"type": "array", "items": _RANGE_JOB}}],
     ),
     "PAUSED": _event("PAUSED", _strings("by", "reason")),
     "RESUMED": _event("RESUMED", _strings("by")),
@@ -211,7 +216,10 @@ SCHEMAS: dict[str, Schema] = {
     "BATCH_ABANDONED": _event("BATCH_ABANDONED", _strings("batch_id")),
 }
 
-MIN_READER: dict[str, int] = dict.fromkeys(SCHEMAS, 1)
+PARTED_READER = 6
+"""Readers below this would take a checkpoint for whole without its parts."""
+
+MIN_READER: dict[str, int] = {**dict.fromkeys(SCHEMAS, 1), "CHECKPOINT_PART": PARTED_READER}
 
 REPLACING_READER = 2
 """Readers below this would append the rows of a range job that replaces others."""

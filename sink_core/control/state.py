@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from sink_core.batch import Dropped
 from sink_core.control import restored
@@ -11,6 +11,7 @@ from sink_core.control.events import (
     BatchAbandoned,
     ByPartition,
     Checkpoint,
+    CheckpointPart,
     CommitComplete,
     CommitToTable,
     DataComplete,
@@ -94,6 +95,7 @@ class CommitState:
     _incomplete: dict[str, int] = field(default_factory=dict[str, int])
     _reports: list[CommitToTable] = field(default_factory=list[CommitToTable])
     _first_of: dict[str, Logged[Event]] = field(default_factory=dict[str, Logged[Event]])
+    _parts: dict[str, list[CheckpointPart]] = field(default_factory=dict[str, list[CheckpointPart]])
     _through: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _pause_seen: bool = False
 
@@ -123,6 +125,8 @@ class CommitState:
                 self._complete_batch(offset, event)
             case CommitToTable():
                 self._report(event)
+            case CheckpointPart():
+                self._parts.setdefault(event.checkpoint_id, []).append(event)
             case Checkpoint():
                 self._restore(offset, event)
             case Paused():
@@ -341,8 +345,9 @@ class CommitState:
     def _restore(self, offset: int, event: Checkpoint) -> None:
         """Take in a checkpoint: what tables had, and in a trimmed log what the events below it said.
 
-        It stands for nothing if a batch was published between `up_to_offset` and the checkpoint itself: how that batch
-        follows the earlier ones can't be told from what is left. Whoever trims looks for that before deleting.
+        It stands for nothing without its parts, which a later trim may have taken, or if a batch was published between
+        `up_to_offset` and the checkpoint itself: how that batch follows the earlier ones can't be told from what is
+        left. Whoever trims looks for that before deleting.
         """
         for table, by_uuid in event.told.items():
             for table_uuid, stored in by_uuid.items():
@@ -352,6 +357,11 @@ class CommitState:
         # One without the field was written by an earlier version.
         deleted = event.delete_below if event.delete_below >= 0 else event.up_to_offset
         self.deletable = max(self.deletable, deleted)
+        parts = self._parts.pop(event.event_id, ())
+        if len(parts) < event.parts:
+            return
+        if parts:
+            event = replace(event, range_jobs=restored.range_jobs(parts))
         published_since = self.complete is not None and self.complete.offset >= event.up_to_offset
         reached = self.checkpoint.event.up_to_offset if self.checkpoint else self.log_start - 1
         if published_since or event.up_to_offset <= reached:

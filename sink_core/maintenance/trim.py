@@ -10,6 +10,7 @@ In this order, so that whoever reads the log finds the events or the checkpoint 
 Crash points (docs/design.md has the whole table):
 
     trim.before-checkpoint  nothing written
+    trim.after-part         parts that no checkpoint names; the next trim writes others
     trim.after-checkpoint   a checkpoint too many; the next trim writes another
     trim.before-delete      as above
 """
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sink_core.commit.view import TableView, view_of
-from sink_core.control.checkpoint import checkpoint_of
+from sink_core.control.checkpoint import checkpoint_of, in_parts
 from sink_core.control.state import CommitState
 from sink_core.errors import FindingError
 from sink_core.failpoints import reach
@@ -138,7 +139,12 @@ def _write_checkpoint(session: Session, look: _Look, tell: OnProgress) -> None:
     log = session.log
     tell(f"writing a checkpoint up to control offset {log.state.next_offset}")
     reach("trim.before-checkpoint")
-    log.append(checkpoint_of(log.state, delete_below=look.kept.offset, stored=look.stored, open_findings=look.findings))
+    whole = checkpoint_of(log.state, delete_below=look.kept.offset, stored=look.stored, open_findings=look.findings)
+    parts, checkpoint = in_parts(whole)
+    for part in parts:
+        log.append(part)
+        reach("trim.after-part")
+    log.append(checkpoint)
     reach("trim.after-checkpoint")
 
 

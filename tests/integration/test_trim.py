@@ -6,21 +6,25 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import sink_core.maintenance.trim
 from orchestration.broker import Broker
-from sink_core.control.events import Checkpoint, DataComplete, DataWritten, Event, Paused
+from sink_core.control.checkpoint import in_parts
+from sink_core.control.events import Checkpoint, CheckpointPart, DataComplete, DataWritten, Event, Paused
 from sink_core.errors import FindingError, UnknownOutcome
 from sink_core.maintenance.trim import trim
 from sink_core.status import status
 from sink_core.verify.report import VerifyReport
 from spark_jobs.run import run_pipeline
 from tests import damage, support
+from tests.integration.range_jobs import part, replay
 from tests.launch import calve
-from tests.pipelines import Flow, InProcess, reached
+from tests.pipelines import Died, Flow, InProcess, reached
 from tests.support import TopicFactory
 from tests.trimming import AT_ONCE, log_start, proof, run, trimmed, untried
 
@@ -61,6 +65,33 @@ def test_a_trimmed_pipeline_is_proven_goes_on_and_is_trimmed_again(flow: Flow) -
     assert trimmed(flow).changed
     assert proof(flow).violations == ()
     assert flow.run().batches == []
+
+
+def test_range_jobs_of_any_number_go_before_their_checkpoint(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One trim dies between them, the next one writes all of it again, and the one after takes that away."""
+    monkeypatch.setattr(sink_core.maintenance.trim, "in_parts", partial(in_parts, most=3))
+
+    def die() -> None:
+        raise Died
+
+    run(flow, 3)
+    replays = [replay(flow, part(flow, start, start + 2)).batch_id for start in (0, 2, 5)]
+    run(flow, 1, start=15)
+    with pytest.raises(Died), reached("trim.after-part", die):
+        trimmed(flow)
+    assert (log_start(flow), len(flow.events(CheckpointPart)), flow.events(Checkpoint)) == (0, 1, [])
+    assert trimmed(flow).changed
+    for start in (20, 25):
+        assert flow.events(Checkpoint)[-1].parts == 3
+        with flow.session() as session:
+            session.bind()
+            jobs = session.log.state.range_jobs_of(flow.table)
+        assert [job.batch_id for job in jobs] == replays
+        assert [(each.start, each.end) for job in jobs for each in job.ranges] == [(0, 2), (2, 4), (5, 7)]
+        assert proof(flow).violations == ()
+        run(flow, 1, start=start)
+        assert trimmed(flow).changed
+    assert flow.ids() == list(range(30))
 
 
 def test_a_second_trim_right_after_has_nothing_to_do(flow: Flow) -> None:

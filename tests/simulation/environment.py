@@ -27,6 +27,7 @@ import sink_core.control.publisher
 import sink_core.kafka.clients
 import sink_core.kafka.source
 import sink_core.maintenance.orphans
+import sink_core.maintenance.trim
 import sink_core.range_jobs.replacing
 import sink_core.resolve.jump
 import sink_core.resolve.ledger
@@ -39,6 +40,7 @@ import spark_jobs.range_job
 from sink_core.commit.merge import Merging
 from sink_core.commit.staging import left_behind
 from sink_core.config.effective import Pipeline
+from sink_core.control.checkpoint import in_parts
 from sink_core.failpoints import reach
 from sink_core.maintenance.orphans import Listed
 from sink_core.maintenance.shape import SNAPSHOTS
@@ -95,6 +97,8 @@ class Environment:
         patch.setattr(Pipeline, "changing", property(lambda _: self.world.merged))
         # Clocks hardly go on in a history: expiry drops every staging branch that it sees.
         patch.setattr(spark_jobs.maintenance.expire, "left_behind", lambda of, _now_ms: left_behind(of, sys.maxsize))
+        # Range jobs are few in a history, and have few ranges.
+        patch.setattr(sink_core.maintenance.trim, "in_parts", partial(in_parts, most=3))
         patch.setattr(sink_core.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
         patch.setattr(sink_core.resolve.ledger, "_batches_in", lambda table: self.world.batches_in(table))
         patch.setattr(sink_core.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))

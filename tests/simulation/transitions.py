@@ -9,6 +9,7 @@ import pytest
 from sink_core.control.events import (
     BatchAbandoned,
     Checkpoint,
+    CheckpointPart,
     CommitComplete,
     CommitToTable,
     DataComplete,
@@ -33,6 +34,7 @@ TRANSITIONS = (
     "table reported further",
     "table reported again",
     "round complete",
+    "part of a checkpoint",
     "checkpoint beside its events",
     "checkpoint in place of its events",
     "checkpoint overtaken by a publish",
@@ -86,6 +88,7 @@ _NAMES: dict[type[Event], str] = {
     Paused: "paused",
     Resumed: "resumed",
     BatchAbandoned: "batch given up",
+    CheckpointPart: "part of a checkpoint",
     Resolved: "answered",
 }
 

@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sink_core.control.events import Checkpoint, Event, Paused, Resumed
+from sink_core.control import restored
+from sink_core.control.checkpoint import in_parts
+from sink_core.control.events import Checkpoint, Event, Paused, Resumed, encode
+from sink_core.control.range_parts import RangeJob, RangeRead
 from sink_core.control.state import NOWHERE, CommitState
 from tests.unit.control.build import (
     PIPELINE_ID,
@@ -137,3 +140,42 @@ def test_the_fold_reads_no_clock() -> None:
         return log(event, start=5)
 
     assert folded(FULL) == folded(FULL)
+
+
+def letters(number: int, ranges: int) -> RangeJob:
+    """A job that has moved so many dead letters, each a range of its own."""
+    parts = tuple(RangeRead(TOPIC, 0, 10 * i, 10 * i + 1, 1) for i in range(ranges))
+    return RangeJob(f"job-{number}", TABLE, False, 0, parts, letters=True, topic_ids={TOPIC: "id-1"})
+
+
+JOBS = (letters(1, 7), letters(2, 0), letters(3, 25), letters(4, 1))
+
+
+@pytest.mark.parametrize("most", [2, 3, 9, 10, 36, 1_000])
+def test_a_checkpoint_in_parts_says_what_the_whole_one_does(most: int) -> None:
+    whole = replace(FULL, range_jobs=JOBS)
+    parts, rest = in_parts(whole, most)
+    assert all(sum(1 + len(job.ranges) for job in part.range_jobs) <= most for part in parts)
+    assert (rest.parts, bool(rest.range_jobs)) == (len(parts), not parts)
+    assert bool(parts) == (most < sum(1 + len(job.ranges) for job in JOBS))
+    state = log(*parts, rest, start=5)
+    assert list(state.range_jobs.values()) == list(JOBS) == list(log(whole, start=5).range_jobs.values())
+
+
+def test_a_checkpoint_that_lacks_a_part_stands_for_nothing() -> None:
+    parts, rest = in_parts(replace(FULL, range_jobs=JOBS), 9)
+    for left in (parts[1:], parts[:-1], ()):
+        state = log(*left, rest, start=5)
+        assert (state.checkpoint, state.range_jobs, state.last_publish) == (None, {}, None)
+    again, next_rest = in_parts(replace(FULL, event_id="next", up_to_offset=9, range_jobs=JOBS), 9)
+    state = log(*parts[1:], rest, *again, next_rest, start=5)
+    assert state.checkpoint is not None
+    assert state.checkpoint.event.event_id == "next"
+    assert list(state.range_jobs.values()) == list(JOBS)
+
+
+def test_each_part_of_any_number_of_jobs_fits_into_a_message() -> None:
+    jobs = tuple(letters(number, 10_000) for number in range(30))
+    parts, rest = in_parts(replace(FULL, range_jobs=jobs))
+    assert max(len(encode(event)) for event in (*parts, rest)) < 500_000
+    assert restored.range_jobs(parts) == jobs
