@@ -129,7 +129,9 @@ class Ingest:
 
     def _write_and_publish(self, planned: Planned, seconds: dict[str, float]) -> BatchReport:
         plan = planned.plan
-        what = f"{plan.offsets:,} offsets in {len(plan.tasks)} tasks"
+        tasks = "1 task" if len(plan.tasks) == 1 else f"{len(plan.tasks)} tasks"
+        starting = "" if self._runner.is_started else "; starting Spark, which takes some seconds"
+        what = f"{plan.offsets:,} offsets in {tasks}{starting}"
         self._progress(Progress("write", what, plan.batch_id, plan.offsets))
         # Done while Spark works.
         self._session.publisher.connect()

@@ -125,7 +125,7 @@ def run_steps(
             progress(Progress("plan", batch.why, batch.batch_id))
             continue
         if batch.verdict is Verdict.STALE:
-            report.ended = f"stale batch: {batch.why}"
+            report.ended = f"stale batch: {batch.why}; another run has its records, and this one has nothing to do"
             break
         yield from commits.after_batch()
     if not report.batches:

@@ -72,6 +72,11 @@ class SparkRunner:
             self._started = Started(given(), lambda: None) if given else start(self._settings)
         return self._started.session
 
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a session, so that the first task need not wait for one."""
+        return self._started is not None or self._session is not None
+
     def stop(self) -> None:
         """End the session; one that was there before us goes on."""
         if self._started is not None:

@@ -101,7 +101,8 @@ def _say_replayed(report: LettersReport) -> None:
         say(f"range job {batch_id}")
     for why, number in report.left.items():
         say(f"{number:,} not tried: {why}", style="yellow")
-    say(f"{report.table}: {report.ended}; {report.still_bad:,} still bad")
+    still_bad = f"; {report.still_bad:,} still bad" if report.verdict else ""
+    say(f"{report.table}: {report.ended}{still_bad}")
 
 
 def _replayed(report: LettersReport) -> dict[str, Any]:

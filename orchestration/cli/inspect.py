@@ -10,7 +10,7 @@ import typer
 from orchestration.cli.boundary import command
 from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
 from orchestration.cli.output import say, say_json, say_table, working
-from orchestration.wording import dropped_text
+from orchestration.wording import counted, dropped_text
 from sink_core.errors import EXIT_STOPPED
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def _plan_document(planned: BatchPlan, schema: SchemaPreview) -> dict[str, Any]:
 
 def _say_plan(planned: BatchPlan, schema: SchemaPreview) -> None:
     size = planned.estimated_bytes / 2**20
-    say(f"next batch: {planned.offsets:,} offsets, about {size:,.1f} MiB, in {len(planned.tasks)} tasks")
+    tasks = counted(len(planned.tasks), "task", "tasks")
+    say(f"next batch: {planned.offsets:,} offsets, about {size:,.1f} MiB, in {tasks}")
     rows = [[r.topic, str(r.partition), f"{r.start:,}", f"{r.end:,}", f"{r.span:,}"] for r in planned.ranges if r.span]
     say_table("ranges", ["topic", "partition", "start", "end", "offsets"], rows)
     for table, changes in schema.changes.items():
@@ -138,8 +139,10 @@ def _say_status(report: StatusReport) -> None:
     for batch in report.in_flight:
         say(f"in flight: {batch.batch_id}, for {batch.age_s:,.0f} s, by Calve {batch.calve_version}")
     for topic in report.topics:
-        left = "" if topic.until_loss is None else f", {topic.until_loss:,} records until retention reaches unread ones"
-        say(f"topic {topic.topic}: {topic.partitions} partitions, lag {topic.lag:,}{left}")
+        # Before the first run nothing says which records it will read.
+        told = report.bootstrapped and topic.until_loss is not None
+        left = f", {topic.until_loss:,} records until retention reaches unread ones" if told else ""
+        say(f"topic {topic.topic}: {counted(topic.partitions, 'partition', 'partitions')}, lag {topic.lag:,}{left}")
     if (log := report.control_topic) and log.oldest:
         say(f"control topic {log.topic}: {log.events:,} events since {log.oldest}")
     say_table("tables", ["table", "rows", "not committed", "snapshot", "valid through"], _table_rows(report.tables))
@@ -157,7 +160,7 @@ def _table_rows(tables: tuple[TableStatus, ...]) -> list[list[str]]:
         [
             table.table,
             ("?" if table.rows is None else f"{table.rows:,}") if table.exists else "not created yet",
-            f"{table.uncommitted.rows:,} rows of {table.uncommitted.batches} batches",
+            f"{table.uncommitted.rows:,} rows of {counted(table.uncommitted.batches, 'batch', 'batches')}",
             table.head_snapshot or "-",
             table.valid_through or "-",
         ]

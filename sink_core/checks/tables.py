@@ -23,6 +23,11 @@ from sink_core.tables.create import Columns, columns_shown, load_if_there, missi
 from sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
 from sink_core.tables.usable import check_usable
 
+EQUALITY_DELETES = (
+    "its rows change by equality deletes: engines on Iceberg's Java library read these, pyiceberg and DuckDB do not; "
+    "with write_mode: merge there are none (docs/row_changes.md)"
+)
+
 
 class TableChecks:
     """The questions to catalog and storage. Use as a context manager: the catalog is opened by the first of them."""
@@ -86,6 +91,8 @@ class TableChecks:
             raise missing_table(self._catalog, settings, self._shown(settings))
         new = new_table(settings, settings.auto_create, self._shown(settings))
         self._check_transform(settings, new.schema)
+        if settings.changes_rows and not settings.merged:
+            return Note(f"will be created with {len(new.schema.fields)} columns", EQUALITY_DELETES)
         return f"will be created with {len(new.schema.fields)} columns, {_partitioning(len(new.spec.fields))}"
 
     def internal(self, name: str) -> str:
@@ -114,6 +121,8 @@ class TableChecks:
     def _usable(self, table: Table, settings: TableSettings) -> str | Note:
         check_usable(table.metadata, table=settings.name)
         row_changes_of(table.metadata, settings)
+        if settings.changes_rows and not settings.merged:
+            return Note("can be written", EQUALITY_DELETES)
         if has_kafka_column(table.schema(), table=settings.name) or not settings.kafka_column:
             return "can be written"
         return Note(

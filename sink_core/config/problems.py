@@ -66,6 +66,8 @@ def _message(details: ErrorDetails, location: Location, model: type[BaseModel]) 
             return "missing; this key is required"
         case "too_short":
             return "is empty; name at least one"
+        case "tuple_type" | "list_type" if isinstance(details["input"], str | int | float):
+            return f"takes a list: write [{details['input']}]"
         case "refused":
             return details["msg"]
         case "string_pattern_mismatch":

@@ -87,7 +87,7 @@ def _variable(key: str, name: str) -> str:
     if not value:
         state = "not set" if value is None else "set but empty"
         raise ConfigError(
-            f"{key}: environment variable {name} is {state} in process {os.getpid()}",
+            f"{key}: environment variable {name} is {state}",
             hint=f"set {name} where this process starts; Spark executors need it too",
         )
     return value

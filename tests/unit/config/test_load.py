@@ -241,6 +241,8 @@ def _upsert(**changes: object) -> dict[str, object]:
         ({"dead_letters": {"stop_above": 5}}, "dead_letters.stop_above: 5 is not a percentage"),
         ({"run": {"max_duration": "0s"}}, "run.max_duration: input should be greater than 0; given 0.0"),
         ({"commit": {"every": "1 minute"}}, "commit.every: '1 minute' has the unknown unit 'minute'"),
+        ({"source": {"kafka": "main", "topics": "air"}}, "source.topics: takes a list: write [air]"),
+        ({"maintenance": {"off": ["vacuum"]}}, "maintenance.off.0: input should be 'compact', 'manifests', 'expire'"),
         ({"maintenance": {"compact": {"cron": "daily"}}}, "maintenance.compact.cron: 'daily' isn't a cron line"),
         (
             {"maintenance": {"orphans": {"cron": "0 3 * * 0", "older_than": "2d"}}},
