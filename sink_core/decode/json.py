@@ -59,6 +59,10 @@ class _Sifted:
     others: set[str] = field(default_factory=set[str])
     dropped: Counter[str] = field(default_factory=Counter[str])
 
+    def at(self, places: Sequence[int]) -> Sequence[bytes]:
+        """The values at places that have no two alike."""
+        return self.values if len(places) == len(self.values) else [self.values[place] for place in places]
+
 
 class JsonDecoder:
     """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`), `steps`
@@ -120,7 +124,7 @@ class JsonDecoder:
         if not self._adds and not counts and names.exact:
             return read(block, len(places), self._parsed)
         try:
-            if not may_be_shown([sifted.values[place] for place in places], self._struct, names):
+            if not may_be_shown(sifted.at(places), self._struct, names):
                 raise ValueError(_OTHER_NAMES)
             found = read(block, len(places), self._parsed, others=True)
         except ValueError:
@@ -147,7 +151,7 @@ class JsonDecoder:
         rows = read(block, len(places), self._parsed)
         sifted.news += places if self._adds else ()
         if self._names.count:
-            sifted.dropped.update(looked_for((sifted.values[place] for place in places), self._struct, self._names))
+            sifted.dropped.update(looked_for(sifted.at(places), self._struct, self._names))
         return rows
 
     def _nothing(self) -> pa.RecordBatch:

@@ -27,7 +27,7 @@ MOST_NESTED = 1_000
 """Objects and lists within each other. Arrow's parser calls itself for each that it makes a column of: beyond some ten
 thousand it runs out of stack, which nothing catches."""
 
-_LOOKED_AT = 32
+_LOOKED_AT = 16
 
 
 def others_in(
