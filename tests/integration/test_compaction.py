@@ -45,6 +45,8 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 
+from orchestration.broker import Broker
+from sink_core.config.assemble import INLINE_CATALOG
 from sink_core.config.effective import CatalogSettings
 from sink_core.config.maintenance import Compact, Expire, Manifests
 from sink_core.errors import FindingError
@@ -259,6 +261,21 @@ def test_files_of_a_table_that_is_not_ours_are_joined_only_if_somebody_asks(
         done = run_task("compact", session, lambda: spark)
     assert of(done, "db.events").changed
     assert flow.ids() == list(range(10))
+
+
+def test_a_catalog_with_the_name_of_a_namespace_is_not_taken_for_it(
+    broker: Broker, kafka_topic: TopicFactory, tmp_path: Path, spark: SparkSession
+) -> None:
+    """`calve` is the name of a catalog that is written inline, and the namespace of ledgers."""
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), catalog_name=INLINE_CATALOG)
+    batches(flow, 5)
+    with flow.session() as session:
+        ours = ready(Work(session, Procedures(lambda: spark, flow.pipeline.catalog), lambda _step: None))
+        for report in (compact(ours, NOW), rewrite_manifests(ours, Manifests(min_count=2)), expire(ours, AT_ONCE)):
+            report.raise_failures()
+    assert len(list(flow.load_table(flow.pipeline.ledger_table).scan().plan_files())) == 1
+    assert flow.ids() == list(range(10))
+    assert proof(flow, deep=True).proven
 
 
 def test_a_rolled_back_table_is_left_alone(flow: Flow, work: Work) -> None:
