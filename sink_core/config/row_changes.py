@@ -109,7 +109,8 @@ def _kept_from(table: Table, at: Location) -> Iterator[Problem]:
     """What could keep a row's last change from it."""
     if table.history == "replay":
         text = f"replay would put old records over newer ones; mode: {table.mode} goes with none"
-        yield (*at, "history"), text, None
+        way = "for what came before, feed it by a pipeline of its own that begins at earliest"
+        yield (*at, "history"), f"{text}; {way}", None
     by_origin = table.where is not None and table.where.field in _ORIGINS.get(table.events, ())
     if by_origin and table.key == KAFKA:
         text = "tells whose change an event is, and of a tombstone nobody knows that; name the columns of the key"
