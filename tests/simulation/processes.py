@@ -29,7 +29,7 @@ from spark_jobs.run import Bounds, run_pipeline
 from tests.simulation.oracle import OLD, TOPIC
 from tests.simulation.world import STALE, World
 
-RUNNER: Any = SimpleNamespace(parallelism=lambda: 2)
+RUNNER: Any = SimpleNamespace(is_started=True, parallelism=lambda: 2)
 ENDLESS_S = 1e9
 
 

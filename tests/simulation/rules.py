@@ -68,7 +68,9 @@ RULES: dict[str, Rule] = {
     "an answer compares the token": _off("answer_compares_the_token", FILES, "refills", 45),
     "a range job compares the token": _off("range_job_compares_the_token", FILES, "refills", 110),
     "a resolving range job names tag and base": _off("resolving_job_names_tag_and_base", ROWS, "refills", 160),
-    "a resolving range job counts for its finding only": _off("resolving_job_is_for_its_finding", ROWS, "refills", 128),
+    "a resolving range job counts for its finding only": _off(
+        "resolving_job_is_for_its_finding", ROWS, "refills", 11997
+    ),
     "a replay asserts the files that it takes out": _off("replay_asserts_its_files", ROWS, "replays", 79),
     "what a broken read left is not used": _off("broken_read_is_not_used", FINDINGS, "hosts of two versions", 999),
     "accepting stores the highest known offset": _off("accepting_stores_the_highest_offset", ROWS, "answers"),
