@@ -101,7 +101,7 @@ def _say_replayed(report: LettersReport) -> None:
         say(f"range job {batch_id}")
     for why, number in report.left.items():
         say(f"{number:,} not tried: {why}", style="yellow")
-    still_bad = f"; {report.still_bad:,} still bad" if report.verdict else ""
+    still_bad = f"; {report.still_bad:,} still bad" if report.jobs or report.still_bad else ""
     say(f"{report.table}: {report.ended}{still_bad}")
 
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ForbiddenError
 
 from orchestration.broker import Broker
 from sink_core.control.events import DataComplete
@@ -114,6 +116,21 @@ def test_no_java_is_told_by_check_and_by_run(flow: Flow) -> None:
     refused = cold("run", flow.pipeline.path, JAVA_HOME="/nonexistent")
     assert refused.returncode == 2
     assert "no Java in JAVA_HOME=/nonexistent" in refused.stderr
+
+
+def test_who_may_not_list_namespaces_passes_and_runs(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbid(*_: object) -> None:
+        raise ForbiddenError("Principal 'calve' may not list namespaces")
+
+    # A catalog with such rights can't be had here.
+    monkeypatch.setattr(SqlCatalog, "list_namespaces", forbid)
+    flow.produce(range(3))
+    checked = calve("check", flow.pipeline.path)
+    assert checked.returncode == 0, checked.stdout
+    assert "(sql), namespace calve will be created; it lists none to this user" in checked.stdout
+    flow.run()
+    assert "namespace calve is there" in calve("check", flow.pipeline.path).stdout
+    proven(flow, 0, 1, 2)
 
 
 def test_a_pipeline_file_with_everything_inline_needs_no_connections(flow: Flow, tmp_path: Path) -> None:

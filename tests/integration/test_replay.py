@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from spark_jobs.range_job import RangeJobs
 from tests import support
 from tests.damage import roll_back
 from tests.integration.range_jobs import FOREIGN, assert_proven, delete, filled, part, replay
+from tests.launch import calve
 from tests.pipelines import COLUMNS, Flow, InProcess
 from tests.resolving import refused, resolved
 from tests.support import TopicFactory
@@ -48,6 +50,27 @@ def test_rows_of_a_range_are_replaced_and_no_others(flow: Flow, spark: SparkSess
     assert head.summary.operation is Operation.OVERWRITE
     assert head.summary["total-records"] == "30"
     assert_proven(flow, FOREIGN)
+
+
+def test_what_would_be_replaced_is_shown_before_it_is(flow: Flow) -> None:
+    snapshots = len(flow.load_table().metadata.snapshots)
+    given = ["replay", flow.pipeline.path, "--table", flow.table, "--range", f"{flow.topic}/0:0-10"]
+    shown = json.loads(calve(*given, "--dry-run", "--json").stdout)
+    assert (shown["ranges"], shown["offsets"], shown["rows"], shown["files"]) == ([[flow.topic, 0, 0, 10]], 10, 10, 1)
+    assert shown["bytes"] > 0
+    told = calve(*given, "--dry-run").stdout
+    assert f"10 offsets to read again, 10 rows of {flow.table} to replace, in 1 file of " in told
+    unasked = calve(*given)
+    assert unasked.returncode == 2
+    assert "10 rows" in unasked.stdout
+    assert "nobody to ask here; nothing was changed" in unasked.stderr
+    nothing = calve("replay", flow.pipeline.path, "--table", flow.table, "--to", "9999d", "--dry-run")
+    assert "has nothing of that" in nothing.stdout
+    alone = calve("replay", flow.pipeline.path, "--table", flow.table, "--dry-run")
+    assert (alone.returncode, "--dry-run shows which rows are replaced" in alone.stderr) == (2, True)
+    assert len(flow.load_table().metadata.snapshots) == snapshots
+    assert calve(*given, "--yes").returncode == 0
+    assert flow.ids() == list(range(30))
 
 
 def test_the_whole_of_a_file_goes_without_a_file_in_its_place(flow: Flow, spark: SparkSession) -> None:

@@ -13,16 +13,19 @@ from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
+from orchestration.pipelines.metadata import of_commit
 from sink_core.dead_letters.choice import CHANGING
 from sink_core.errors import BadRecord, TableUnusable
 from sink_core.maintenance.orphans import named_by_events
 from sink_core.range_jobs.selected import Wanted
+from sink_core.status import status
 from sink_core.verify.verify import verify
 from spark_jobs.batches import Ingest
 from spark_jobs.letter_job import LetterJobs
 from spark_jobs.range_job import RangeJobs
 from spark_jobs.runner import SparkRunner
 from tests.changing import by_chdb, by_spark
+from tests.launch import calve
 from tests.pipelines import Flow, reached
 from tests.resolving import refused
 from tests.support import Produce, TopicFactory
@@ -183,6 +186,21 @@ def test_tombstones_that_name_no_row_are_dead_letters(
         session.bind()
         report = LetterJobs(session, runner).replay()
     assert (report.left, report.still_bad) == ({CHANGING.format(flow.table): 2}, 0)
+
+
+def test_rows_are_not_counted_where_deletes_stand_beside_them(
+    flow: Flow, produce: Produce, runner: SparkRunner
+) -> None:
+    for text in "ab":
+        send(flow, produce, put(1, text))
+        report = flow.run(runner)
+    [landed] = [commit for commit in report.commits[-1].landed if commit.table == flow.table]
+    assert landed.total_rows is None
+    assert "dagster/row_count" not in of_commit(landed, 0)
+    with flow.session() as session:
+        rows = {table.table: table.rows for table in status(session).tables}
+    assert (rows[flow.table], rows[flow.pipeline.ledger_table]) == (None, 2)
+    assert f"{flow.table}\t?\t" in calve("status", flow.pipeline.path).stdout
 
 
 def test_what_would_put_old_records_over_newer_ones_is_refused(

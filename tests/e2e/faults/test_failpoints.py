@@ -95,4 +95,6 @@ def test_what_wakes_up_there_late_ends_as_documented_and_changes_nothing(
 
 def test_every_failpoint_has_a_case() -> None:
     # Those of merges are met by tables that are merged into, in test_merged_changes.py.
-    assert {failpoint for _, failpoint in CASES} | set(MERGING) == set(FAILPOINTS)
+    # Parts of a checkpoint are for thousands of range jobs; tests/integration/test_trim.py ends a trim between them.
+    elsewhere = {*MERGING, "trim.after-part"}
+    assert {failpoint for _, failpoint in CASES} | elsewhere == set(FAILPOINTS)

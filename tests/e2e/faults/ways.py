@@ -180,7 +180,7 @@ WAYS = (
     Way("refill", ("range.*", "publish.*"), _refill, REFILLED),
     Way("replay", REPLAYED, _replay, again=True),
     Way("letters", MOVED, _letters, again=True),
-    Way("trim", ("trim.*",), _trim, again=True),
+    Way("trim", ("trim.before-*", "trim.after-checkpoint"), _trim, again=True),
     Way("orphans", ("orphans.*", "publish.*"), _orphans, again=True, on_spark=True),
     Way("answer", ("resolve.*",), _answer, CHOICES),
     Way("ledger", ("resolve.after-create", "resolve.after-list"), _ledger, REWRITTEN),
