@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+import sink_core.maintenance.trim
 from sink_core.config.load import load
 from tests.simulation import transitions
 from tests.simulation.environment import Environment, installed
@@ -76,6 +77,9 @@ def running(*, mixture: str | None = None, off: str | None = None) -> Iterator[R
         rule = CASES[off] if off is not None else None
         with installed(*((rule.rules, rule.bugs) if rule else ())) as environment:
             transitions.count(patch, partial(_visit, environment))
+            if mixture == "a table added":
+                # Their checkpoints are seldom of jobs that answer, and more events between them hide what a history does.
+                patch.setattr(sink_core.maintenance.trim, "in_parts", lambda checkpoint: ((), checkpoint))
             yield lambda seed, actions=None: History(environment, pipelines, seed).run(actions, mixture)
 
 
