@@ -78,7 +78,7 @@ def running(*, mixture: str | None = None, off: str | None = None) -> Iterator[R
         with installed(*((rule.rules, rule.bugs) if rule else ())) as environment:
             transitions.count(patch, partial(_visit, environment))
             if mixture == "a table added":
-                # Their checkpoints are seldom of jobs that answer, and more events between them hide what a history does.
+                # More events between theirs would hide what a history does.
                 patch.setattr(sink_core.maintenance.trim, "in_parts", lambda checkpoint: ((), checkpoint))
             yield lambda seed, actions=None: History(environment, pipelines, seed).run(actions, mixture)
 
