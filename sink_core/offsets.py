@@ -12,6 +12,12 @@ from typing import NamedTuple
 
 _MARK = "+"
 
+NOWHERE = -1
+"""Stands in dense values for a partition that has none."""
+
+Dense = Mapping[str, tuple[int, ...]]
+"""Values by topic, at the place of each partition: as events hold them."""
+
 
 class TopicPartition(NamedTuple):
     """A partition of a topic."""
@@ -89,3 +95,24 @@ Offsets = Mapping[TopicPartition, int]
 def after(record_offset: int) -> int:
     """The next offset to read once the record at `record_offset` has been read."""
     return record_offset + 1
+
+
+def dense_to_offsets(dense: Dense) -> dict[TopicPartition, int]:
+    """`{topic: (value of partition 0, …)}` → one entry per partition that has a value."""
+    return {
+        TopicPartition(topic, partition): value
+        for topic, values in dense.items()
+        for partition, value in enumerate(values)
+        if value != NOWHERE
+    }
+
+
+def offsets_to_dense(values: Offsets) -> dict[str, tuple[int, ...]]:
+    """The reverse of `dense_to_offsets`."""
+    highest: dict[str, int] = {}
+    for at in values:
+        highest[at.topic] = max(at.partition, highest.get(at.topic, 0))
+    return {
+        topic: tuple(values.get(TopicPartition(topic, p), NOWHERE) for p in range(last + 1))
+        for topic, last in sorted(highest.items())
+    }

@@ -21,7 +21,7 @@ from sink_core.control import checks
 from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import DataComplete, StartCommit
 from sink_core.control.group import SourceGroup
-from sink_core.control.state import CommitState, offsets_to_dense
+from sink_core.control.state import CommitState
 from sink_core.errors import ConfigError, ProtocolError, Unreachable
 from sink_core.failpoints import reach
 from sink_core.finding import Finding
@@ -38,7 +38,7 @@ from sink_core.kafka.source import (
     sample,
     topic_ids,
 )
-from sink_core.offsets import Offsets, Position, Positions, TopicPartition
+from sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
 from sink_core.plan import Limits, plan_batch
 from sink_core.session import Session
 

@@ -39,7 +39,7 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
         return SchemaPreview()
     sampled, formats = session.sample_waiting(plan.ranges), Formats(pipeline.readings)
     changes: dict[str, tuple[str, ...]] = {}
-    dropped: dict[str, dict[str, int]] = {}
+    dropped: list[Dropped] = []
     for settings in tables:
         table = load_if_there(session.catalog, settings.name)
         if table is None:
@@ -62,8 +62,6 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
             changes[settings.name] = found.changes
         columns = index_by_name(found.schema) if found else {}
         for each in asked:
-            left = {
-                name: number for name, number in each.dropped.items() if name.removeprefix(f"{within}.") not in columns
-            }
-            dropped |= sum_dropped([dropped, {settings.name: left}] if left else [dropped])
-    return SchemaPreview(sum(map(len, sampled.values())), changes, dropped)
+            left = {n: number for n, number in each.dropped.items() if n.removeprefix(f"{within}.") not in columns}
+            dropped += [{settings.name: left}] if left else []
+    return SchemaPreview(sum(map(len, sampled.values())), changes, sum_dropped(dropped))

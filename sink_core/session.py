@@ -28,9 +28,10 @@ from sink_core.control.log import ControlLog
 from sink_core.control.publisher import Publisher
 from sink_core.errors import ConfigError
 from sink_core.failpoints import reach
+from sink_core.finding import Finding
 from sink_core.kafka import clients
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.first_contact import cluster_id
+from sink_core.kafka.first_contact import cluster
 from sink_core.kafka.source import SAMPLE_RECORDS, describe_topics, sample_values, topics_like
 from sink_core.offsets import OffsetRange, TopicPartition
 from sink_core.rules import ALL, Rules
@@ -62,15 +63,15 @@ class Session:
         """Connect. Writes nothing. Raises Unreachable or ConfigError naming the part."""
         settings = pipeline.kafka.properties
         admin = clients.admin(settings)
-        cluster = cluster_id(admin, settings)
+        cluster_id = str(cluster(admin, settings).cluster_id)
         log = ControlLog(settings, pipeline.control_topic, admin=admin, pipeline_file=str(pipeline.path), rules=rules)
         group = SourceGroup(settings, pipeline.group, rules)
         publisher = Publisher(settings, transactional_id=pipeline.transactional_id, group=group, log=log, rules=rules)
         catalog = open_catalog(pipeline.catalog)
-        others = Others(catalog, pipeline.group, cluster)
+        others = Others(catalog, pipeline.group, cluster_id)
         at_a_time = 1 if has_one_writer(pipeline.catalog) else pipeline.config.commit.parallel_tables
         lanes = Lanes(partial(open_catalog, pipeline.catalog), at_a_time)
-        return cls(pipeline, admin, log, group, catalog, cluster, publisher, others, lanes, rules)
+        return cls(pipeline, admin, log, group, catalog, cluster_id, publisher, others, lanes, rules)
 
     @property
     def keys(self) -> SummaryKeys:
@@ -207,11 +208,14 @@ class Session:
         self.source_topics()
         return self.bound
 
-    def check_bound(self) -> None:
-        """Raise FindingError if by what was read of the log the pipeline is another host's: of another catalog, say."""
+    def other_binding(self) -> Finding | None:
+        """That by what was read of the log the pipeline is another host's: of another catalog, say."""
         bound, published = self.log.state.bound, self.log.state.last_publish is not None
-        finding = checks.binding(bound, self.new_binding(), published=published) if bound else None
-        if finding:
+        return checks.binding(bound, self.new_binding(), published=published) if bound else None
+
+    def check_bound(self) -> None:
+        """Raise FindingError for `other_binding`."""
+        if finding := self.other_binding():
             raise finding.error(str(self.pipeline.path))
 
     def rebinding(self) -> list[PipelineBound]:

@@ -197,9 +197,7 @@ def status(session: Session) -> StatusReport:
     tables = tuple(
         replace(_table(session, name, now_ms, ran=ran), dropped=dropped.get(name, {})) for name in table_names(session)
     )
-    bound, mine = state.bound, session.new_binding() if ran else None
-    binding = checks.binding(bound, mine, published=state.last_publish is not None) if bound and mine else None
-    findings = (binding, against_publish, checks.against_log(positions, starts, ends))
+    findings = (session.other_binding() if ran else None, against_publish, checks.against_log(positions, starts, ends))
     return StatusReport(
         pipeline=session.pipeline.name,
         bootstrapped=state.last_publish is not None,

@@ -11,7 +11,6 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Any, ParamSpec, Protocol
 
 import typer
@@ -87,7 +86,7 @@ def _unexpected(error: Exception, command: str) -> CalveError:
         file.write(_shown(traceback.format_exc()))
     return TerminalError(
         f"unexpected: {_shown(said)}",
-        hint=f"run again: nothing is lost. If it stays, report it with {Path(name)}; calve --debug shows that here",
+        hint=f"run again: nothing is lost. If it stays, report it with {name}; calve --debug shows that here",
     )
 
 

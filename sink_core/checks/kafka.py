@@ -19,7 +19,7 @@ from sink_core.control.log import CREATED_CONFIG, ControlLog
 from sink_core.errors import ConfigError
 from sink_core.kafka import clients
 from sink_core.kafka.failures import reported
-from sink_core.kafka.first_contact import cluster_id
+from sink_core.kafka.first_contact import cluster
 from sink_core.kafka.source import describe_topics, end_offsets, largest_batch, sample_values, topics_like
 
 TIMEOUT_S = 10.0
@@ -59,9 +59,7 @@ class KafkaChecks:
 
     def cluster(self) -> str:
         """Id and size. Raises Unreachable."""
-        cluster_id(self._admin, self._pipeline.kafka.properties)
-        with reported("describing the cluster"):
-            found = self._answer(self._admin.describe_cluster(request_timeout=self._timeout_s))
+        found = cluster(self._admin, self._pipeline.kafka.properties)
         return f"cluster {found.cluster_id}, {_count(len(found.nodes), 'broker')}"
 
     def topics(self) -> str:

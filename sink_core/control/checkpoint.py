@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from sink_core.control.events import Checkpoint, CheckpointPart
 from sink_core.control.range_parts import RangeJob
-from sink_core.control.state import CommitState, offsets_to_dense
+from sink_core.control.state import CommitState
+from sink_core.offsets import offsets_to_dense
 
 Stored = Mapping[str, Mapping[str, int]]
 """By table and UUID the control offset (exclusive) up to which the table has taken events in."""

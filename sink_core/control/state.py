@@ -26,11 +26,8 @@ from sink_core.control.events import (
 from sink_core.control.logged import Logged, jobs_of
 from sink_core.control.range_parts import RangeJob
 from sink_core.errors import ProtocolError
-from sink_core.offsets import Offsets, TopicPartition, batch_id_of
+from sink_core.offsets import NOWHERE, Offsets, TopicPartition, batch_id_of, dense_to_offsets
 from sink_core.rules import ALL, Rules
-
-NOWHERE = -1
-"""Stands in `ByPartition` arrays for a partition that has no value."""
 
 UNREAD = 0
 """The `through_ms` of a partition with records waiting of which none has been read: no timestamp can be promised."""
@@ -391,24 +388,3 @@ class CommitState:
         self.topic_ids |= {**event.former_topic_ids, **event.topic_ids}
         self._read_through(event.through_ms)
         self._through = [(event.up_to_offset - 1, max(event.valid_through_ms, self._lowest_through()))]
-
-
-def dense_to_offsets(dense: ByPartition) -> dict[TopicPartition, int]:
-    """`{topic: (value of partition 0, …)}` → one entry per partition that has a value."""
-    return {
-        TopicPartition(topic, partition): value
-        for topic, values in dense.items()
-        for partition, value in enumerate(values)
-        if value != NOWHERE
-    }
-
-
-def offsets_to_dense(values: Offsets) -> dict[str, tuple[int, ...]]:
-    """The reverse of `dense_to_offsets`."""
-    highest: dict[str, int] = {}
-    for at in values:
-        highest[at.topic] = max(at.partition, highest.get(at.topic, 0))
-    return {
-        topic: tuple(values.get(TopicPartition(topic, p), NOWHERE) for p in range(last + 1))
-        for topic, last in sorted(highest.items())
-    }

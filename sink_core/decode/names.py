@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 
-ALL = "*"
+from sink_core.tables.arrow import iceberg_id
 
-_FIELD_ID = b"PARQUET:field_id"
+ALL = "*"
 
 
 class TwoOfOne(ValueError):
@@ -82,7 +82,7 @@ class Names:
 
     def called(self, wanted: pa.DataType | pa.Schema, given: Iterable[str]) -> dict[str, str]:
         """By own name the given one that stands for a field of a struct of a file's schema; as `own_names` else."""
-        fields = [(int((of.metadata or {}).get(_FIELD_ID, -1)), str(of.name)) for of in wanted]
+        fields = [(iceberg_id(of), str(of.name)) for of in wanted]
         return {own: name for name, own in self.own_names(fields, given).items()}
 
     def _other(self, fields: Iterable[tuple[int, str]], given: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The first question to a cluster, answered soon: with its id, or with who does not answer and why.
+"""The first question to a cluster, answered soon: with what it is, or with who does not answer and why.
 
 librdkafka waits for a broker that refuses connections as for one that is busy, and tells why only to those who ask for
 its errors. They are asked for once an answer is late.
@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, DescribeClusterResult
 
 from sink_core.config.references import redact
 from sink_core.errors import Unreachable
@@ -35,8 +35,8 @@ _HINTS = {
 }
 
 
-def cluster_id(admin: AdminClient, settings: Settings, *, answer_s: float = ANSWER_S) -> str:
-    """The id that the cluster was formatted with. `settings` are those that `admin` was made with.
+def cluster(admin: AdminClient, settings: Settings, *, answer_s: float = ANSWER_S) -> DescribeClusterResult:
+    """The cluster, with the id that it was formatted with. `settings` are those that `admin` was made with.
 
     Raises Unreachable naming each address and its error, after `answer_s` at most, and what `classify` makes of others.
     """
@@ -46,10 +46,10 @@ def cluster_id(admin: AdminClient, settings: Settings, *, answer_s: float = ANSW
     with reported(doing):
         found = admin.describe_cluster(request_timeout=answer_s)
         with suppress(TimeoutError):
-            return str(found.result(min(LATE_S, answer_s / 2)).cluster_id)
+            return found.result(min(LATE_S, answer_s / 2))
     said = _said(settings, found, until)
     if found.done() and found.exception() is None:
-        return str(found.result().cluster_id)
+        return found.result()
     if not said:
         raise classify(KafkaError(KafkaError._TIMED_OUT, f"no answer for {answer_s:g} s"), doing)
     hint = next((hint for sign, hint in _HINTS.items() if any(sign in each for each in said)), None)

@@ -27,12 +27,12 @@ from sink_core.commit.view import TableView, view_of
 from sink_core.control.decision import Decision, Verdict
 from sink_core.control.events import Checkpoint
 from sink_core.control.log import PARTITION
-from sink_core.control.state import UNREAD, CommitState, offsets_to_dense
+from sink_core.control.state import UNREAD, CommitState
 from sink_core.errors import FindingError
 from sink_core.failpoints import reach
 from sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from sink_core.kafka.source import describe_topics
-from sink_core.offsets import Offsets, Position, Positions, TopicPartition
+from sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
 from sink_core.planning import BOOTSTRAP
 from sink_core.resolve.accounts import Accounts, accounts_of, disagreement
 from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken

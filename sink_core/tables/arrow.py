@@ -14,6 +14,8 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
+_FIELD_ID = b"PARQUET:field_id"
+
 Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
@@ -25,6 +27,11 @@ def file_schema(schema: Schema) -> pa.Schema:
 def arrow_schema(schema: Schema) -> pa.Schema:
     """The Arrow schema of batches in memory: as `file_schema`, with 16 bytes for a UUID."""
     return pa.schema([field.with_type(_in_memory(field.type)) for field in file_schema(schema)])
+
+
+def iceberg_id(field: pa.Field) -> int:
+    """The Iceberg id of a field of a file's schema, -1 if it has none."""
+    return int((field.metadata or {}).get(_FIELD_ID, -1))
 
 
 def conform(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
@@ -64,10 +71,10 @@ def rebuild(array: pa.Array, wanted: pa.DataType, leaf: Leaf = unchanged) -> pa.
     if pa.types.is_large_list(wanted) and pa.types.is_list(array.type):
         array = _with_large_offsets(array)
     if pa.types.is_large_list(wanted) or pa.types.is_list(wanted):
-        return _rebuild_list(array, wanted, rebuild(array.values, wanted.value_type, leaf))
+        return with_values(array, wanted, rebuild(array.values, wanted.value_type, leaf))
     if pa.types.is_map(wanted):
         entries = pa.struct([wanted.key_field, wanted.item_field])
-        return _rebuild_list(array, wanted, rebuild(_entries(array), entries, leaf))
+        return with_values(array, wanted, rebuild(_entries(array), entries, leaf))
     return leaf(array, wanted)
 
 
@@ -136,7 +143,8 @@ def _requires_below(wanted: pa.DataType) -> bool:
     return pa.types.is_map(wanted) and (_requires_below(wanted.key_type) or _requires_below(wanted.item_type))
 
 
-def _rebuild_list(array: pa.Array, wanted: pa.DataType, values: pa.Array) -> pa.Array:
+def with_values(array: pa.Array, wanted: pa.DataType, values: pa.Array) -> pa.Array:
+    """A list or map of the wanted type with the offsets and nulls of `array`, and other values; a map's are structs."""
     return pa.Array.from_buffers(
         wanted, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]
     )

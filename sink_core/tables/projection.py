@@ -20,9 +20,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import ListType, MapType, StructType
 
 from sink_core.errors import TableUnusable
-from sink_core.tables.arrow import file_schema
+from sink_core.tables.arrow import file_schema, iceberg_id, with_values
 
-_ID = b"PARQUET:field_id"
 _ROWS = 16_384
 """Of a batch, at most."""
 
@@ -35,15 +34,15 @@ def rows_by_ids(io: FileIO, metadata: TableMetadata, file: DataFile, schema: Sch
     """
     wanted = file_schema(schema)
     with io.new_input(file.file_path).open() as stream, pq.ParquetFile(stream) as parquet:
-        found = {_id(field): field.name for field in parquet.schema_arrow}
+        found = {iceberg_id(field): field.name for field in parquet.schema_arrow}
         if -1 not in found:
-            names = [found[_id(field)] for field in wanted if _id(field) in found]
+            names = [found[iceberg_id(field)] for field in wanted if iceberg_id(field) in found]
             # A dot would be taken for a path.
             read = None if any("." in name for name in names) else names
             for batch in parquet.iter_batches(_ROWS, columns=read):
                 columns = [
-                    _picked(batch.column(found[_id(field)]), field.type)
-                    if _id(field) in found
+                    _picked(batch.column(found[iceberg_id(field)]), field.type)
+                    if iceberg_id(field) in found
                     else pa.nulls(len(batch), field.type)
                     for field in wanted
                 ]
@@ -56,14 +55,14 @@ def rows_by_ids(io: FileIO, metadata: TableMetadata, file: DataFile, schema: Sch
 
 
 def _check_scannable(file: DataFile, schema: Schema) -> None:
-    for field_id, field in index_by_id(schema).items():
+    for number, field in index_by_id(schema).items():
         kind = field.field_type
         of_structs = (isinstance(kind, ListType) and isinstance(kind.element_type, StructType)) or (
             isinstance(kind, MapType) and isinstance(kind.value_type, StructType)
         )
         if of_structs:
             raise TableUnusable(
-                f"{file.file_path} has no field ids, and column {schema.find_column_name(field_id)} holds structs: "
+                f"{file.file_path} has no field ids, and column {schema.find_column_name(number)} holds structs: "
                 "whether one is null or empty can't be told",
                 hint="have Spark's rewrite_data_files write the file again; then start this again",
             )
@@ -72,10 +71,10 @@ def _check_scannable(file: DataFile, schema: Schema) -> None:
 def _picked(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """The array with the fields that structs in `wanted` have, by their ids. Nulls stay, and the types of leaves."""
     if pa.types.is_struct(wanted):
-        places = {_id(field): place for place, field in enumerate(array.type)}
+        places = {iceberg_id(field): place for place, field in enumerate(array.type)}
         children = [
-            _picked(array.field(places[_id(field)]), field.type)
-            if _id(field) in places
+            _picked(array.field(places[iceberg_id(field)]), field.type)
+            if iceberg_id(field) in places
             else pa.nulls(len(array), field.type)
             for field in wanted
         ]
@@ -85,20 +84,10 @@ def _picked(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_large_list(wanted):
         values = _picked(array.values, wanted.value_type)
         kind = pa.large_list if pa.types.is_large_list(array.type) else pa.list_
-        return _with_children(array, kind(values.type), values)
+        return with_values(array, kind(values.type), values)
     if pa.types.is_map(wanted):
         items = _picked(array.items, wanted.item_type)
         kind = pa.map_(array.keys.type, items.type)
         entries = pa.StructArray.from_arrays([array.keys, items], fields=[kind.key_field, kind.item_field])
-        return _with_children(array, kind, entries)
+        return with_values(array, kind, entries)
     return array
-
-
-def _with_children(array: pa.Array, kind: pa.DataType, children: pa.Array) -> pa.Array:
-    """A list or map with its offsets and nulls, of other values."""
-    buffers = array.buffers()[:2]
-    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset, children=[children])
-
-
-def _id(field: pa.Field) -> int:
-    return int((field.metadata or {}).get(_ID, -1))

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sink_core.control.events import Checkpoint, DataComplete, DataWritten, Event
-from sink_core.control.state import dense_to_offsets
-from sink_core.offsets import TopicPartition, batch_id_of
+from sink_core.offsets import TopicPartition, batch_id_of, dense_to_offsets
 from sink_core.verify.ledger import digest, former_place
 from sink_core.verify.report import Evidence
 

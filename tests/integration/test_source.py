@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from orchestration.broker import Broker
 from sink_core.errors import ConfigError, Unreachable
 from sink_core.kafka.clients import admin as open_admin
-from sink_core.kafka.first_contact import cluster_id
+from sink_core.kafka.first_contact import cluster
 from sink_core.kafka.source import (
     ASSUMED_BYTES_PER_RECORD,
     Sample,
@@ -137,7 +137,7 @@ def test_no_partitions_need_no_answer() -> None:
 
 
 def test_the_cluster_has_an_id(admin: AdminClient) -> None:
-    assert cluster_id(admin, {}) == cluster_id(admin, {}) != "None"
+    assert cluster(admin, {}).cluster_id == cluster(admin, {}).cluster_id != "None"
 
 
 def ask_for_topics(admin: AdminClient) -> object:
@@ -149,7 +149,7 @@ def ask_for_ends(admin: AdminClient) -> object:
 
 
 def ask_for_the_cluster(admin: AdminClient) -> object:
-    return cluster_id(admin, NOBODY, answer_s=1)
+    return cluster(admin, NOBODY, answer_s=1)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def ask_for_the_cluster(admin: AdminClient) -> object:
 def test_who_does_not_answer_is_named_with_the_reason(servers: str, said: str, hint: str) -> None:
     settings = {"bootstrap.servers": servers}
     with pytest.raises(Unreachable) as refused:
-        cluster_id(open_admin(settings), settings, answer_s=2)
+        cluster(open_admin(settings), settings, answer_s=2)
     assert refused.value.message.startswith(f"connecting to Kafka at {servers}: {said}")
     assert hint in refused.value.hint
 

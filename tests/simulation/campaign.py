@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-import sink_core.maintenance.trim
 from sink_core.config.load import load
 from tests.simulation import transitions
 from tests.simulation.environment import Environment, installed
@@ -77,9 +76,6 @@ def running(*, mixture: str | None = None, off: str | None = None) -> Iterator[R
         rule = CASES[off] if off is not None else None
         with installed(*((rule.rules, rule.bugs) if rule else ())) as environment:
             transitions.count(patch, partial(_visit, environment))
-            if mixture == "a table added":
-                # More events between theirs would hide what a history does.
-                patch.setattr(sink_core.maintenance.trim, "in_parts", lambda checkpoint: ((), checkpoint))
             yield lambda seed, actions=None: History(environment, pipelines, seed).run(actions, mixture)
 
 

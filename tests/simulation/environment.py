@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Generator, Sequence, Set
+from collections.abc import Callable, Generator, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -41,7 +41,6 @@ from sink_core.commit.merge import Merging
 from sink_core.commit.staging import left_behind
 from sink_core.config.effective import Pipeline
 from sink_core.control.checkpoint import in_parts
-from sink_core.control.events import Checkpoint, CheckpointPart
 from sink_core.failpoints import reach
 from sink_core.maintenance.orphans import Listed
 from sink_core.maintenance.shape import SNAPSHOTS
@@ -98,7 +97,8 @@ class Environment:
         patch.setattr(Pipeline, "changing", property(lambda _: self.world.merged))
         # Clocks hardly go on in a history: expiry drops every staging branch that it sees.
         patch.setattr(spark_jobs.maintenance.expire, "left_behind", lambda of, _now_ms: left_behind(of, sys.maxsize))
-        patch.setattr(sink_core.maintenance.trim, "in_parts", _parted)
+        # Range jobs are few in a history, and have few ranges.
+        patch.setattr(sink_core.maintenance.trim, "in_parts", partial(in_parts, most=3))
         patch.setattr(sink_core.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
         patch.setattr(sink_core.resolve.ledger, "_batches_in", lambda table: self.world.batches_in(table))
         patch.setattr(sink_core.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))
@@ -202,9 +202,3 @@ def _shape(table: Table) -> dict[str, int]:
 
 def _sequence_number(io: FileStore, path: str) -> int | None:
     return io.manifest_list(path).sequence_number if path in io.files else None
-
-
-def _parted(checkpoint: Checkpoint) -> tuple[Sequence[CheckpointPart], Checkpoint]:
-    """In parts where some of its range jobs answer a finding: range jobs are few in a history."""
-    some = any(job.resolves for job in checkpoint.range_jobs)
-    return in_parts(checkpoint, most=3) if some else ((), checkpoint)

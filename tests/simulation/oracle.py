@@ -16,7 +16,6 @@ from sink_core.commit.properties import SummaryKeys, from_summary
 from sink_core.config.effective import Pipeline
 from sink_core.control.decision import Verdict
 from sink_core.control.events import Checkpoint, DataComplete, DataWritten
-from sink_core.control.state import dense_to_offsets
 from sink_core.errors import (
     CalveError,
     ConfigError,
@@ -26,7 +25,7 @@ from sink_core.errors import (
     TableUnusable,
     UnknownOutcome,
 )
-from sink_core.offsets import Offsets, TopicPartition
+from sink_core.offsets import Offsets, TopicPartition, dense_to_offsets
 from sink_core.resolve.rebuild import BEFORE
 from spark_jobs.run import RunReport
 from tests.simulation.broker import Cluster, Outcome, Transaction

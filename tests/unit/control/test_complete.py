@@ -7,8 +7,8 @@ import pytest
 from sink_core.batch import BatchPlan, PartitionCounts, TableOutput, WrittenBatch
 from sink_core.control.complete import LOG_APPEND_TIME, data_complete, data_written, through_ms
 from sink_core.control.events import DataComplete
-from sink_core.control.state import NOWHERE, UNREAD
-from sink_core.offsets import OffsetRange
+from sink_core.control.state import UNREAD
+from sink_core.offsets import NOWHERE, OffsetRange
 from tests.unit.control.build import PIPELINE_ID, at, manifest
 
 CREATE_TIME = 1

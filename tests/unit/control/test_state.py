@@ -9,8 +9,9 @@ import pytest
 from sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resumed
 from sink_core.control.logged import Logged
 from sink_core.control.range_parts import Resolves
-from sink_core.control.state import NOWHERE, UNREAD, CommitState
+from sink_core.control.state import UNREAD, CommitState
 from sink_core.errors import ProtocolError
+from sink_core.offsets import NOWHERE
 from tests.unit.control.build import (
     PIPELINE_ID,
     TABLE,

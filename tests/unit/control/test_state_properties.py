@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sink_core.control.events import Event, Paused, Resumed
-from sink_core.control.state import CommitState, dense_to_offsets, offsets_to_dense
-from sink_core.offsets import TopicPartition
+from sink_core.control.state import CommitState
+from sink_core.offsets import TopicPartition, dense_to_offsets, offsets_to_dense
 from tests.unit.control.build import PIPELINE_ID, TABLE, TOPIC, UUID, bound, checkpoint, complete, log, told, written
 
 BATCHES = st.sampled_from([f"b{i}" for i in range(6)])

@@ -21,9 +21,9 @@ from sink_core.control.events import (
     Resumed,
 )
 from sink_core.control.range_parts import RangeRead, Resolves
-from sink_core.control.state import NOWHERE, CommitState, offsets_to_dense
+from sink_core.control.state import CommitState
 from sink_core.maintenance.trim import first_kept
-from sink_core.offsets import TopicPartition
+from sink_core.offsets import NOWHERE, TopicPartition, offsets_to_dense
 from tests.unit.control.build import PIPELINE_ID, UUID, bound, complete, log, started, told, written
 
 TABLES = ("db.a", "db.b")

@@ -9,8 +9,7 @@ from sink_core.batch import ManifestRef
 from sink_core.commit.properties import Own
 from sink_core.commit.view import SnapshotView, TableView
 from sink_core.control.events import DataComplete, DataWritten
-from sink_core.control.state import offsets_to_dense
-from sink_core.offsets import TopicPartition
+from sink_core.offsets import TopicPartition, offsets_to_dense
 from sink_core.verify.batches import Internal
 from sink_core.verify.history import History
 from sink_core.verify.ledger import Ledger, LedgerRow

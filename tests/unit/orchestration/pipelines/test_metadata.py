@@ -28,7 +28,7 @@ from sink_core.errors import (
     Unreachable,
 )
 from sink_core.kafka import clients
-from sink_core.kafka.first_contact import cluster_id
+from sink_core.kafka.first_contact import cluster
 from sink_core.tables.catalog import open_catalog
 from spark_jobs.batches import BatchReport
 
@@ -206,7 +206,7 @@ def refused_kafka() -> None:
     guarded = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "ann"}
     servers = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "sasl.password": SECRET}
     settings = {**guarded, **servers}
-    cluster_id(clients.admin(settings), settings, answer_s=0.4)
+    cluster(clients.admin(settings), settings, answer_s=0.4)
 
 
 def refused_catalog(**properties: str) -> None:
