@@ -117,7 +117,7 @@ class Flow:
         # JSON is YAML, and nothing in it needs quoting.
         (self.files / CONNECTIONS_FILE).write_text(json.dumps(connections))
         path = self.files / "pipeline.yaml"
-        path.write_text(json.dumps(_merged(pipeline, self.extra)))
+        path.write_text(json.dumps(_merged(pipeline, self.extra), ensure_ascii=False))
         return load(path)
 
     @contextmanager

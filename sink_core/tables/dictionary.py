@@ -41,4 +41,6 @@ def _distinct(path: str, column: pa.Array) -> Iterator[str]:
 
 
 def _count(column: pa.Array) -> int:
+    # Arrow counts no UUIDs, but the bytes that they are.
+    column = column.storage if isinstance(column, pa.ExtensionArray) else column
     return pc.call_function("count_distinct", [column]).as_py()
