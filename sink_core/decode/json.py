@@ -187,7 +187,8 @@ class JsonDecoder:
         try:
             sifted.pieces.append((places, self._read_rest(places, join(values), sifted)))
         except ValueError as error:
-            if len(values) <= _LOOK_CLOSER and self._sifted_as_whole(places, values, sifted):
+            if len(values) <= _LOOK_CLOSER and (whole := self._as_whole(values)):
+                self._sift(places, whole, sifted)
                 return
             if len(values) == 1:
                 sifted.bad[places[0]] = self._verdict(places[0], values[0], error)
@@ -195,17 +196,13 @@ class JsonDecoder:
             for part in self._parts(values):
                 self._sift([places[i] for i in part], [values[i] for i in part], sifted)
 
-    def _sifted_as_whole(self, places: list[int], values: list[bytes], sifted: _Sifted) -> bool:
-        """Whether the values can be read once whole numbers are written as integers are."""
+    def _as_whole(self, values: list[bytes]) -> list[bytes]:
+        """The values with whole numbers written as integers are; none if nothing is to be written anew."""
         try:
             written = [with_whole_numbers(value, self._struct) for value in values]
-            if not any(written):
-                return False
-            block = join([new or old for new, old in zip(written, values, strict=True)])
-            sifted.pieces.append((places, self._read_rest(places, block, sifted)))
         except _MAYBE_TOO_DEEP:
-            return False
-        return True
+            return []
+        return [new or old for new, old in zip(written, values, strict=True)] if any(written) else []
 
     def _parts(self, values: list[bytes]) -> Iterator[Sequence[int]]:
         """How to cut values that fail together, by index: each suspect alone, if there are any."""

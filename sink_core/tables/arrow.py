@@ -105,7 +105,9 @@ def _in_memory(wanted: pa.DataType) -> pa.DataType:
 
 
 def _rebuild_struct(array: pa.Array, wanted: pa.DataType, leaf: Leaf) -> pa.Array:
-    children = [rebuild(array.field(i), wanted[i].type, leaf) for i in range(wanted.num_fields)]
+    # What lies below a null struct may be anything, and is no value that `leaf` is to judge.
+    parts = array.flatten() if array.null_count else [array.field(i) for i in range(wanted.num_fields)]
+    children = [rebuild(part, field.type, leaf) for part, field in zip(parts, wanted, strict=True)]
     if not array.null_count:
         return pa.StructArray.from_arrays(children, fields=list(wanted))
     absent = array.is_null()

@@ -39,6 +39,7 @@ from pyiceberg.types import (
 
 from sink_core.decode.decoded import DECODE, FIT, Decoded
 from sink_core.decode.json import JsonDecoder
+from sink_core.tables.type_text import schema_of
 from sink_core.tables.arrow import conform, file_schema
 from tests.fuzz import mutated
 
@@ -239,6 +240,14 @@ def test_a_whole_number_is_an_integer_however_it_is_written(given: str, stored: 
     expected = [{"a": 7}] * neighbours + ([] if stored is None else [{"a": stored}])
     assert rows(decoded) == expected
     assert [bad.index for bad in decoded.bad] == ([neighbours] if stored is None else [])
+
+
+def test_a_number_that_would_fit_otherwise_is_not_what_is_told_of_a_record() -> None:
+    schema = schema_of({"a": "long", "b": "date"})
+    [bad] = JsonDecoder(schema).decode([b'{"a": 1.0, "b": "yesterday"}']).bad
+    assert bad.message.startswith("b: ")
+    values = [b'{"a": 1.0, "b": null}', b'{"a": 1.0, "b": "x"}']
+    assert [each.message[:3] for each in JsonDecoder(schema).decode(values).bad] == ["b: "]
 
 
 def test_whole_numbers_are_integers_at_any_depth_and_nowhere_else() -> None:

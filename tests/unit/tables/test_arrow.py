@@ -22,7 +22,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.tables.arrow import arrow_schema, conform, file_schema
+from sink_core.tables.arrow import arrow_schema, conform, file_schema, rebuild
 
 REQUIRED_BELOW = StructType(
     NestedField(2, "i", IntegerType(), required=True),
@@ -65,3 +65,19 @@ def _all_nullable(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_list(kind):
         return pa.large_list(_nullable(kind.value_field))
     return kind
+
+
+def test_what_lies_below_a_null_struct_is_not_judged() -> None:
+    """It may be anything, such as the empty text of a UUID that isn't there."""
+    absent = pa.array([True, False, False])
+    inner = pa.StructArray.from_arrays([pa.array(["", "a", None])], names=["u"], mask=pa.array([False, False, True]))
+    given = pa.StructArray.from_arrays([inner], names=["s"], mask=absent)
+    judged = list[str | None]()
+
+    def leaf(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+        judged.extend(array.to_pylist())
+        return array.cast(wanted)
+
+    wanted = pa.struct([("s", pa.struct([("u", pa.large_string())]))])
+    assert rebuild(given, wanted, leaf).to_pylist() == [None, {"s": {"u": "a"}}, {"s": None}]
+    assert judged == [None, "a", None]
