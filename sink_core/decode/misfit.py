@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import cast
 
 from pyiceberg.types import (
@@ -88,6 +88,12 @@ def _in_range(value: object, wanted: IcebergType) -> bool:
 def _has_digits_for(value: int | Decimal | str, wanted: DecimalType) -> bool:
     try:
         number = Decimal(value)
-        return number == round(number, wanted.scale) and abs(number) < Decimal(10) ** (wanted.precision - wanted.scale)
-    except (InvalidOperation, OverflowError):
+    except InvalidOperation:
         return False
+    if not number.is_finite():
+        return False
+    # In the usual context what has more than 28 digits could not be looked at.
+    number = number.normalize(Context(prec=len(number.as_tuple().digits)))
+    return not number or (
+        -int(number.as_tuple().exponent) <= wanted.scale and number.adjusted() < wanted.precision - wanted.scale
+    )

@@ -250,6 +250,12 @@ def test_a_number_that_would_fit_otherwise_is_not_what_is_told_of_a_record() -> 
     assert [each.message[:3] for each in JsonDecoder(schema).decode(values).bad] == ["b: "]
 
 
+def test_a_decimal_of_many_digits_is_not_what_is_told_of_a_record() -> None:
+    schema = schema_of({"a": "decimal(38, 10)", "b": "decimal(9, 2)"})
+    [bad] = JsonDecoder(schema).decode([b'{"a": 1234567890123456789012345678.0123456789, "b": 0.001}']).bad
+    assert bad.message.startswith("b: ")
+
+
 def test_whole_numbers_are_integers_at_any_depth_and_nowhere_else() -> None:
     inner = StructType(NestedField(2, "i", IntegerType(), required=False))
     schema = Schema(
