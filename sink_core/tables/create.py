@@ -126,14 +126,14 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
         columns = with_key(columns, of_key, stated=bool(wanted.columns), table=settings.name)
         key = [field.name for field in of_key.fields]
     if settings.soft_deletes:
-        if any(field.name == DELETED_COLUMN for field in columns.fields):
+        if any(field.name.casefold() == DELETED_COLUMN for field in columns.fields):
             raise ConfigError(
                 f"table {settings.name}: the records have a field {DELETED_COLUMN} of their own",
                 hint="set deletes: hard for the table, or leave the field out of auto_create.columns",
             )
         columns = with_deleted(columns)
     if settings.kafka_column:
-        if any(field.name == KAFKA_COLUMN for field in columns.fields):
+        if any(field.name.casefold() == KAFKA_COLUMN for field in columns.fields):
             raise ConfigError(
                 f"table {settings.name}: the records have a field {KAFKA_COLUMN} of their own",
                 hint="set kafka_column: false for the table, or leave the field out of auto_create.columns",

@@ -73,7 +73,11 @@ class JsonSchema(Json):
         return {"type": "json_schema", "registry": "main"}
 
     def encoder(self, columns: Mapping[str, Type], chance: Random) -> Encode:
-        schema_id, encode = self._registry.register_json_schema(unique("any")), super().encoder(columns, chance)
+        schema = json.dumps(_json_schema(StructOf(columns)))
+        schema_id, encode = (
+            self._registry.register_text(unique("any"), "JSON", schema),
+            super().encoder(columns, chance),
+        )
         return lambda record: framed(schema_id, encode(record))
 
 
@@ -98,6 +102,17 @@ class Connect(Json):
             return f'{{"schema":{schema},"payload":{payload}}}'.encode()
 
         return encode
+
+
+def _json_schema(kind: Type) -> dict[str, Any]:
+    if isinstance(kind, StructOf):
+        return {"type": "object", "properties": {name: _json_schema(of) for name, of in kind.fields.items()}}
+    if isinstance(kind, ListOf):
+        return {"type": "array", "items": _json_schema(kind.item)}
+    if isinstance(kind, MapOf):
+        return {"type": "object", "additionalProperties": _json_schema(kind.item)}
+    plain = {"boolean": "boolean", "int": "integer", "long": "integer", "double": "number", "float": "number"}
+    return {"type": plain.get(kind.text, "string")}
 
 
 def written(kind: Type, value: Any, spelled: Spelled, chance: Random) -> str:
@@ -201,14 +216,14 @@ def _by_connect(leaf: Leaf, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and not math.isfinite(value):
-        return f'"{spell(leaf, value, _PLAIN)}"'
+        return f'"{spell(leaf, value, PLAIN)}"'
     if leaf.text == "date":
         return str(value)
     if leaf.text == "timestamptz":
         return str(value // 1000)
     if isinstance(value, int) and leaf.text != "timestamp":
         return str(value)
-    return spell(leaf, value, _PLAIN)
+    return spell(leaf, value, PLAIN)
 
 
 class _Plain(Random):
@@ -218,4 +233,4 @@ class _Plain(Random):
         return 0.9
 
 
-_PLAIN = _Plain()
+PLAIN = _Plain()

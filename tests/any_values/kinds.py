@@ -241,9 +241,7 @@ def _any_moment(chance: Random) -> int:
 BOOLEAN = Leaf("boolean", (True, False))
 INT = Leaf("int", (2**31 - 1, -(2**31), 0, -1), (2**31, -(2**31) - 1, 2**62), _whole(32), _within(-(2**31), 2**31))
 LONG = Leaf("long", (2**63 - 1, -(2**63), 2**53 + 1, 0), (), _whole(64), _within(-(2**63), 2**63))
-LONG_OF_ANY = Leaf(
-    "long", LONG.values, (2**63, -(2**63) - 1, 10**19, 10**40), LONG.any_value, LONG.stored
-)
+LONG_OF_ANY = Leaf("long", LONG.values, (2**63, -(2**63) - 1, 10**19, 10**40), LONG.any_value, LONG.stored)
 DOUBLE = Leaf("double", _DOUBLES, (), _any_double)
 FLOAT = Leaf("float", _SINGLES, (), _any_single)
 FLOAT_OF_DOUBLE = Leaf("float", _SINGLES, (3.5e38, -1e300), _near_single, single)

@@ -167,7 +167,9 @@ def _time(ms: int) -> datetime | None:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms) if ms <= _LAST_MS else None
 
 
-def pipeline(flow: Flow, of: Sequence[Wire], columns: Mapping[str, Mapping[str, Type]], registry: str, batch: int) -> Flow:
+def pipeline(
+    flow: Flow, of: Sequence[Wire], columns: Mapping[str, Mapping[str, Type]], registry: str, batch: int
+) -> Flow:
     """A table of each mode for each topic."""
     tables = [
         {
@@ -179,11 +181,16 @@ def pipeline(flow: Flow, of: Sequence[Wire], columns: Mapping[str, Mapping[str, 
         for wire, topic in zip(of, flow.topics, strict=True)
         for mode, settings in MODES.items()
     ]
-    formats = [{"topics": [topic], "value": wire.value()} for wire, topic in zip(of, flow.topics, strict=True)]
+    formats = formats_of(dict(zip(flow.topics, of, strict=True)))
     return flow.but(
         registry={"main": {"url": registry}},
         extra={"source": {"formats": formats}, "tables": tables, "batch": {"max_records": batch}},
     )
+
+
+def formats_of(topics: Mapping[str, Wire]) -> list[dict[str, Any]]:
+    """What `source.formats` says of them."""
+    return [{"topics": [topic], "value": wire.value()} for topic, wire in topics.items()]
 
 
 def taken(columns: Mapping[str, Type], mode: str) -> Mapping[str, Type]:
@@ -245,7 +252,14 @@ def _compared(
 
 
 def a_round(
-    flow: Flow, registry: SchemaRegistry, spark: SparkSession, runner: SparkRunner, *, seed: int, records: int, found: Found
+    flow: Flow,
+    registry: SchemaRegistry,
+    spark: SparkSession,
+    runner: SparkRunner,
+    *,
+    seed: int,
+    records: int,
+    found: Found,
 ) -> None:
     """One, of so many records of each format: a topic of `flow` for each, with one partition."""
     chance = Random(seed)

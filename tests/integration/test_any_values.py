@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
 from spark_jobs.runner import SparkRunner
-from tests.any_values.rounds import Found, a_round
+from tests.any_values import names, rounds
+from tests.any_values.rounds import Found
 from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry
 from tests.support import TopicFactory
@@ -19,10 +20,14 @@ OF_ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 
 
 @pytest.mark.parametrize(
-    ("rounds", "records"), [(1, 600), pytest.param(20, 10_000, marks=[pytest.mark.faults, pytest.mark.timeout(7200)])]
+    ("seeds", "records"),
+    [
+        pytest.param(range(1), 300, id="share"),
+        pytest.param(range(1, 21), 10_000, id="million", marks=[pytest.mark.faults, pytest.mark.timeout(7200)]),
+    ],
 )
 def test_what_can_be_stored_is_and_what_cannot_is_a_dead_letter(
-    rounds: int,
+    seeds: range,
     records: int,
     tmp_path: Path,
     broker: Broker,
@@ -35,9 +40,36 @@ def test_what_can_be_stored_is_and_what_cannot_is_a_dead_letter(
     # ClickHouse reads files below the working directory only.
     monkeypatch.chdir(Path("/"))
     found = Found()
-    for seed in range(rounds):
+    for seed in seeds:
         topics = [kafka_topic(1, config=OF_ANY_TIME) for _ in range(FORMATS)]
         flow = Flow.create(tmp_path, broker.bootstrap, *topics)
-        a_round(flow, registry, spark, runner, seed=seed, records=records, found=found)
+        rounds.a_round(flow, registry, spark, runner, seed=seed, records=records, found=found)
         print(f"seed {seed}: {found.table()}", flush=True)  # noqa: T201 - the table of `make faults`
         assert found.wrong[:20] == []
+
+
+@pytest.mark.parametrize(
+    ("seeds", "modes"),
+    [
+        pytest.param(range(1), ["append"], id="share"),
+        pytest.param(
+            range(1, 31), list(rounds.MODES), id="many", marks=[pytest.mark.faults, pytest.mark.timeout(7200)]
+        ),
+    ],
+)
+def test_a_field_of_any_name_is_a_column_or_one_that_no_reader_could_read(
+    seeds: range,
+    modes: list[str],
+    tmp_path: Path,
+    broker: Broker,
+    kafka_topic: TopicFactory,
+    registry: SchemaRegistry,
+    spark: SparkSession,
+    runner: SparkRunner,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(Path("/"))
+    for seed in seeds:
+        flow = Flow.create(tmp_path, broker.bootstrap, *(kafka_topic(1) for _ in range(FORMATS)))
+        wrong = names.a_round(flow, registry, spark, runner, seed=seed, records=40, modes=modes)
+        assert wrong[:20] == [], f"seed {seed}"

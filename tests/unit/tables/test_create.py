@@ -144,10 +144,11 @@ def test_a_missing_table_that_is_not_to_be_created_comes_with_its_statement(
         catalog.load_table("calve.flights_ledger")
 
 
-def test_a_field_named_like_the_kafka_column_is_refused(catalog: SqlCatalog, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["_kafka", "_Kafka"])
+def test_a_field_named_like_the_kafka_column_is_refused(catalog: SqlCatalog, tmp_path: Path, name: str) -> None:
     wanted = pipeline(tmp_path, {"name": "a.t", "auto_create": {}})
     with pytest.raises(ConfigError, match="field _kafka of their own"):
-        ensure_tables(catalog, wanted, lambda: {"flights": [b'{"_kafka": 1}']})
+        ensure_tables(catalog, wanted, lambda: {"flights": [f'{{"{name}": 1}}'.encode()]})
 
 
 def test_another_format_version_is_refused(catalog: SqlCatalog, tmp_path: Path) -> None:

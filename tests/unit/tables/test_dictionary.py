@@ -40,7 +40,15 @@ def test_hardly_any_rows_need_no_dictionary() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [pa.decimal128(9, 2), pa.date32(), pa.time64("us"), pa.timestamp("us", "UTC"), pa.binary(16), pa.bool_(), pa.uuid()],
+    [
+        pa.decimal128(9, 2),
+        pa.date32(),
+        pa.time64("us"),
+        pa.timestamp("us", "UTC"),
+        pa.binary(16),
+        pa.bool_(),
+        pa.uuid(),
+    ],
 )
 def test_every_type_can_be_judged(kind: pa.DataType) -> None:
     assert dictionary_paths(["c"], pa.table({"c": pa.nulls(N, kind)})) == ["c"]
