@@ -23,6 +23,7 @@ ABSENT = 0.1
 EXACT = Context(prec=100)
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY_US = 86_400_000_000
+_EPOCH = datetime.fromisoformat("1970-01-01")
 _LONG_TEXT = 100_000
 
 
@@ -214,7 +215,7 @@ def day(value: int) -> date:
 def moment(value: int) -> datetime:
     """Of microseconds since 1970. Raises as `day` does."""
     day(value // _DAY_US)
-    return datetime(1970, 1, 1) + timedelta(microseconds=value)
+    return _EPOCH + timedelta(microseconds=value)
 
 
 def zoned(value: int) -> datetime:

@@ -13,8 +13,8 @@ from spark_jobs.runner import SparkRunner
 from tests import support
 from tests.any_values.json_wires import NAMES, PLAIN
 from tests.any_values.kinds import LONG, TEXT, StructOf, Type, draw, same
-from tests.any_values.readers import Row, as_clickhouse_has, by_clickhouse, by_spark
-from tests.any_values.rounds import MODES, Wire, formats_of, table_of, wires
+from tests.any_values.readers import Row, as_clickhouse_has
+from tests.any_values.values import CLICKHOUSE, MODES, Wire, formats_of, looks, table_of, wires
 from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry
 
@@ -53,8 +53,10 @@ def dotted(fields: Mapping[str, Type], path: str = "") -> Iterator[str]:
 
 
 def may_be_missing(path: str, taken: Collection[str]) -> bool:
-    """Whether no reader could tell a column of this dotted name from others, or read it; `taken` are the dotted names of
-    all columns that there are."""
+    """Whether no reader could tell a column of this dotted name from others, or read it.
+
+    `taken` are the dotted names of all columns that there are.
+    """
     name = path.casefold()
     while name:
         if name in {*RESERVED, OURS, *(other.casefold() for other in taken)} or name.endswith("."):
@@ -141,18 +143,14 @@ def _held(flow: Flow, spark: SparkSession, table: str, fields: Mapping[str, Type
     columns, others = columns_of(loaded.schema().as_struct(), ours)
     taken = list(dotted(columns))
     wrong = [f"{table}: no column {path!r}" for path in others if not may_be_missing(path, taken)]
-    looks = {
-        "Spark": by_spark(spark, f"{flow.attached(spark)}.{table}", columns),
-        "ClickHouse": by_clickhouse(loaded, columns),
-    }
-    for reader, found in looks.items():
+    for reader, found in looks(flow, spark, table, columns).items():
         there = {row["id"]: row for row in found}
         if len(found) != len(rows) or len(there) != len(rows):
             wrong.append(f"{table} by {reader}: {len(found)} rows where {len(rows)} are to be")
         for row in rows:
             for name, kind in columns.items():
                 right = _part(kind, row[name])
-                right = as_clickhouse_has(kind, right) if reader == "ClickHouse" else right
+                right = as_clickhouse_has(kind, right) if reader == CLICKHOUSE else right
                 given = there.get(row["id"], {}).get(name)
                 if not same(kind, given, right):
                     wrong.append(f"{table} by {reader}: id {row['id']}: {name!r}: {given!r}, not {right!r}")

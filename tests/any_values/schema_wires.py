@@ -39,7 +39,7 @@ class Avro:
     def value(self) -> dict[str, Any]:
         return {"type": "avro", "registry": "main"}
 
-    def encoder(self, columns: Mapping[str, Type], chance: Random) -> Encode:
+    def encoder(self, columns: Mapping[str, Type], _chance: Random) -> Encode:
         kind = StructOf(columns)
         schema_id = self._registry.register(unique("any"), _avro(kind, count(), logical=True))
         plain = fastavro.parse_schema(_avro(kind, count(), logical=False))
@@ -123,7 +123,7 @@ class Protobuf:
     def value(self) -> dict[str, Any]:
         return {"type": "protobuf", "registry": "main"}
 
-    def encoder(self, columns: Mapping[str, Type], chance: Random) -> Encode:
+    def encoder(self, columns: Mapping[str, Type], _chance: Random) -> Encode:
         kind = StructOf(columns)
         text = _HEAD + "\n".join(_messages(kind, "Any"))
         schema_id = self._registry.register_text(unique("any"), "PROTOBUF", text)
@@ -172,8 +172,9 @@ def _messages(kind: StructOf, name: str) -> list[str]:
         else:
             assert isinstance(item, Leaf)
             within = _PROTOBUF[item.text]
-        rule = {ListOf: f"repeated {within}", MapOf: f"map<string, {within}>"}.get(type(of), f"optional {within}")
-        lines.append(f"  {rule} {field} = {number};")
+        rule = "repeated" if isinstance(of, ListOf) else "optional"
+        typed = f"map<string, {within}>" if isinstance(of, MapOf) else f"{rule} {within}"
+        lines.append(f"  {typed} {field} = {number};")
     return [f"message {name} {{", *lines, "}", *further]
 
 

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
 from spark_jobs.runner import SparkRunner
-from tests.any_values import names, rounds
-from tests.any_values.rounds import Found
+from tests.any_values import names, values
+from tests.any_values.values import Found
 from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry
 from tests.support import TopicFactory
@@ -43,7 +43,7 @@ def test_what_can_be_stored_is_and_what_cannot_is_a_dead_letter(
     for seed in seeds:
         topics = [kafka_topic(1, config=OF_ANY_TIME) for _ in range(FORMATS)]
         flow = Flow.create(tmp_path, broker.bootstrap, *topics)
-        rounds.a_round(flow, registry, spark, runner, seed=seed, records=records, found=found)
+        values.a_round(flow, registry, spark, runner, seed=seed, records=records, found=found)
         print(f"seed {seed}: {found.table()}", flush=True)  # noqa: T201 - the table of `make faults`
         assert found.wrong[:20] == []
 
@@ -53,7 +53,7 @@ def test_what_can_be_stored_is_and_what_cannot_is_a_dead_letter(
     [
         pytest.param(range(1), ["append"], id="share"),
         pytest.param(
-            range(1, 31), list(rounds.MODES), id="many", marks=[pytest.mark.faults, pytest.mark.timeout(7200)]
+            range(1, 31), list(values.MODES), id="many", marks=[pytest.mark.faults, pytest.mark.timeout(7200)]
         ),
     ],
 )

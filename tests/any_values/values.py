@@ -1,9 +1,9 @@
-"""A round: records of every format with any values, read by one pipeline into tables of each mode, and what is wrong."""
+"""A round: records of every format with any values, read by one pipeline into tables of each mode."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -25,6 +25,7 @@ MODES: Mapping[str, Mapping[str, Any]] = {
     "upsert": {"mode": "upsert", "key": ["id"]},
     "merge": {"mode": "upsert", "key": ["id"], "write_mode": "merge"},
 }
+CLICKHOUSE = "ClickHouse"
 BROKEN, TOMBSTONES, ODD_TIMES = 0.002, 0.1, 0.02
 _NOW_MS, _LAST_MS = 1_700_000_000_000, 253_402_300_799_999
 
@@ -52,7 +53,7 @@ class Wire(Protocol):
         ...
 
     def value(self) -> dict[str, Any]: ...
-    def encoder(self, columns: Mapping[str, Type], chance: Random) -> Encode: ...
+    def encoder(self, columns: Mapping[str, Type], chance: Random, /) -> Encode: ...
     def broken(self, value: bytes) -> bytes: ...
 
 
@@ -211,13 +212,17 @@ def held(flow: Flow, spark: SparkSession, wire: Wire, topic: str, sent: Sent, fo
     for mode in MODES:
         table, wanted = table_of(wire, mode), every if mode == "append" else last
         of = replace(sent, columns=taken(sent.columns, mode))
-        looks: Mapping[str, Callable[[], list[Row]]] = {
-            "Spark": lambda: by_spark(spark, f"{flow.attached(spark)}.{table}", of.columns),
-            "ClickHouse": lambda: by_clickhouse(flow.load_table(table), of.columns),
-        }
-        for reader, read in looks.items():
-            _compared(f"{table} by {reader}", read(), of, wanted, found, plainly=reader == "ClickHouse")
+        for reader, rows in looks(flow, spark, table, of.columns).items():
+            _compared(f"{table} by {reader}", rows, of, wanted, found, plainly=reader == CLICKHOUSE)
             found.compared[reader] += len(wanted) * len(of.columns)
+
+
+def looks(flow: Flow, spark: SparkSession, table: str, columns: Mapping[str, Type]) -> dict[str, list[Row]]:
+    """A table's rows by reader."""
+    return {
+        "Spark": by_spark(spark, f"{flow.attached(spark)}.{table}", columns),
+        CLICKHOUSE: by_clickhouse(flow.load_table(table), columns),
+    }
 
 
 def _letters(flow: Flow, wire: Wire, topic: str, sent: Sent, found: Found) -> None:
