@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -104,13 +105,15 @@ class Proxy:
     `trouble` holds what is done to the next of them: (whether the catalog gets to see it, the status sent back; 0 for
     a connection that is cut without an answer). Without trouble requests and answers pass as they are; every answer, or
     those to commits, later by so many seconds. `reads` are the answers that the next questions get in place of the
-    catalog's. `most_at_a_time` counts attempts to commit that were under way together.
+    catalog's. `most_at_a_time` counts attempts to commit that were under way together. Without `keeps_tags` tags don't
+    get through, as Nessie has none.
     """
 
     upstream: int
     trouble: list[tuple[bool, int]] = field(default_factory=list[tuple[bool, int]])
     reads: list[Answer] = field(default_factory=list[Answer])
     lasting: tuple[bool, int] | None = None
+    keeps_tags: bool = True
     delay_s: float = 0.0
     commit_delay_s: float = 0.0
     commits: list[int] = field(default_factory=list[int])
@@ -157,6 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
         if is_commit:
             self.of.under_way.append(self)
             self.of.most_at_a_time = max(self.of.most_at_a_time, len(self.of.under_way))
+            body = body if self.of.keeps_tags else _without_tags(body)
         if self.command in {"GET", "HEAD"} and self.of.reads:
             made_up = self.of.reads.pop(0)
             self._send(made_up.status, made_up.headers, made_up.body)
@@ -200,3 +204,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Nothing on stderr."""
+
+
+def _without_tags(commit: bytes) -> bytes:
+    asked = json.loads(commit)
+    asked["updates"] = [each for each in asked["updates"] if each.get("type") != "tag"]
+    return json.dumps(asked).encode()

@@ -55,15 +55,15 @@ class TableChecks:
     def catalog(self) -> str:
         """Whether it opens and answers."""
         catalog = self._pipeline.catalog
-        named = f"{catalog.name} ({catalog.properties.get('type', 'own class')})"
+        named, opened = f"{catalog.name} ({catalog.properties.get('type', 'own class')})", self._catalog
         try:
             with unreachable_as_ours(f"listing the namespaces of catalog {catalog.name}"):
-                return f"{named}, {len(self._catalog.list_namespaces())} namespaces"
+                return f"{named}, {len(opened.list_namespaces())} namespaces"
         except ConfigError:
             # A run lists nothing: who may not do that may do the rest.
             namespace = self._pipeline.ledger_table.split(".")[0]
             with unreachable_as_ours(f"asking catalog {catalog.name} for namespace {namespace}"):
-                there = self._catalog.namespace_exists(namespace)
+                there = opened.namespace_exists(namespace)
         return (
             f"{named}, namespace {namespace} {'is there' if there else 'will be created'}; it lists none to this user"
         )

@@ -9,10 +9,11 @@ from contextlib import suppress
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
+from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from sink_core.commit.append import Attempt
 from sink_core.errors import CalveError, CommitConflict, UnknownOutcome, Unreachable
-from sink_core.tables.catalog import said
+from sink_core.tables.catalog import said, without_tags
 
 ATTEMPTS = 10
 """Lost races before a table stays behind until the next commit."""
@@ -26,12 +27,16 @@ def swap(catalog: Catalog, table: Table, attempt: Attempt) -> Exception | None:
 
     After any exception the table decides: our snapshot is there (the reply was lost), or it is not. Then the next
     attempt starts from the load: should this one land late, it finds the head moved or the snapshot in the table.
-    Raises UnknownOutcome if the catalog can't be asked, or will refuse the next attempt as well.
+    Raises UnknownOutcome if the catalog can't be asked, or will refuse the next attempt as well, and TableUnusable for
+    one that keeps no tags.
     """
     try:
         response = catalog.commit_table(table, attempt.requirements, attempt.updates)
     except Exception as error:  # noqa: BLE001 - whatever a catalog raises, only the table knows the outcome
         return None if _landed_after_all(catalog, table, attempt, error) else error
+    given = (each.ref_name for each in attempt.updates if isinstance(each, SetSnapshotRefUpdate))
+    if lacking := [ref for ref in given if ref not in response.metadata.refs]:
+        raise without_tags(".".join(table.name()), ", ".join(lacking))
     # pyiceberg does so for its own transactions only. What stays is an orphan, which maintenance deletes.
     with suppress(Exception):
         catalog._delete_old_metadata(table.io, table.metadata, response.metadata)  # pyright: ignore[reportPrivateUsage]

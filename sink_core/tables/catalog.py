@@ -40,6 +40,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Clients of catalogs and object stores that are optional, so that their exceptions can't be named here.
 _OPTIONAL_CLIENTS = ("botocore", "thrift", "google", "azure", "aiohttp")
 
+# What Nessie's REST interface answers when it is asked for its configuration.
+_IS_NESSIE = "nessie.is-nessie-catalog"
+_BY_TAG = "By its tag Calve knows what a table has taken in"
+_NO_TAGS_HINT = "take a catalog that keeps a table's snapshots and tags, as Iceberg's specification has them"
 _REFUSED_HINT = "check `credential`, `token` (REST), the access keys and what the catalog and its storage grant them"
 _FULL_HINT = "free or add space where the table's files lie, or raise its quota; then run again: nothing was lost"
 _ADDRESS_HINT = "correct `uri` under `catalog` in connections.yaml"
@@ -50,18 +54,30 @@ _UNREACHABLE_HINT = "check `uri` (its user and password too) and `warehouse` und
 def open_catalog(settings: CatalogSettings) -> Catalog:
     """The catalog, its references resolved in this process. The folder of a new SQLite catalog is created.
 
-    Raises ConfigError (a variable, setting or library is missing, the log-in is refused) and Unreachable.
+    Raises ConfigError (a variable, setting or library is missing, the log-in is refused, the catalog is one that keeps
+    no tags) and Unreachable.
     """
     properties = resolve(settings.properties)
     with unreachable_as_ours(f"opening catalog {settings.name}"):
         _create_sqlite_folder(properties)
         try:
-            return _load(settings.name, {key: _as_text(value) for key, value in properties.items()})
+            opened = _load(settings.name, {key: _as_text(value) for key, value in properties.items()})
         except (ValueError, ModuleNotFoundError) as error:
             if isinstance(error, _BAD_ADDRESS):
                 raise
             message = f"opening catalog {settings.name}: {said(error)}"
             raise ConfigError(message, hint="correct it under `catalog` in connections.yaml") from None
+    if opened.properties.get(_IS_NESSIE) == "true":
+        raise ConfigError(
+            f"opening catalog {settings.name}: it is Nessie's and keeps no tags. {_BY_TAG}", hint=_NO_TAGS_HINT
+        )
+    return opened
+
+
+def without_tags(table: str, tag: str) -> CalveError:
+    """The error for a catalog that has taken in a snapshot and left out the tag that came with it."""
+    message = f"{table}: the catalog took in a snapshot and left out its tag {tag}. {_BY_TAG}"
+    return TableUnusable(message, hint=_NO_TAGS_HINT)
 
 
 def has_one_writer(settings: CatalogSettings) -> bool:

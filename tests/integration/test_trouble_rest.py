@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ import pytest
 
 from orchestration.broker import Broker
 from sink_core.commit.swap import ATTEMPTS
-from sink_core.errors import UnknownOutcome, Unreachable
+from sink_core.errors import ConfigError, TableUnusable, UnknownOutcome, Unreachable
 from sink_core.tables import rest
 from sink_core.verify.verify import verify
+from tests.launch import calve
 from tests.pipelines import Flow, reached
 from tests.rest_catalog import Answer, Proxy, RestCatalog, proxied
 from tests.support import TopicFactory
@@ -189,3 +191,24 @@ def test_a_catalog_that_goes_away_ends_the_run_and_the_next_one_makes_it_good(
         restful.catalog.start()
     restful.flow.run()
     restful.proven(*range(20))
+
+
+def test_a_catalog_that_keeps_no_tags_is_found_out_by_the_first_commit(restful: Restful) -> None:
+    flow = restful.flow
+    other = flow.but(name=f"{flow.name}_2", tables=(f"{flow.name}.others",))
+    restful.proxy.keeps_tags = False
+    with pytest.raises(TableUnusable, match=rf"left out its tag calve-{other.name}\. By its tag Calve knows"):
+        other.run()
+    assert other.ids() == list(range(10))
+
+
+def test_nessie_is_refused_before_anything_is_published(restful: Restful) -> None:
+    """By what its REST interface answers first; all else here is another catalog's."""
+    said = {"defaults": {}, "overrides": {"nessie.is-nessie-catalog": "true"}}
+    nessie = Answer(200, json.dumps(said).encode(), (("content-type", "application/json"),))
+    restful.proxy.reads.append(nessie)
+    done = calve("check", restful.flow.files / "pipeline.yaml")
+    assert "it is Nessie's and keeps no tags" in done.stdout
+    restful.proxy.reads.append(nessie)
+    with pytest.raises(ConfigError, match="it is Nessie's and keeps no tags"):
+        restful.flow.run()
