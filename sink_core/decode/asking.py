@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_name
 
 from sink_core.config.tables import EvolveStep
 from sink_core.decode.decoded import Decoded
 from sink_core.decode.names import Names
 from sink_core.decode.others import lacking
 from sink_core.errors import ConfigError
+from sink_core.tables.columns import Columns
 from sink_core.tables.evolution import merged
 from sink_core.tables.schema_wants import schema_wants
 
@@ -21,7 +22,7 @@ S = TypeVar("S")
 
 
 def asking_columns(
-    table: Schema, steps: Collection[EvolveStep], columns_of: Callable[[S], Schema], names: Names
+    table: Schema, steps: Collection[EvolveStep], columns_of: Callable[[S], Columns], names: Names
 ) -> Asking[S]:
     """`columns_of` gives the columns for records of a schema, or raises ConfigError: such a schema wants nothing."""
 
@@ -32,17 +33,24 @@ def asking_columns(
     return Asking(steps, wants, lacks_columns(table, columns_of, names))
 
 
-def lacks_columns(table: Schema, columns_of: Callable[[S], Schema], names: Names) -> Callable[[S], Sequence[str]]:
+def lacks_columns(table: Schema, columns_of: Callable[[S], Columns], names: Names) -> Callable[[S], Sequence[str]]:
     """Gives the fields of a schema that the table has no column for; none for one that gives no columns."""
+
+    there = index_by_name(table) if table.fields else {}
 
     def lacks(schema: S) -> Sequence[str]:
         columns = _columns(columns_of, schema) if names.count else None
-        return lacking(columns.as_struct(), table.as_struct(), names) if columns else ()
+        if columns is None:
+            return ()
+        # Of two fields with one name but for its case the table may have the one that a new table would not.
+        has = there.keys() - index_by_name(columns).keys()
+        left_out = [name for name in columns.left_out if names.counts(name) and name not in has]
+        return [*lacking(columns.as_struct(), table.as_struct(), names), *left_out]
 
     return lacks
 
 
-def _columns(columns_of: Callable[[S], Schema], schema: S) -> Schema | None:
+def _columns(columns_of: Callable[[S], Columns], schema: S) -> Columns | None:
     try:
         return columns_of(schema)
     except ConfigError:

@@ -50,7 +50,7 @@ from sink_core.config.tables import EvolveStep
 from sink_core.decode.avro_schema import Node, WriterSchema, logical, shown
 from sink_core.decode.names import EXACT, Names
 from sink_core.errors import ConfigError
-from sink_core.tables.columns import of_fields
+from sink_core.tables.columns import Columns, of_fields
 from sink_core.tables.schema_wants import schema_wants
 from sink_core.tables.type_text import DECIMAL_DIGITS
 
@@ -74,7 +74,7 @@ _LOGICAL: dict[str, IcebergType] = {
 }
 
 
-def avro_columns(schema: WriterSchema) -> Schema:
+def avro_columns(schema: WriterSchema) -> Columns:
     """The columns for records of `schema`, field ids from 1. Raises ConfigError naming the field that has none."""
     record = schema.record
     if record is None:

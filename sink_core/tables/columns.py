@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic import Field
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
@@ -11,7 +12,13 @@ from sink_core.errors import ConfigError
 from sink_core.tables.column_names import Taken
 
 
-def of_fields(name: str, fields: Sequence[NestedField]) -> Schema:
+class Columns(Schema):
+    """A schema for records; `left_out` are the dotted names of fields that no reader could read as columns."""
+
+    left_out: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+
+
+def of_fields(name: str, fields: Sequence[NestedField]) -> Columns:
     """The columns for the schema called `name`, or what else it is. Raises ConfigError if it gives none."""
     columns, refused = Taken().readable(fields)
     if not columns:
@@ -19,4 +26,4 @@ def of_fields(name: str, fields: Sequence[NestedField]) -> Schema:
         raise ConfigError(
             f"{name} has no field a column could hold{why}", hint="name the columns under auto_create.columns"
         )
-    return Schema(*columns)
+    return Columns(*columns, left_out=tuple(refused))

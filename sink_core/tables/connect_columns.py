@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
-from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -42,7 +41,7 @@ from pyiceberg.types import (
 
 from sink_core.decode.connect_schema import INTEGERS, ConnectType
 from sink_core.errors import ConfigError
-from sink_core.tables.columns import of_fields
+from sink_core.tables.columns import Columns, of_fields
 from sink_core.tables.type_text import DECIMAL_DIGITS
 
 _PLAIN: dict[str, IcebergType] = {
@@ -59,7 +58,7 @@ _PLAIN: dict[str, IcebergType] = {
 }
 
 
-def connect_columns(kind: ConnectType | None) -> Schema:
+def connect_columns(kind: ConnectType | None) -> Columns:
     """The columns for payloads of a struct, field ids from 1. Raises ConfigError, naming the field if one has none."""
     fields = _Columns(partial(next, count(1))).fields(kind, "") if kind else []
     if not fields:

@@ -26,7 +26,6 @@ from itertools import count
 from typing import Any, cast
 from urllib.parse import unquote
 
-from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -45,7 +44,7 @@ from pyiceberg.types import (
 
 from sink_core.decode.json_schema import JsonSchema
 from sink_core.errors import ConfigError
-from sink_core.tables.columns import of_fields
+from sink_core.tables.columns import Columns, of_fields
 
 _PLAIN: dict[str, IcebergType] = {"boolean": BooleanType(), "integer": LongType(), "number": DoubleType()}
 _FORMATS: dict[str, IcebergType] = {"date": DateType(), "date-time": TimestamptzType(), "uuid": UUIDType()}
@@ -64,7 +63,7 @@ class _Found:
     optional: bool
 
 
-def json_schema_columns(schema: JsonSchema) -> Schema:
+def json_schema_columns(schema: JsonSchema) -> Columns:
     """The columns for objects of `schema`, field ids from 1. Raises ConfigError naming the field that has none."""
     columns = _Columns(schema, partial(next, count(1)))
     found = columns.found(schema.root, schema.root, "")

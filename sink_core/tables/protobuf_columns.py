@@ -26,7 +26,6 @@ from functools import partial
 from itertools import count
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -48,7 +47,7 @@ from sink_core.decode.protobuf_known import DECIMAL, declared_digits
 from sink_core.decode.protobuf_schema import MessageSchema
 from sink_core.decode.protobuf_types import DURATION, TIMESTAMP, WRAPPERS, entry_of
 from sink_core.errors import ConfigError
-from sink_core.tables.columns import of_fields
+from sink_core.tables.columns import Columns, of_fields
 from sink_core.tables.type_text import DECIMAL_DIGITS
 
 _F = FieldDescriptor
@@ -66,7 +65,7 @@ _PLAIN: dict[int, IcebergType] = {
 _KNOWN: dict[str, IcebergType] = {TIMESTAMP: TimestamptzType(), DURATION: DecimalType(21, 9)}
 
 
-def protobuf_columns(schema: MessageSchema) -> Schema:
+def protobuf_columns(schema: MessageSchema) -> Columns:
     """The columns for messages of `schema`, field ids from 1. Raises ConfigError naming the field that has none."""
     columns = _Columns(schema.name, partial(next, count(1)))
     return of_fields(schema.name, columns.fields(schema.descriptor, "", ()))

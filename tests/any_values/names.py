@@ -9,6 +9,7 @@ from typing import Any
 from pyiceberg.types import StructType
 from pyspark.sql import SparkSession
 
+from sink_core.decode.others import sum_dropped
 from spark_jobs.runner import SparkRunner
 from tests import support
 from tests.any_values.json_wires import NAMES, PLAIN
@@ -108,6 +109,7 @@ def a_round(
     source = {"formats": formats_of(every)}
     ready = flow.but(registry={"main": {"url": registry.url}}, extra={"source": source, "tables": tables})
     rows: dict[str, list[Row]] = {topic: [] for topic in every}
+    dropped = dict[str, dict[str, int]]()
     for part in (1, 2):
         for topic, wire in every.items():
             kinds = {name: fields[topic][name] for name in list(fields[topic])[: len(fields[topic]) * part // 2 + 1]}
@@ -117,13 +119,13 @@ def a_round(
             keys = [str(row["id"]) for row in new]
             support.produce(flow.bootstrap, topic, [encode(row) for row in new], keys=keys)
             rows[topic] += [{name: row.get(name) for name in fields[topic]} for row in new]
-        ready.run(runner)
+        dropped = sum_dropped(batch.dropped for batch in ready.run(runner).batches)
     letters = [f"dead letter: {row['error']}" for row in ready.rows(ready.pipeline.dead_letter_table)]
     return letters + [
         said
         for topic, wire in every.items()
         for mode in modes
-        for said in _held(ready, spark, table_of(wire, mode), fields[topic], rows[topic])
+        for said in _held(ready, spark, table_of(wire, mode), fields[topic], rows[topic], dropped)
     ]
 
 
@@ -139,12 +141,21 @@ def _full(kind: Type, chance: Random) -> Any:
     return 1 if kind is LONG else "some text"
 
 
-def _held(flow: Flow, spark: SparkSession, table: str, fields: Mapping[str, Type], rows: Sequence[Row]) -> list[str]:
+def _held(
+    flow: Flow,
+    spark: SparkSession,
+    table: str,
+    fields: Mapping[str, Type],
+    rows: Sequence[Row],
+    dropped: Mapping[str, Mapping[str, int]],
+) -> list[str]:
     loaded = flow.load_table(table)
     ours = {name: kind for name, kind in fields.items() if name != OURS}
     columns, others = columns_of(loaded.schema().as_struct(), ours)
     taken = list(dotted(columns))
     wrong = [f"{table}: no column {path!r}" for path in others if not may_be_missing(path, taken)]
+    told = tuple(dropped.get(table, ()))
+    wrong += [f"{table}: {path!r} is not counted, but {told}" for path in others if not _within(path, told)]
     for reader, found in looks(flow, spark, table, columns).items():
         there = {row["id"]: row for row in found}
         if len(found) != len(rows) or len(there) != len(rows):
@@ -164,3 +175,8 @@ def _part(kind: Type, value: Any) -> Any:
     if isinstance(kind, StructOf) and value is not None:
         return {name: _part(of, value[name]) for name, of in kind.fields.items()}
     return value
+
+
+def _within(path: str, counted: Collection[str]) -> bool:
+    """Whether the field of a dotted name is counted, or one that it is in."""
+    return any(path == name or path.startswith(f"{name}.") for name in counted)

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from google.protobuf.message_factory import GetMessageClass
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
+from sink_core.decode.avro import AvroDecoder, OneSchema
+from sink_core.decode.avro_schema import writer_schema
+from sink_core.decode.connect import ConnectDecoder
+from sink_core.decode.decoded import Decoded
 from sink_core.decode.json import JsonDecoder
 from sink_core.decode.names import Names, names_of
 from sink_core.decode.others import BEYOND, MOST_NAMES, add, sum_dropped
+from sink_core.decode.protobuf import ProtobufDecoder
+from sink_core.decode.protobuf_schema import Messages, proto_file
+from tests.schema_registry import plain
+from tests.unit.decode.messages import OneFile, framed
 
 INNER = StructType(NestedField(11, "a", LongType(), required=False))
 PLAIN = Schema(
@@ -80,3 +90,39 @@ def test_fields_under_other_names_are_no_others() -> None:
 def test_parts_are_summed_by_table_and_field() -> None:
     parts = [{"t": {"x": 1, "y": 2}}, {"t": {"x": 3}, "u": {"z": 4}}, {}]
     assert sum_dropped(parts) == {"t": {"x": 4, "y": 2}, "u": {"z": 4}}
+
+
+UNREADABLE = ("id", "ID", "_pos", "s")
+
+
+def in_avro(table: Schema) -> Decoded:
+    inner = {"type": "record", "name": "S", "fields": [{"name": "a", "type": "long"}, {"name": "A", "type": "long"}]}
+    fields = [{"name": name, "type": inner if name == "s" else "long"} for name in UNREADABLE]
+    written = {"type": "record", "name": "R", "fields": fields}
+    value = plain(written, {"id": 1, "ID": 2, "_pos": 3, "s": {"a": 1, "A": 2}})
+    return AvroDecoder(table, OneSchema(writer_schema("s", json.dumps(written)))).decode([value, value])
+
+
+def in_connect(table: Schema) -> Decoded:
+    inner = {"type": "struct", "fields": [{"type": "int64", "field": name} for name in "aA"]}
+    fields = [{**(inner if name == "s" else {"type": "int64"}), "field": name} for name in UNREADABLE]
+    payload = {"id": 1, "ID": 2, "_pos": 3, "s": {"a": 1, "A": 2}}
+    value = json.dumps({"schema": {"type": "struct", "fields": fields}, "payload": payload}).encode()
+    return ConnectDecoder(table).decode([value, value])
+
+
+def in_protobuf(table: Schema) -> Decoded:
+    text = """syntax = "proto3"; message R { int64 id = 1; int64 ID = 2; int64 _pos = 3; S s = 4; }
+    message S { int64 a = 1; int64 A = 2; }"""
+    file = proto_file("r", text)
+    value = framed(GetMessageClass(file.file.message_types_by_name["R"])(id=1), b"\0")
+    return ProtobufDecoder(table, Messages(OneFile(file))).decode([value, value])
+
+
+@pytest.mark.parametrize("decoded", [in_avro, in_connect, in_protobuf])
+def test_fields_of_a_schema_that_no_reader_could_read_are_counted(decoded: Callable[[Schema], Decoded]) -> None:
+    table = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "s", INNER, required=False))
+    assert decoded(table).dropped == {"ID": 2, "_pos": 2, "s.A": 2}
+    # A table may have the one that a new table would leave out.
+    other = Schema(NestedField(1, "ID", LongType(), required=False), NestedField(2, "s", INNER, required=False))
+    assert decoded(other).dropped == {"id": 2, "_pos": 2, "s.A": 2}
