@@ -29,7 +29,7 @@ from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.evolution import evolved
 from sink_core.tables.files import WrittenFile
 from sink_core.tables.io import open_io
-from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
+from sink_core.tables.kafka_column import KAFKA_COLUMN, KAFKA_TIME, has_kafka_column
 from sink_core.tables.partition import column_of
 from sink_core.tables.writer import TableWriter
 from spark_jobs.change_pieces import ChangePieces
@@ -238,9 +238,16 @@ class Feed(Output):
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         if self._has_kafka_column:
             columns[KAFKA_COLUMN] = origin
+            self._count_timeless(origin)
         if self.changes and self.changes.soft:
             columns[DELETED_COLUMN] = flags
         batch = pa.RecordBatch.from_pydict(columns)
         if self.changes:
             batch = changes_of(batch, flags, origin, self._spec.topics, self.row_schema)
         self.write(batch)
+
+    def _count_timeless(self, origin: pa.Array) -> None:
+        """A record's own time that no reader could show is left out, and counted as a field without a column is."""
+        timeless = origin.field("timestamp").null_count
+        if timeless and not {ALL, KAFKA_TIME}.intersection(self._table.ignored):
+            self.dropped[KAFKA_TIME] += timeless

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestration.wording import counted, dropped_text
 from sink_core.config.effective import Pipeline
+from sink_core.tables.kafka_column import KAFKA_TIME
 
 if TYPE_CHECKING:
     from sink_core.control.state import BatchSeen
@@ -137,10 +138,13 @@ def file_sizes(table: TableStatus, target_bytes: int) -> Verdict:
 
 def dropped_fields(table: TableStatus) -> Verdict:
     """Fields that records have and the table does not: nothing says that nobody misses them."""
-    text = "every field has a column"
-    if table.dropped:
-        what_to_do = "allow evolve: [add_column], or name in ignore_fields what nobody misses"
-        text = f"no column takes {dropped_text(table.dropped)}; {what_to_do}"
+    fields = {name: number for name, number in table.dropped.items() if name != KAFKA_TIME}
+    what_to_do = "allow evolve: [add_column], or name in ignore_fields what nobody misses"
+    text = f"no column takes {dropped_text(fields)}; {what_to_do}" if fields else "every field has a column"
+    if timeless := table.dropped.get(KAFKA_TIME):
+        text += (
+            f"; {KAFKA_TIME} is null of {counted(timeless, 'record', 'records')} without a time of the years 1 to 9999"
+        )
     numbers = {"fields": len(table.dropped), "values": sum(table.dropped.values())}
     details = {"dropped": dict(table.dropped)}
     return Verdict(table.table, DROPPED, not table.dropped, text, numbers, warning=True, details=details)

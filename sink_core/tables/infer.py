@@ -16,6 +16,7 @@
 | only empty objects                                       | no column: an empty struct can't be stored |
 | different kinds (a number here, a text there)            | refused: no type holds both without loss   |
 
+A double rounds whole numbers beyond 2^53: the doc of a column says so where the sample has them beside fractions.
 Everything is optional; columns are in the order first seen. Date-times have seconds and at most six decimals, and
 zeros for nanoseconds.
 
@@ -55,6 +56,7 @@ from sink_core.tables.columns import of_fields
 
 ONLY_NULL = "only null in the sample"
 ONLY_EMPTY = "only empty lists in the sample"
+ROUNDED = "some whole numbers in the sample are beyond 2^53, and others have a fraction: stored are the nearest doubles"
 
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6}0{0,3})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -63,7 +65,7 @@ _TEXT_TYPES: dict[str, IcebergType] = {
     "timestamp": TimestampType(),
     "date": DateType(),
 }
-_LONG_LIMIT, _DECIMAL_LIMIT = 2**63, 10**38
+_LONG_LIMIT, _DECIMAL_LIMIT, _EXACT_DOUBLES = 2**63, 10**38, 2**53
 
 
 @dataclass(slots=True)
@@ -163,6 +165,8 @@ def fields_seen(seen: Seen, next_id: Callable[[], int]) -> list[NestedField]:
 def _doc(seen: Seen) -> str | None:
     if not seen.kinds:
         return ONLY_NULL
+    if {"integer", "number"} == seen.kinds.keys() and seen.largest > _EXACT_DOUBLES:
+        return ROUNDED
     return ONLY_EMPTY if list(seen.kinds) == ["array"] and seen.element is None else None
 
 

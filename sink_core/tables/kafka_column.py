@@ -14,6 +14,8 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Stru
 from sink_core.errors import TableUnusable
 
 KAFKA_COLUMN = "_kafka"
+KAFKA_TIME = f"{KAFKA_COLUMN}.timestamp"
+"""Under this name records without a time that a reader could show are counted."""
 
 _PARTS = (
     ("topic", StringType(), pa.large_string()),

@@ -10,6 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
+from orchestration.pipelines import verdicts
+from sink_core.status import status
 from sink_core.verify.verify import verify
 from tests import support
 from tests.pipelines import Flow
@@ -32,14 +34,22 @@ def test_a_record_s_own_timestamp_is_null_where_no_reader_could_show_it(flow: Fl
     stamps = [1_700_000_000_000, MICROSECONDS, LAST_MS, LAST_MS + 1]
     values = [json.dumps({"id": n, "text": "x"}) for n in range(4)]
     support.produce(flow.bootstrap, flow.topic, values, timestamps=stamps)
-    flow.run()
+    [batch] = flow.run().batches
+    assert batch.dropped == {flow.table: {"_kafka.timestamp": 2}}
     found = {row["id"]: row["_kafka"]["timestamp"] for row in flow.rows()}
     first, last = datetime.fromtimestamp(1_700_000_000, UTC), datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC)
     assert found == {0: first, 1: None, 2: last, 3: None}
     assert flow.spark_ids(spark) == [0, 1, 2, 3]
     with flow.session() as session:
         report = verify(session, deep=True)
+        [table] = [each for each in status(session).tables if each.table == flow.table]
     assert report.proven
+    assert verdicts.dropped_fields(table).text == (
+        "every field has a column; _kafka.timestamp is null of 2 records without a time of the years 1 to 9999"
+    )
+    support.produce(flow.bootstrap, flow.topic, [json.dumps({"id": 4})], timestamps=[MICROSECONDS])
+    [batch] = flow.but(extra={"table_defaults": {"ignore_fields": ["_kafka.timestamp"]}}).run().batches
+    assert batch.dropped == {}
 
 
 BAD_IN_JSON = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sink_core.decode.json import JsonDecoder
 from sink_core.errors import ConfigError
-from sink_core.tables.infer import ONLY_EMPTY, ONLY_NULL, infer_schema
+from sink_core.tables.infer import ONLY_EMPTY, ONLY_NULL, ROUNDED, infer_schema
 from sink_core.tables.type_text import type_text
 
 
@@ -56,6 +56,16 @@ def test_columns_are_optional_and_in_the_order_first_seen() -> None:
 def test_what_the_sample_could_not_tell_is_said_in_the_column() -> None:
     schema = infer_schema([b'{"a": null, "b": [], "c": 1}'])
     assert [field.doc for field in schema.fields] == [ONLY_NULL, ONLY_EMPTY, None]
+
+
+def test_a_column_that_rounds_says_so() -> None:
+    values = [b'{"a": 9007199254740993, "b": 9007199254740992, "c": 9007199254740993}', b'{"a": 1.5, "b": 1.5}']
+    schema = infer_schema(values)
+    assert [(field.name, str(field.field_type), field.doc) for field in schema.fields] == [
+        ("a", "double", ROUNDED),
+        ("b", "double", None),
+        ("c", "long", None),
+    ]
 
 
 def test_an_object_that_is_always_empty_has_no_column() -> None:
