@@ -184,6 +184,13 @@ class Planner:
         predecessor = self._predecessor(source.positions) if self._session.log.state.last_publish else ""
         return self._plan(source, "preview", predecessor, broker_time_ms=-1)
 
+    def preview_first(self) -> BatchPlan | None:
+        """The plan that a pipeline would begin with now, by `source.start`. Reads no control log."""
+        topics = describe_topics(self._session.admin, self._session.source_topics(), timeout_s=ADMIN_TIMEOUT_S)
+        source = self._source(topics, {})
+        begun = {at: Position(offset, "") for at, offset in self._start_offsets(source).items()}
+        return self._plan(replace(source, positions=begun), "preview", "", broker_time_ms=-1)
+
     def _plan(self, source: Source, batch_id: str, predecessor: str, broker_time_ms: int) -> BatchPlan | None:
         return plan_batch(
             batch_id=batch_id,

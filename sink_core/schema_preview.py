@@ -20,12 +20,13 @@ from sink_core.tables.evolution import evolved, merged
 @dataclass(frozen=True, slots=True)
 class SchemaPreview:
     """`changes` in words by table, and how many values of the sample have no column (`dropped`), by table and field;
-    those of records beyond the `sampled` ones are not among them.
+    those of records beyond the `sampled` ones are not among them. `created` are tables that are not there yet.
     """
 
     sampled: int = 0
     changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
+    created: tuple[str, ...] = ()
 
 
 def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
@@ -35,8 +36,9 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
     """
     pipeline = session.pipeline
     tables = [settings for settings in pipeline.tables if settings.transform is None]
+    gone = tuple(t.name for t in pipeline.tables if load_if_there(session.catalog, t.name) is None)
     if not tables:
-        return SchemaPreview()
+        return SchemaPreview(created=gone)
     sampled, formats = session.sample_waiting(plan.ranges), Formats(pipeline.readings)
     changes: dict[str, tuple[str, ...]] = {}
     dropped: list[Dropped] = []
@@ -64,4 +66,4 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
         for each in asked:
             left = {n: number for n, number in each.dropped.items() if n.removeprefix(f"{within}.") not in columns}
             dropped += [{settings.name: left}] if left else []
-    return SchemaPreview(sum(map(len, sampled.values())), changes, sum_dropped(dropped))
+    return SchemaPreview(sum(map(len, sampled.values())), changes, sum_dropped(dropped), gone)

@@ -47,13 +47,15 @@ def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
     with working("reading positions and end offsets"), Session.open(pipeline) as session:
         ran = session.read_only() and session.log.state.last_publish is not None
         tasks = pipeline.spark.tasks or os.cpu_count() or 1
-        planned = Planner(session, max_tasks=tasks).preview() if ran else None
+        planner = Planner(session, max_tasks=tasks)
+        planned = planner.preview() if ran else planner.preview_first()
         schema = schema_preview(session, planned) if planned else SchemaPreview()
     if as_json:
         say_json({"bootstrapped": ran, "batch": _plan_document(planned, schema) if planned else None})
-    elif not ran:
+        return
+    if not ran:
         say(f"pipeline {pipeline.name} has not run yet: the first run begins at start: {pipeline.config.source.start}")
-    elif planned is None:
+    if planned is None:
         say("nothing to read")
     else:
         _say_plan(planned, schema)
@@ -107,6 +109,7 @@ def _plan_document(planned: BatchPlan, schema: SchemaPreview) -> dict[str, Any]:
         "estimated_bytes": planned.estimated_bytes,
         "tasks": len(planned.tasks),
         "ranges": ranges,
+        "tables_created": list(schema.created),
         "schema_changes": {"sampled_records": schema.sampled, "tables": schema.changes},
         "dropped_fields": schema.dropped,
     }
@@ -118,6 +121,8 @@ def _say_plan(planned: BatchPlan, schema: SchemaPreview) -> None:
     say(f"next batch: {planned.offsets:,} offsets, about {size:,.1f} MiB, in {tasks}")
     rows = [[r.topic, str(r.partition), f"{r.start:,}", f"{r.end:,}", f"{r.span:,}"] for r in planned.ranges if r.span]
     say_table("ranges", ["topic", "partition", "start", "end", "offsets"], rows)
+    if schema.created:
+        say(f"tables to be created: {', '.join(schema.created)}")
     for table, changes in schema.changes.items():
         say(f"{table} will be changed: {', '.join(changes)} (by a sample of {schema.sampled:,} records that wait)")
     for table, dropped in schema.dropped.items():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from enum import Enum
+from threading import Event, Thread
 from typing import Any
 
 import typer
@@ -19,6 +21,9 @@ from sink_core.errors import CalveError, ConfigError, FindingError
 
 STDOUT = Console(highlight=False, markup=False, soft_wrap=True)
 STDERR = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+FIRST_S, EVERY_S = 10.0, 30.0
+"""Seconds until what is no terminal hears what goes on, and between two lines then."""
 
 
 def say(text: str = "", *, style: str | None = None) -> None:
@@ -73,11 +78,29 @@ def ask(question: str, *, as_json: bool) -> None:
 
 @contextmanager
 def working(on: str) -> Generator[Status]:
-    """A spinner while something takes its time; nothing where there is no terminal."""
+    """What something that takes its time is at, for `update` to say: a spinner on a terminal, elsewhere lines on stderr
+    from `FIRST_S` seconds on."""
     # On the console that lines are written to, if it is a terminal: it keeps the two apart.
     console = STDOUT if STDOUT.is_terminal else STDERR
     with console.status(on) as status:
-        yield status
+        if console.is_terminal:
+            yield status
+            return
+        ended = Event()
+        thread = Thread(target=_tell, args=(status, ended), daemon=True)
+        thread.start()
+        try:
+            yield status
+        finally:
+            ended.set()
+            thread.join()
+
+
+def _tell(status: Status, ended: Event) -> None:
+    began, wait_s = time.monotonic(), FIRST_S
+    while not ended.wait(wait_s):
+        STDERR.print(f"{status.status} ({time.monotonic() - began:,.0f} s)")
+        wait_s = EVERY_S
 
 
 def _as_json(value: object) -> object:

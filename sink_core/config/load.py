@@ -38,7 +38,9 @@ def load(path: Path, connections: Path | None = None) -> Pipeline:
     found: list[str] = []
     config = _validated(PipelineConfig, pipeline_file, found)
     shared_file = connections or _nearest_connections(path)
-    if connections is None and not shared_file.is_file() and config and not any(names_of_connections(config)):
+    # Of a pipeline file with problems nobody knows whether it needs another.
+    needs_one = connections is not None or (config is not None and any(names_of_connections(config)))
+    if not needs_one and not shared_file.is_file():
         shared = Connections(deployment=NO_DEPLOYMENT)
     else:
         shared = _validated(Connections, _existing(shared_file, "connections file"), found)

@@ -21,7 +21,6 @@ from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.entries import live_entries
 
 _COLUMNS = ("stage", "error", "timestamp")
-_PARSER = re.compile(r"Column\(/([^)]*)\)")
 _NAMED = re.compile(r"([^\s:'\"]+): ")
 
 
@@ -39,7 +38,8 @@ class Misfits:
     def __str__(self) -> str:
         began = f", since {self.since}" if self.since else ""
         where = f"{self.field} of {self.table}" if self.table else self.field
-        return f"{self.records:,} dead letters don't fit {where}{began}"
+        letters = "1 dead letter doesn't" if self.records == 1 else f"{self.records:,} dead letters don't"
+        return f"{letters} fit {where}{began}"
 
 
 def misfits(session: Session, now: datetime) -> tuple[Misfits, ...]:
@@ -78,8 +78,6 @@ def place_of(error: str, tables: Sequence[str]) -> tuple[str, str]:
     said = error if table is None else error.removeprefix(f"{table}: ")
     if table is None and len(tables) == 1:
         table = tables[0]
-    if by_parser := _PARSER.match(said):
-        return table or "", by_parser[1].replace("/", ".")
     named = _NAMED.match(said)
     return table or "", named[1] if named else folded(said)
 

@@ -38,6 +38,7 @@ from sink_core.tables.arrow import file_schema
 # Up to this many records, looking at each is cheaper than parsing halves again.
 _LOOK_CLOSER = 128
 _PLACE = re.compile(r"^JSON parse error: | in row \d+")
+_COLUMN = re.compile(r"^Column\(/(.*?)\) (?:changed from (\w+) to (\w+)|(.*))$")
 _UNNAMED = "Failed to convert JSON"
 _OTHER_NAMES = "fields under other names"
 _MAYBE_TOO_DEEP = (ValueError, RecursionError)
@@ -230,4 +231,9 @@ class JsonDecoder:
 
 
 def _shown(error: str) -> str:
-    return cut(_PLACE.sub("", error))
+    """The parser's words, but for the field and what is wrong with it: `a.b: string, not number`, as elsewhere."""
+    text = _PLACE.sub("", error)
+    if column := _COLUMN.match(text):
+        path, wanted, given, other = column.groups()
+        text = f"{path.replace('/[]', '.element').replace('/', '.')}: {other or f'{given}, not {wanted}'}"
+    return cut(text)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog, CatalogType, load_catalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     BadRequestError,
@@ -23,7 +23,7 @@ from pyiceberg.exceptions import (
 )
 from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from sink_core.config.effective import CatalogSettings
 from sink_core.config.references import redact, resolve
@@ -46,6 +46,9 @@ _BY_TAG = "By its tag Calve knows what a table has taken in"
 _NO_TAGS_HINT = "take a catalog that keeps a table's snapshots and tags, as Iceberg's specification has them"
 _REFUSED_HINT = "check `credential`, `token` (REST), the access keys and what the catalog and its storage grant them"
 _FULL_HINT = "free or add space where the table's files lie, or raise its quota; then run again: nothing was lost"
+_LOCKED_HINT = (
+    "another process holds the SQLite database: run again; for several writers keep the catalog in a server's"
+)
 _ADDRESS_HINT = "correct `uri` under `catalog` in connections.yaml"
 _ANSWER_HINT = "is `uri` under `catalog` the catalog's own address, with nothing in between that answers for it?"
 _UNREACHABLE_HINT = "check `uri` (its user and password too) and `warehouse` under `catalog`, and that the service runs"
@@ -65,8 +68,12 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
         except (ValueError, ModuleNotFoundError) as error:
             if isinstance(error, _BAD_ADDRESS):
                 raise
-            message = f"opening catalog {settings.name}: {said(error)}"
-            raise ConfigError(message, hint="correct it under `catalog` in connections.yaml") from None
+            why = said(error)
+            if "CatalogType" in why:
+                kinds = ", ".join(sorted(kind.value for kind in CatalogType))
+                why = f"{properties.get('type')!r} is no type of catalog: there are {kinds}"
+            message = f"opening catalog {settings.name}: {why}"
+            raise ConfigError(message, hint="correct it under `catalog`") from None
     if opened.properties.get(_IS_NESSIE) == "true":
         raise ConfigError(
             f"opening catalog {settings.name}: it is Nessie's and keeps no tags. {_BY_TAG}", hint=_NO_TAGS_HINT
@@ -133,6 +140,8 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
         return Unreachable(message, hint=_FULL_HINT)
     if isinstance(error, ValidationError):
         return Unreachable(f"{doing}: the answer is no catalog's: {said(error)}", hint=_ANSWER_HINT)
+    if isinstance(error, OperationalError) and "database is locked" in str(error):
+        return Unreachable(message, hint=_LOCKED_HINT)
     if isinstance(error, OSError | SQLAlchemyError | RESTError) or _of_optional_client(error):
         return Unreachable(message, hint=_UNREACHABLE_HINT)
     return None

@@ -10,8 +10,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError
 
 from orchestration.broker import Broker
+from sink_core.config.load import load
 from sink_core.control.events import DataComplete
-from sink_core.errors import CalveError, FindingError
+from sink_core.errors import CalveError, ConfigError, FindingError
 from sink_core.status import status
 from tests import support
 from tests.launch import calve, cold
@@ -143,7 +144,39 @@ def test_a_pipeline_file_with_everything_inline_needs_no_connections(flow: Flow,
         "catalog": {"name": "inline", "type": "sql", **support.catalog_properties(tmp_path / "alone")},
         "tables": [{"name": "db.events", "auto_create": {}}],
     }
+    # What is wrong in it comes first, not a file that it does not need.
+    file.write_text(
+        json.dumps(document | {"tables": [{"name": "db.events", "auto_create": {"columns": {"id": "lnog"}}}]})
+    )
+    with pytest.raises(ConfigError, match=r"columns\.id: 'lnog' is not a type: .* did you mean long\?") as raised:
+        load(file)
+    assert "no such connections file" not in str(raised.value)
     file.write_text(json.dumps(document))
     checked = calve("check", file)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "topics: " in checked.stdout
+
+
+def test_what_the_first_run_would_read_and_create_is_planned_before_it(flow: Flow) -> None:
+    flow.produce(range(3))
+    planned = calve("plan", flow.pipeline.path)
+    assert planned.returncode == 0, planned.stderr
+    assert planned.stdout.splitlines() == [
+        f"pipeline {flow.name} has not run yet: the first run begins at start: earliest",
+        "next batch: 3 offsets, about 0.0 MiB, in 1 task",
+        "topic\tpartition\tstart\tend\toffsets",
+        f"{flow.topic}\t0\t0\t3\t3",
+        f"tables to be created: {flow.table}",
+    ]
+    latest = flow.but(extra={"source": {"start": "latest"}})
+    assert calve("plan", latest.pipeline.path).stdout.splitlines()[1:] == ["nothing to read"]
+    # It has written nothing.
+    assert flow.positions() == {}
+    assert flow.pipeline.control_topic not in flow.admin.list_topics(timeout=30).topics
+    assert not flow.lake.joinpath("db").exists()
+
+
+def test_a_type_of_catalog_that_there_is_not_is_answered_with_those_there_are(flow: Flow) -> None:
+    wrong = flow.but(lake_properties={"type": "postgres"})
+    with pytest.raises(ConfigError, match=r"'postgres' is no type of catalog: there are .*, rest, sql"):
+        wrong.run()

@@ -15,8 +15,8 @@ EARLY, LATE = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
 @pytest.mark.parametrize(
     ("error", "place"),
     [
-        ("db.b: Column(/more) changed from number to string", ("db.b", "more")),
-        ("db.a: Column(/outer/inner) changed", ("db.a", "outer.inner")),
+        ("db.b: more: string, not number", ("db.b", "more")),
+        ("db.a: outer.inner: string, not number", ("db.a", "outer.inner")),
         ("db.a: price.amount: 1.234 has more digits", ("db.a", "price.amount")),
         ("price: required, and null", ("", "price")),
         ("db.a: two of 'x' and 7", ("db.a", "two of … and …")),
@@ -27,16 +27,17 @@ def test_an_error_names_table_and_field(error: str, place: tuple[str, str]) -> N
 
 
 def test_the_only_table_need_not_be_named() -> None:
-    assert place_of("Column(/more) changed", TABLES[:1]) == ("db.a", "more")
+    assert place_of("more: string, not number", TABLES[:1]) == ("db.a", "more")
 
 
 def test_only_what_did_not_fit_is_counted_from_its_earliest_record_on() -> None:
     rows = [
-        ("fit", "db.a: Column(/x) changed from number to string", LATE),
-        ("decode", "db.a: Column(/x) is broken", EARLY),
-        ("fit", "db.a: Column(/x) changed from number to boolean", EARLY),
+        ("fit", "db.a: x: string, not number", LATE),
+        ("decode", "db.a: x: is broken", EARLY),
+        ("fit", "db.a: x: boolean, not number", EARLY),
         ("fit", "db.b: y: required, and null", None),
     ]
     found = counted(rows, TABLES)
     assert found == (Misfits("db.a", "x", 2, "2026-01-01T00:00:00+00:00"), Misfits("db.b", "y", 1, None))
+    assert str(found[1]) == "1 dead letter doesn't fit y of db.b"
     assert str(found[0]) == "2 dead letters don't fit x of db.a, since 2026-01-01T00:00:00+00:00"
