@@ -28,7 +28,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources.mkdir()
     for package in PACKAGES:
         shutil.copytree(ROOT / package, sources / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("pyproject.toml", "README.md"):
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, sources)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", directory, sources], directory, {})
@@ -57,6 +57,10 @@ def test_a_pipeline_runs_in_a_project_of_the_users_own(
     found = run([sys.executable, "-c", "import orchestration; print(orchestration.__path__[0])"], project, environment)
     assert found.strip() == str(installed / "orchestration")
     assert not (installed / "orchestration" / "defs").exists()
+    assert all((installed / package / "py.typed").is_file() for package in PACKAGES)
+    [about] = installed.glob("calve-*.dist-info")
+    assert "License-Expression: Apache-2.0" in (about / "METADATA").read_text()
+    assert "Apache License" in (about / "licenses" / "LICENSE").read_text()
     assert "orchestration.components.KafkaIcebergPipeline" in run(
         [BIN / "dg", "list", "components"], project, environment
     )
