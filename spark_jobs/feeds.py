@@ -16,6 +16,7 @@ from sink_core.decode.calendar import on_calendar
 from sink_core.decode.decoded import FIT, BadValue, Decoded, Decoder
 from sink_core.decode.keys import KeyReader, Keys, ReadKeys
 from sink_core.decode.others import add
+from sink_core.decode.strict import StrictDecoder
 from sink_core.formats import Formats
 from sink_core.tables.budget import Budget
 from sink_core.tables.evolution import merged
@@ -86,7 +87,7 @@ class Feeds:
         self.router = Router([(feed.name, feed.rule) for feed in self.feeds], spec.namings, topics, formats)
         self._evolving, self._columns = spec.evolving, dict[str, Schema]()
         self._decoders = list[Decoder]()
-        self._alike = dict[tuple[StructType, int, int | None], int]()
+        self._alike = dict[tuple[StructType, int, tuple[tuple[str, ...], bool], int | None], int]()
         self._decoder_of = dict[tuple[int, int], int]()
 
     def sort(self, values: Sequence[bytes], slices: Int64s, keys: Keys, origins: Origins) -> Sorted:
@@ -164,10 +165,12 @@ class Feeds:
         if (number, of_format) not in self._decoder_of:
             feed = self.feeds[number]
             apart = feed.evolve or feed.transforming or feed.changes or not feed.names.exact
-            alike = (feed.schema.as_struct(), of_format, number if apart else None)
+            known_by = (feed.names.ignored, feed.names.strict)
+            alike = (feed.schema.as_struct(), of_format, known_by, number if apart else None)
             decoder = self._decoder_of[number, of_format] = self._alike.setdefault(alike, len(self._decoders))
             if decoder == len(self._decoders):
-                self._decoders.append(self._of_format[of_format].decoder(feed.schema, feed.evolve, feed.names))
+                made = self._of_format[of_format].decoder(feed.schema, feed.evolve, feed.names)
+                self._decoders.append(StrictDecoder(made) if feed.names.strict else made)
         return self._decoder_of[number, of_format]
 
     def _want(self, table: str, wanted: Schema) -> None:

@@ -126,6 +126,7 @@ def task_spec(
             distribution="hash" if changes else distribution_of(metadata),
             evolve=t.evolve if evolving else (),
             ignored=t.ignore_fields,
+            strict=t.unknown_fields == "dead_letter",
             any_case=t.case_insensitive,
             rule=t.rule,
             explicit=t.explicit,

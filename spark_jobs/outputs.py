@@ -171,7 +171,8 @@ class Feed(Output):
         # What SQL doesn't name it leaves out on purpose.
         ignored = (ALL,) if self._table.transform else self._table.ignored
         mapping = self.metadata.name_mapping()
-        return names_of(self.schema, mapping, any_case=self._any_case, within=within, ignored=ignored)
+        strict = self._table.strict and ALL not in ignored
+        return names_of(self.schema, mapping, any_case=self._any_case, within=within, ignored=ignored, strict=strict)
 
     @cached_property
     def _has_kafka_column(self) -> bool:

@@ -24,8 +24,8 @@ class TableSpec:
     what a task may want of its schema, `any_case` that fields match whatever the case of their names, `transform` the
     SQL that makes its rows, and `keys_as` the type that this sees keys as. With `changes` records change rows that
     are there. An `explicit` one, which the pipeline file names, is counted for every partition, whether `rule`
-    takes its topic or not. Changes are held against the rows of `standing`, if there are any. `ignored` as in
-    `decode/names.Names`.
+    takes its topic or not. Changes are held against the rows of `standing`, if there are any. `ignored` and
+    `strict` as in `decode/names.Names`.
     """
 
     name: str
@@ -41,6 +41,7 @@ class TableSpec:
     changes: RowChanges | None = None
     standing: Standing | None = None
     ignored: tuple[str, ...] = ()
+    strict: bool = False
 
     @property
     def may_leave_out(self) -> bool:

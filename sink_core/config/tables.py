@@ -73,6 +73,7 @@ class Transform(Model):
         return re.search(rf"\b{word}\b", f"{self.select} {self.where or ''}") is not None
 
 
+UnknownFields = Literal["leave_out", "dead_letter"]
 EvolveStep = Literal["add_column", "widen", "make_optional"]
 
 
@@ -91,6 +92,12 @@ class TableDefaults(Model):
     ignore_fields: tuple[str, ...] = ()
     """Fields that have no column on purpose, with all below them (`debug`, `customer.notes`); `*` for all. Others that
     have none are counted, and a check warns of them. Counting costs where records have much that no column takes."""
+
+    unknown_fields: UnknownFields = "leave_out"
+    """What becomes of a record with other fields that no column takes, those included whose names no reader of Iceberg
+    could read: `leave_out` stores it without them, and counts them; `dead_letter` sets it aside, and names the field.
+    Of formats with a schema, the record is one that its schema has such a field for. SQL of `transform` may leave out
+    what it likes."""
 
     target_file_size: Bytes = Field(default=256 * MIB, gt=0)
     """Data files are closed at about this size. Stated here or for the table it wins over the table's own property."""
@@ -233,6 +240,9 @@ class Table(Model):
     """As in `table_defaults`."""
 
     ignore_fields: tuple[str, ...] | None = None
+    """As in `table_defaults`."""
+
+    unknown_fields: UnknownFields | None = None
     """As in `table_defaults`."""
 
     owned: bool | None = None

@@ -34,6 +34,8 @@ class Names:
     """The field below which records are asked what the table lacks, nothing for all of them."""
     ignored: tuple[str, ...] = ()
     """Dotted names of fields that are not counted where the table lacks them, nor those below; `*` for all."""
+    strict: bool = False
+    """Whether a record with a field that would be counted is a dead letter."""
 
     @property
     def exact(self) -> bool:
@@ -109,8 +111,9 @@ def names_of(
     any_case: bool = False,
     within: str = "",
     ignored: tuple[str, ...] = (),
+    strict: bool = False,
 ) -> Names:
-    """The names of a table's fields. `within` and `ignored` as in `Names`."""
+    """The names of a table's fields. `within`, `ignored` and `strict` as in `Names`."""
     own = {field_id: of.name for field_id, of in index_by_id(schema).items()}
     aliases = {
         field_id: others
@@ -118,10 +121,10 @@ def names_of(
         if field_id in own and (others := frozenset(names) - {own[field_id]})
     }
     if not aliases and not any_case:
-        return Names(within=within, ignored=ignored) if within or ignored else EXACT
+        return Names(within=within, ignored=ignored, strict=strict) if within or ignored or strict else EXACT
     others = [*own.values(), *(name for names in aliases.values() for name in names)]
     return Names(
-        aliases, any_case, frozenset(name.casefold() if any_case else name for name in others), within, ignored
+        aliases, any_case, frozenset(name.casefold() if any_case else name for name in others), within, ignored, strict
     )
 
 

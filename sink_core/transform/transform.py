@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from sink_core.config.tables import Transform
 from sink_core.decode.decoded import TRANSFORM, BadValue, Decoded, cut
@@ -42,7 +43,13 @@ class Transforming:
         self._connection = opened()
         self._query = query(self._connection, transform.select, transform.where, table=table)
         self._needs_kafka = transform.may_name(KAFKA_COLUMN)
-        self._check(arrow_schema(input_schema(transform, target)))
+        read = input_schema(transform, target)
+        if twins := _twins(read.as_struct()):
+            raise ConfigError(
+                f"{table}: transform: SQL can't tell {' from '.join(twins)}, which differ in case only",
+                hint="name the one that is to be read, and no other like it, under transform.columns",
+            )
+        self._check(arrow_schema(read))
 
     def apply(self, decoded: Decoded, origins: Origins) -> Decoded:
         """Rows in place of what was decoded. A record neither among `good` nor `bad` was left out by `where`."""
@@ -118,3 +125,18 @@ class Transforming:
     def _nothing(self) -> pa.RecordBatch:
         arrays = [pa.array([], field.type) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, names=self._schema.names)
+
+
+def _twins(kind: IcebergType, path: str = "") -> list[str]:
+    """Two dotted names of one struct that are one in SQL; none if there are no such."""
+    if isinstance(kind, StructType):
+        names = dict[str, str]()
+        for field in kind.fields:
+            name = f"{path}{field.name}"
+            if (other := names.setdefault(field.name.casefold(), name)) != name:
+                return [other, name]
+            if found := _twins(field.field_type, f"{name}."):
+                return found
+    if isinstance(kind, ListType):
+        return _twins(kind.element_type, f"{path}element.")
+    return _twins(kind.value_type, f"{path}value.") if isinstance(kind, MapType) else []

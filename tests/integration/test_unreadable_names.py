@@ -15,8 +15,9 @@ from sink_core.control.events import DataComplete
 from sink_core.planning import Planner
 from sink_core.schema_preview import schema_preview
 from sink_core.status import status
+from spark_jobs.letter_job import LetterJobs
 from tests import support
-from tests.pipelines import Flow
+from tests.pipelines import Flow, InProcess
 from tests.support import TopicFactory
 
 LEFT = {"ID": 10, "_pos": 10, "": 10, "a.b": 10}
@@ -69,3 +70,24 @@ def test_fields_without_a_column_are_named_wherever_a_user_looks(flow: Flow) -> 
     produce(ignoring, range(12, 14), channel="web")
     [batch] = ignoring.run().batches
     assert batch.dropped == {}
+
+
+def test_a_record_with_a_field_that_no_column_takes_may_be_a_dead_letter(flow: Flow) -> None:
+    strict = {"evolve": ["add_column"], "unknown_fields": "dead_letter"}
+    flow = flow.but(extra={"table_defaults": strict})
+    produce(flow, range(3))
+    produce(flow, range(3, 5), _pos=1)
+    # What may be a column becomes one.
+    produce(flow, range(5, 7), channel="web")
+    [batch] = flow.run().batches
+    assert flow.ids() == [0, 1, 2, 5, 6]
+    assert [row["channel"] for row in flow.rows() if row["id"] > 4] == ["web", "web"]
+    letters = flow.rows(flow.pipeline.dead_letter_table)
+    assert [(row["stage"], row["error"]) for row in letters] == [("fit", "_pos: no column takes it")] * 2
+    assert batch.dropped == {}
+    # Left out after all, they can be replayed.
+    flow = flow.but(extra={"table_defaults": {"evolve": ["add_column"]}})
+    with flow.session() as session:
+        session.bind()
+        assert LetterJobs(session, InProcess()).replay().moved == 2
+    assert flow.ids() == list(range(7))

@@ -135,6 +135,24 @@ def test_sql_that_cannot_be_is_refused_with_the_reason(sql: tuple[str, ...], sai
         Transforming(transform, TABLE, table="ns.t")
 
 
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ({"id": "long", "Pos": "long", "pos": "long"}, "Pos from pos"),
+        ({"id": "long", "s": "struct<a: list<struct<b: int, B: int>>>"}, "s.a.element.b from s.a.element.B"),
+    ],
+)
+def test_names_that_are_one_in_sql_are_refused(columns: dict[str, str], named: str) -> None:
+    with pytest.raises(ConfigError, match=f"SQL can't tell {named}, which differ in case only"):
+        Transforming(Transform(columns=columns, select="id"), TABLE, table="ns.t")
+
+
+def test_a_field_that_could_be_no_column_is_one_under_another_name() -> None:
+    table = schema_of({"id": "long", "pos": "long"})
+    named = made("id, _pos AS pos", id="long", _pos="long")
+    assert run(named, table, '{"id": 1, "_pos": 5}').columns.to_pylist() == [{"id": 1, "pos": 5}]
+
+
 def test_sql_reaches_no_files_and_no_settings() -> None:
     connection = Transforming(made("*"), TABLE, table="ns.t")._connection
     for statement in (

@@ -1,0 +1,42 @@
+"""Records with fields that no column takes as dead letters, whatever their format: `unknown_fields: dead_letter`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sink_core.decode.decoded import Decoded, Decoder, sifted
+
+_WITHIN_MANY = (".element.", ".value.")
+
+
+class StrictDecoder:
+    """Decodes as another decoder does. What that one would leave a field out of is bad, and the field is named."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """As `Decoder.decode`; nothing is dropped."""
+        decoded = self._decoder.decode(values)
+        if not decoded.dropped:
+            return decoded
+        good = range(len(values)) if decoded.good is None else decoded.good
+        unfit = dict[int, str]()
+        spans = [list(enumerate(good))]
+        while spans:
+            span = spans.pop()
+            found = self._decoder.decode([values[place] for _, place in span]).dropped
+            if named := _in_each(found, len(span)):
+                unfit |= {row: f"{min(named)}: no column takes it" for row, _ in span}
+            elif found:
+                middle = len(span) // 2
+                spans += [span[:middle], span[middle:]]
+        return replace(sifted(decoded, unfit), dropped={})
+
+
+def _in_each(dropped: Mapping[str, int], records: int) -> list[str]:
+    """Fields that each of so many records has. One has several values of a field only within lists and maps."""
+    if records == 1:
+        return list(dropped)
+    return [n for n, number in dropped.items() if number == records and not any(many in n for many in _WITHIN_MANY)]
