@@ -68,7 +68,7 @@ def _outcomes(pipeline: Pipeline, *, spark: bool) -> Iterator[Outcome]:
         registry = registry_checks(pipeline, kafka.sample_values)
         # `spark` asks more than `java` does.
         engine = Check("spark", lambda: _ask_spark(pipeline)) if spark else Check("java", lambda: _java(pipeline))
-        needs = ("kafka", "topics", "control topic", "catalog")
+        needs = ("kafka", "topics", "control topic", "source group", "catalog")
         state = Check("pipeline", lambda: pipeline_state(pipeline), needs=needs)
         checks = [*kafka.checks(), *registry, *tables.checks(), state, engine]
         yield from answers(checks, before=lambda check: status.update(f"checking {check.name}"))

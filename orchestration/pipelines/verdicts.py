@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from orchestration.wording import counted, dropped_text
 from sink_core.config.effective import Pipeline
-from sink_core.tables.kafka_column import KAFKA_TIME
 
 if TYPE_CHECKING:
     from sink_core.control.state import BatchSeen
@@ -138,6 +137,9 @@ def file_sizes(table: TableStatus, target_bytes: int) -> Verdict:
 
 def dropped_fields(table: TableStatus) -> Verdict:
     """Fields that records have and the table does not: nothing says that nobody misses them."""
+    # Heavy, and needed where checks run only.
+    from sink_core.tables.kafka_column import KAFKA_TIME
+
     fields = {name: number for name, number in table.dropped.items() if name != KAFKA_TIME}
     what_to_do = "allow evolve: [add_column], or name in ignore_fields what nobody misses"
     text = f"no column takes {dropped_text(fields)}; {what_to_do}" if fields else "every field has a column"

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import partial
-from itertools import count
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from sink_core.config.fields import ColumnName, FieldPath, Regex, TableNames, TopicName
 from sink_core.config.model import Model, refusal
 from sink_core.config.units import MIB, Bytes
-from sink_core.errors import ConfigError
-from sink_core.tables.type_text import parse_type
-
-
-def _a_type(text: str) -> str:
-    try:
-        parse_type(text, partial(next, count(1)), column="")
-    except ConfigError as error:
-        raise refusal(error.message.removeprefix("column : ")) from None
-    return text
-
-
-ColumnType = Annotated[str, AfterValidator(_a_type)]
 
 
 class AutoCreate(Model):
@@ -41,7 +26,7 @@ class AutoCreate(Model):
     identifier_fields: tuple[str, ...] = ()
     """Columns that tell rows apart, nested ones with dots. They become required."""
 
-    columns: dict[str, ColumnType] = Field(default={})
+    columns: dict[str, str] = Field(default={})
     """Iceberg types by column: `long`, `decimal(10,2)`, `timestamptz`, `list<string>`, `struct<a: int, b: string>`.
     The table gets exactly these; if none is named, those of the records' schema, or for JSON those that a sample of
     the topic shows."""
@@ -56,7 +41,7 @@ class AutoCreate(Model):
 class Transform(Model):
     """SQL that makes a table's row of a record, in DuckDB: expressions, one row per record at most."""
 
-    columns: dict[str, ColumnType] = Field(default={})
+    columns: dict[str, str] = Field(default={})
     """Iceberg types of the columns that are read from the value. Default: the table's own, none of them required."""
 
     select: str = Field(default="*", min_length=1)
