@@ -36,14 +36,15 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
     """
     pipeline = session.pipeline
     tables = [settings for settings in pipeline.tables if settings.transform is None]
-    gone = tuple(t.name for t in pipeline.tables if load_if_there(session.catalog, t.name) is None)
+    loaded = {settings.name: load_if_there(session.catalog, settings.name) for settings in pipeline.tables}
+    gone = tuple(name for name, table in loaded.items() if table is None)
     if not tables:
         return SchemaPreview(created=gone)
     sampled, formats = session.sample_waiting(plan.ranges), Formats(pipeline.readings)
     changes: dict[str, tuple[str, ...]] = {}
     dropped: list[Dropped] = []
     for settings in tables:
-        table = load_if_there(session.catalog, settings.name)
+        table = loaded[settings.name]
         if table is None:
             continue
         schema = table.schema()

@@ -21,6 +21,8 @@ from sink_core.tables.catalog import unreachable_as_ours
 from sink_core.tables.entries import live_entries
 
 _COLUMNS = ("stage", "error", "timestamp")
+_PARSED = re.compile(r"(.+): (?:\w+, not \w+|was specified twice)$")
+"""What JSON's parser says, of names of any letters."""
 _NAMED = re.compile(r"([^\s:'\"]+): ")
 
 
@@ -78,7 +80,7 @@ def place_of(error: str, tables: Sequence[str]) -> tuple[str, str]:
     said = error if table is None else error.removeprefix(f"{table}: ")
     if table is None and len(tables) == 1:
         table = tables[0]
-    named = _NAMED.match(said)
+    named = _PARSED.match(said) or _NAMED.match(said)
     return table or "", named[1] if named else folded(said)
 
 

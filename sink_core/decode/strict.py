@@ -26,7 +26,9 @@ class StrictDecoder:
         spans = [list(enumerate(good))]
         while spans:
             span = spans.pop()
-            found = self._decoder.decode([values[place] for _, place in span]).dropped
+            # What was dropped of all is known already.
+            again = len(span) < len(values)
+            found = self._decoder.decode([values[place] for _, place in span]).dropped if again else decoded.dropped
             if named := _in_each(found, len(span)):
                 unfit |= {row: f"{min(named)}: no column takes it" for row, _ in span}
             elif found:

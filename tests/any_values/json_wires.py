@@ -74,10 +74,8 @@ class JsonSchema(Json):
 
     def encoder(self, columns: Mapping[str, Type], chance: Random) -> Encode:
         schema = json.dumps(_json_schema(StructOf(columns)))
-        schema_id, encode = (
-            self._registry.register_text(unique("any"), "JSON", schema),
-            super().encoder(columns, chance),
-        )
+        schema_id = self._registry.register_text(unique("any"), "JSON", schema)
+        encode = super().encoder(columns, chance)
         return lambda record: framed(schema_id, encode(record))
 
 

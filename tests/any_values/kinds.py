@@ -24,7 +24,6 @@ EXACT = Context(prec=100)
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY_US = 86_400_000_000
 _EPOCH = datetime.fromisoformat("1970-01-01")
-_LONG_TEXT = 100_000
 
 
 class Unfit(Exception):

@@ -10,14 +10,12 @@ from pyiceberg.types import StructType
 from pyspark.sql import SparkSession
 
 from sink_core.decode.others import sum_dropped
-from spark_jobs.runner import SparkRunner
 from tests import support
 from tests.any_values.json_wires import NAMES, PLAIN
 from tests.any_values.kinds import LONG, TEXT, StructOf, Type, draw, same
 from tests.any_values.readers import Row, as_clickhouse_has
-from tests.any_values.values import CLICKHOUSE, MODES, Wire, formats_of, looks, table_of, wires
+from tests.any_values.values import CLICKHOUSE, MODES, Parts, Wire, formats_of, looks, table_of, wires
 from tests.pipelines import Flow
-from tests.schema_registry import SchemaRegistry
 
 RESERVED = (
     *("_pos", "_file", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
@@ -86,20 +84,11 @@ def columns_of(there: StructType, fields: Mapping[str, Type], path: str = "") ->
     return found, others
 
 
-def a_round(
-    flow: Flow,
-    registry: SchemaRegistry,
-    spark: SparkSession,
-    runner: SparkRunner,
-    *,
-    seed: int,
-    records: int,
-    modes: Collection[str],
-) -> list[str]:
+def a_round(flow: Flow, parts: Parts, *, seed: int, records: int, modes: Collection[str]) -> list[str]:
     """Tables that are made from records and then given more columns, one of each mode for each format, the topics of
     `flow`; what is wrong with them."""
     chance = Random(seed)
-    every = dict(zip(flow.topics, wires(registry), strict=True))
+    every = dict(zip(flow.topics, wires(parts.registry), strict=True))
     fields = {topic: drawn(wire, chance) for topic, wire in every.items()}
     tables = [
         {"name": table_of(wire, mode), "topics": [topic], "auto_create": {}, "evolve": ["add_column"], **MODES[mode]}
@@ -107,7 +96,7 @@ def a_round(
         for mode in modes
     ]
     source = {"formats": formats_of(every)}
-    ready = flow.but(registry={"main": {"url": registry.url}}, extra={"source": source, "tables": tables})
+    ready = flow.but(registry={"main": {"url": parts.registry.url}}, extra={"source": source, "tables": tables})
     rows: dict[str, list[Row]] = {topic: [] for topic in every}
     dropped = dict[str, dict[str, int]]()
     for part in (1, 2):
@@ -119,13 +108,13 @@ def a_round(
             keys = [str(row["id"]) for row in new]
             support.produce(flow.bootstrap, topic, [encode(row) for row in new], keys=keys)
             rows[topic] += [{name: row.get(name) for name in fields[topic]} for row in new]
-        dropped = sum_dropped(batch.dropped for batch in ready.run(runner).batches)
+        dropped = sum_dropped(batch.dropped for batch in ready.run(parts.runner).batches)
     letters = [f"dead letter: {row['error']}" for row in ready.rows(ready.pipeline.dead_letter_table)]
     return letters + [
         said
         for topic, wire in every.items()
         for mode in modes
-        for said in _held(ready, spark, table_of(wire, mode), fields[topic], rows[topic], dropped)
+        for said in _held(ready, parts.spark, table_of(wire, mode), fields[topic], rows[topic], dropped)
     ]
 
 

@@ -19,12 +19,7 @@ Row = dict[str, Any]
 
 def by_spark(spark: SparkSession, name: str, columns: Mapping[str, Type]) -> list[Row]:
     """The rows of a table, in no order."""
-    found: pa.Table = spark.table(name).toArrow()
-    kind = StructOf(columns)
-    return [
-        {**row, **_read(kind, {name: row[name] for name in columns})}
-        for row in found.to_pylist(maps_as_pydicts="strict")
-    ]
+    return _rows(spark.table(name).toArrow(), columns)
 
 
 def by_clickhouse(table: Table, columns: Mapping[str, Type]) -> list[Row]:
@@ -33,12 +28,7 @@ def by_clickhouse(table: Table, columns: Mapping[str, Type]) -> list[Row]:
     location = table.metadata.location.removeprefix("file://")
     # Not all that it takes for text is text.
     query = f"SELECT * FROM icebergLocal('{location}') SETTINGS output_format_arrow_string_as_string = 0"
-    found = pa.ipc.open_file(chdb.query(query, "Arrow").bytes()).read_all()
-    kind = StructOf(columns)
-    return [
-        {**row, **_read(kind, {name: row[name] for name in columns})}
-        for row in found.to_pylist(maps_as_pydicts="strict")
-    ]
+    return _rows(pa.ipc.open_file(chdb.query(query, "Arrow").bytes()).read_all(), columns)
 
 
 def as_clickhouse_has(kind: Type, value: Any) -> Any:
@@ -49,6 +39,14 @@ def as_clickhouse_has(kind: Type, value: Any) -> Any:
     if isinstance(kind, StructOf):
         return {name: as_clickhouse_has(of, (value or {}).get(name)) for name, of in kind.fields.items()}
     return value
+
+
+def _rows(found: pa.Table, columns: Mapping[str, Type]) -> list[Row]:
+    kind = StructOf(columns)
+    return [
+        {**row, **_read(kind, {name: row[name] for name in columns})}
+        for row in found.to_pylist(maps_as_pydicts="strict")
+    ]
 
 
 def _read(kind: Type, value: Any) -> Any:

@@ -62,6 +62,15 @@ def wires(registry: SchemaRegistry) -> list[Wire]:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """What a round needs beside a pipeline."""
+
+    registry: SchemaRegistry
+    spark: SparkSession
+    runner: SparkRunner
+
+
+@dataclass(frozen=True)
 class Sent:
     """Records of one topic: by offset the row that there has to be, None for a tombstone; and the names of columns that
     are bad in a record, none if all of it is."""
@@ -256,26 +265,17 @@ def _compared(
             found.wrong.append(f"{what}: offset {offset}: timestamp {given['_kafka']['timestamp']}")
 
 
-def a_round(
-    flow: Flow,
-    registry: SchemaRegistry,
-    spark: SparkSession,
-    runner: SparkRunner,
-    *,
-    seed: int,
-    records: int,
-    found: Found,
-) -> None:
+def a_round(flow: Flow, parts: Parts, *, seed: int, records: int, found: Found) -> None:
     """One, of so many records of each format: a topic of `flow` for each, with one partition."""
     chance = Random(seed)
-    every = wires(registry)
+    every = wires(parts.registry)
     sent = {
         topic: send(flow, topic, wire, chance, columns=min(10, len(wire.names)), records=records)
         for wire, topic in zip(every, flow.topics, strict=True)
     }
     columns = {topic: each.columns for topic, each in sent.items()}
     # Several batches, so that changes meet rows of batches before them.
-    ready = pipeline(flow, every, columns, registry.url, batch=records * len(every) // 3)
-    ready.run(runner)
+    ready = pipeline(flow, every, columns, parts.registry.url, batch=records * len(every) // 3)
+    ready.run(parts.runner)
     for wire, topic in zip(every, flow.topics, strict=True):
-        held(ready, spark, wire, topic, sent[topic], found)
+        held(ready, parts.spark, wire, topic, sent[topic], found)

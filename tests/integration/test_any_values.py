@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,31 @@ from pyspark.sql import SparkSession
 from orchestration.broker import Broker
 from spark_jobs.runner import SparkRunner
 from tests.any_values import names, values
-from tests.any_values.values import Found
+from tests.any_values.values import Found, Parts
 from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry
 from tests.support import TopicFactory
 
 FORMATS = 5
 OF_ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+
+
+@pytest.fixture
+def parts(registry: SchemaRegistry, spark: SparkSession, runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> Parts:
+    # ClickHouse reads files below the working directory only.
+    monkeypatch.chdir(Path("/"))
+    return Parts(registry, spark, runner)
+
+
+@pytest.fixture
+def new_flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Callable[[], Flow]:
+    """Makes a pipeline with a topic for each format."""
+
+    def make() -> Flow:
+        topics = [kafka_topic(1, config=OF_ANY_TIME) for _ in range(FORMATS)]
+        return Flow.create(tmp_path, broker.bootstrap, *topics)
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -29,21 +48,12 @@ OF_ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 def test_what_can_be_stored_is_and_what_cannot_is_a_dead_letter(
     seeds: range,
     records: int,
-    tmp_path: Path,
-    broker: Broker,
-    kafka_topic: TopicFactory,
-    registry: SchemaRegistry,
-    spark: SparkSession,
-    runner: SparkRunner,
-    monkeypatch: pytest.MonkeyPatch,
+    new_flow: Callable[[], Flow],
+    parts: Parts,
 ) -> None:
-    # ClickHouse reads files below the working directory only.
-    monkeypatch.chdir(Path("/"))
     found = Found()
     for seed in seeds:
-        topics = [kafka_topic(1, config=OF_ANY_TIME) for _ in range(FORMATS)]
-        flow = Flow.create(tmp_path, broker.bootstrap, *topics)
-        values.a_round(flow, registry, spark, runner, seed=seed, records=records, found=found)
+        values.a_round(new_flow(), parts, seed=seed, records=records, found=found)
         print(f"seed {seed}: {found.table()}", flush=True)  # noqa: T201 - the table of `make faults`
         assert found.wrong[:20] == []
 
@@ -60,16 +70,9 @@ def test_what_can_be_stored_is_and_what_cannot_is_a_dead_letter(
 def test_a_field_of_any_name_is_a_column_or_one_that_no_reader_could_read(
     seeds: range,
     modes: list[str],
-    tmp_path: Path,
-    broker: Broker,
-    kafka_topic: TopicFactory,
-    registry: SchemaRegistry,
-    spark: SparkSession,
-    runner: SparkRunner,
-    monkeypatch: pytest.MonkeyPatch,
+    new_flow: Callable[[], Flow],
+    parts: Parts,
 ) -> None:
-    monkeypatch.chdir(Path("/"))
     for seed in seeds:
-        flow = Flow.create(tmp_path, broker.bootstrap, *(kafka_topic(1) for _ in range(FORMATS)))
-        wrong = names.a_round(flow, registry, spark, runner, seed=seed, records=40, modes=modes)
+        wrong = names.a_round(new_flow(), parts, seed=seed, records=40, modes=modes)
         assert wrong[:20] == [], f"seed {seed}"

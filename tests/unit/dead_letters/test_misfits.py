@@ -17,6 +17,7 @@ EARLY, LATE = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
     [
         ("db.b: more: string, not number", ("db.b", "more")),
         ("db.a: outer.inner: string, not number", ("db.a", "outer.inner")),
+        ("db.a: with blank: string, not number", ("db.a", "with blank")),
         ("db.a: price.amount: 1.234 has more digits", ("db.a", "price.amount")),
         ("price: required, and null", ("", "price")),
         ("db.a: two of 'x' and 7", ("db.a", "two of … and …")),
