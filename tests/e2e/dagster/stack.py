@@ -53,6 +53,9 @@ class Stack:
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True)
         shutil.copy(ROOT / "deploy" / "dagster.yaml", self.home)
+        # Of two processes that both find no storage, and make it, one ends.
+        with DagsterInstance.from_config(str(self.home)):
+            pass
         (self.directory / "calve_test_defs.py").write_text(self.definitions)
         (self.directory / "pipelines.txt").write_text("\n".join(map(str, self.files)))
         (self.directory / "workspace.yaml").write_text(
