@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from orchestration.broker import Broker
 from sink_core.commit.staging import staging_of
 from tests.pipelines import Flow, reached
+from tests.rest_catalog import RestCatalog
 from tests.support import TopicFactory
 
 AHEAD_S = 66
@@ -57,6 +58,30 @@ def test_a_commit_that_slept_while_the_table_was_changed_is_built_anew(flow: Flo
     assert commit is not None
     assert (commit.landed, commit.conflicts) == (True, 1)
     check(flow, spark)
+
+
+def test_a_rest_catalog_has_a_commit_that_slept_built_anew(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, rest_catalog: RestCatalog
+) -> None:
+    """Its protocol has no requirement on time: the server looks at the times of snapshots by itself."""
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
+    # The server keeps its tables in a database that a SQL catalog reads as well.
+    shared = {"tables": (f"{flow.name}.events",), "lake": rest_catalog.directory, "catalog_name": rest_catalog.name}
+    beside = flow.but(**shared)
+    flow = flow.but(**shared, lake_properties={"type": "rest", "uri": f"http://127.0.0.1:{rest_catalog.port}"})
+    flow.produce(range(5))
+    flow.run()
+    flow.produce(range(5, 10))
+    flow.publish()
+    with flow.session() as session, reached("commit.after-list", lambda: change_ahead(beside)):
+        session.bind()
+        commit = session.committer().commit(flow.table)
+    assert commit is not None
+    assert (commit.landed, commit.conflicts) == (True, 1)
+    metadata = flow.load_table().metadata
+    assert metadata.properties["changed.by"] == "somebody"
+    assert metadata.last_updated_ms >= max(entry.timestamp_ms for entry in metadata.metadata_log)
+    assert flow.ids() == list(range(10))
 
 
 def test_a_commit_of_a_host_that_is_behind_is_of_the_time_of_the_last_change(flow: Flow, spark: SparkSession) -> None:
