@@ -50,14 +50,16 @@ class Postgres:
 
 
 @contextmanager
-def postgres() -> Generator[Postgres]:
-    """Started in a folder of its own, gone at the end with all of it."""
+def postgres(password: str = "") -> Generator[Postgres]:
+    """Started in a folder of its own, gone at the end with all of it. With a password it lets nobody in without."""
     directory, port = Path(tempfile.mkdtemp(prefix="calve-postgres-")), steady_port()
     if _as_who():
         shutil.chown(directory, *_as_who().values())
     try:
-        data = directory / "data"
-        _run([program("initdb"), "-D", str(data), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"])
+        data, secret = directory / "data", directory / "password"
+        secret.write_text(password)
+        method = ["-A", "scram-sha-256", "--pwfile", str(secret)] if password else ["-A", "trust"]
+        _run([program("initdb"), "-D", str(data), "-U", USER, *method, "-E", "UTF8", "--locale=C", "--no-sync"])
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(port),
@@ -70,7 +72,7 @@ def postgres() -> Generator[Postgres]:
         control = [program("pg_ctl"), "-D", str(data), "-w", "-t", str(_WAIT_S)]
         _run([*control, "-l", str(directory / "log"), "-o", options, "start"])
         try:
-            _run([program("createdb"), "-h", "127.0.0.1", "-p", str(port), "-U", USER, DATABASE])
+            _run([program("createdb"), "-h", "127.0.0.1", "-p", str(port), "-U", USER, DATABASE], PGPASSWORD=password)
             yield Postgres(port)
         finally:
             _run([*control, "-m", "immediate", "stop"])
@@ -86,8 +88,16 @@ def program(name: str) -> str:
     return there
 
 
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * _WAIT_S, cwd="/", **_as_who())
+def _run(command: Sequence[str], **environment: str) -> None:
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=2 * _WAIT_S,
+        cwd="/",
+        env={**os.environ, **environment},
+        **_as_who(),
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
