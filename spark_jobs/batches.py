@@ -78,6 +78,12 @@ class BatchReport:
     def published(self) -> bool:
         return self.verdict is not Verdict.STALE
 
+    @property
+    def rest_s(self) -> float:
+        """Seconds that what waits after it takes at its rate, in offsets a second."""
+        read = sum(end - start for *_, start, end in self.ranges)
+        return self.lag_after * sum(self.seconds.values()) / read if read else 0.0
+
 
 class Ingest:
     """Plans, writes and publishes batches of one pipeline on one Spark session."""
@@ -131,7 +137,8 @@ class Ingest:
         plan = planned.plan
         tasks = "1 task" if len(plan.tasks) == 1 else f"{len(plan.tasks)} tasks"
         starting = "" if self._runner.is_started else "; starting Spark, which takes some seconds"
-        what = f"{plan.offsets:,} offsets in {tasks}{starting}"
+        of = f" of {self.lag:,}" if self.lag > plan.offsets else ""
+        what = f"{plan.offsets:,}{of} offsets in {tasks}{starting}"
         self._progress(Progress("write", what, plan.batch_id, plan.offsets))
         # Done while Spark works.
         self._session.publisher.connect()

@@ -65,7 +65,7 @@ def run(
             runner,
             bounds=bounds,
             on_progress=lambda step: status.update(f"{step.phase}: {step.message}"),
-            on_batch=None if as_json else _say_batch,
+            on_batch=None if as_json else say_batch,
         )
     if as_json:
         say_json(_run_document(report))
@@ -105,10 +105,12 @@ def _nothing(why: str, *, as_json: bool) -> None:
         say(why)
 
 
-def _say_batch(batch: BatchReport) -> None:
+def say_batch(batch: BatchReport) -> None:
+    """What became of one batch of a run, and what still waits."""
     seconds = ", ".join(f"{step} {taken:.2f} s" for step, taken in batch.seconds.items())
     others = "".join(f", {number:,} {what}" for what, number in batch.not_stored.items())
-    say(f"batch {batch.batch_id}: {batch.verdict.value}: {batch.records:,} records{others} ({seconds})")
+    rest = f"; {batch.lag_after:,} offsets wait, {batch.rest_s:,.0f} s at this rate" if batch.lag_after else ""
+    say(f"batch {batch.batch_id}: {batch.verdict.value}: {batch.records:,} records{others} ({seconds}){rest}")
     for table, dropped in batch.dropped.items():
         say(f"    {table} has no column for {dropped_text(dropped)}", style="yellow")
 

@@ -12,10 +12,11 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
+from orchestration.cli.run import say_batch
 from sink_core.config.connections import SparkSettings
 from sink_core.control.events import CommitComplete, DataComplete, Paused, Resumed
 from sink_core.errors import BadRecord
-from spark_jobs.run import Bounds
+from spark_jobs.run import Bounds, run_pipeline
 from spark_jobs.runner import SparkRunner
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow, reached
@@ -96,6 +97,27 @@ def test_a_batch_takes_no_more_than_it_may_and_a_run_no_more_batches(flow: Flow,
     assert "run.max_batches 3" in report.ended
     flow.run(runner)
     assert flow.ids() == list(range(50))
+
+
+def test_a_long_run_says_how_much_waits_and_for_how_long(
+    flow: Flow, runner: SparkRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flow = flow.but(extra={"batch": {"max_records": 10}})
+    flow.produce(range(25))
+    steps: list[str] = []
+    with flow.session() as session:
+        report = run_pipeline(
+            session, runner, on_batch=say_batch, on_progress=lambda step: steps.append(f"{step.phase}: {step.message}")
+        )
+    written = [step.partition(" in ")[0] for step in steps if step.startswith("write: ")]
+    assert written == ["write: 10 of 25 offsets", "write: 10 of 15 offsets", "write: 5 offsets"]
+    rests = [line.partition(")")[2] for line in capsys.readouterr().out.splitlines() if line.startswith("batch ")]
+    rest_s = [sum(batch.seconds.values()) * batch.lag_after / 10 for batch in report.batches]
+    assert rests == [
+        f"; 15 offsets wait, {rest_s[0]:,.0f} s at this rate",
+        f"; 5 offsets wait, {rest_s[1]:,.0f} s at this rate",
+        "",
+    ]
 
 
 def test_a_commit_interval_leaves_the_commit_to_the_end_of_the_run(flow: Flow, runner: SparkRunner) -> None:
