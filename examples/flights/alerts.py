@@ -15,7 +15,7 @@ from dataclasses import asdict
 from http.client import InvalidURL
 from urllib.error import HTTPError
 
-from orchestration.alerts import Alert, alert_sensor
+from calve import Alert, alert_sensor
 
 URL_VARIABLE = "CALVE_ALERT_URL"
 TIMEOUT_S = 10.0

@@ -30,12 +30,10 @@ from dagster import DagsterInstance
 from local import PIPELINE, ROOT
 from pyiceberg.catalog import Catalog
 
+from calve import CalveError, Pipeline, load_pipeline
 from orchestration.defs.flights_by_carrier import delays_by_carrier
 from orchestration.pipelines.names import INGEST, job_name
 from sink_core.commit.properties import SummaryKeys
-from sink_core.config.effective import Pipeline
-from sink_core.config.load import load
-from sink_core.errors import CalveError
 from sink_core.tables.catalog import open_catalog
 from sink_core.tables.create import load_if_there
 
@@ -65,7 +63,7 @@ def _demo(bootstrap: str, instance: DagsterInstance, limit: int | None) -> int:
     """Fill the topic, run the job, show what it made, prove it. Returns the exit code."""
     produced = produce.fill(bootstrap, limit)
     _say(f"{produced:,} events produced" if produced else "the topic is filled already, nothing produced")
-    pipeline = load(ROOT / PIPELINE)
+    pipeline = load_pipeline(ROOT / PIPELINE)
     with open_catalog(pipeline.catalog) as catalog:
         before = show.total_rows(load_if_there(catalog, FLIGHTS))
         if code := _ingest(pipeline, instance):

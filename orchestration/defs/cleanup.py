@@ -1,5 +1,5 @@
 """Old runs are deleted each night."""
 
-from orchestration.cleanup import cleanup_job
+from calve import cleanup_job
 
 defs = cleanup_job()

@@ -17,7 +17,7 @@ from tests.e2e.dagster.stack import BIN, ROOT
 from tests.pipelines import Flow
 from tests.support import TopicFactory
 
-PACKAGES = ("sink_core", "spark_jobs", "orchestration")
+PACKAGES = ("calve", "sink_core", "spark_jobs", "orchestration")
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +61,7 @@ def test_a_pipeline_runs_in_a_project_of_the_users_own(
     [about] = installed.glob("calve-*.dist-info")
     assert "License-Expression: Apache-2.0" in (about / "METADATA").read_text()
     assert "Apache License" in (about / "licenses" / "LICENSE").read_text()
-    assert "orchestration.components.KafkaIcebergPipeline" in run(
-        [BIN / "dg", "list", "components"], project, environment
-    )
+    assert "calve.KafkaIcebergPipeline" in run([BIN / "dg", "list", "components"], project, environment)
     run([BIN / "dg", "check", "yaml"], project, environment)
     run([BIN / "dg", "check", "defs"], project, environment)
     listed = run([BIN / "dg", "list", "defs", "--json"], project, environment)
@@ -98,7 +96,7 @@ def as_component(flow: Flow, project: Path) -> Path:
     shutil.copy(flow.pipeline.path.with_name("connections.yaml"), project)
     file = project / "src" / "shop" / "defs" / flow.name / "defs.yaml"
     file.parent.mkdir(parents=True)
-    document = {"type": "orchestration.components.KafkaIcebergPipeline", "attributes": attributes}
+    document = {"type": "calve.KafkaIcebergPipeline", "attributes": attributes}
     file.write_text(yaml.safe_dump(document, sort_keys=False))
     return file
 

@@ -14,9 +14,7 @@ from pathlib import Path
 
 import dagster as dg
 
-import orchestration.components
-from orchestration.pipelines.build import build_pipeline_defs
-from sink_core.config.load import load
+from calve import KafkaIcebergPipeline, alert_sensor, build_pipeline_defs, cleanup_job, load_pipeline
 
 here = Path(sys.argv[1])
 connections = {{
@@ -34,7 +32,7 @@ for number in range(100):
         pipeline["commit"] = {{"every": "5m"}}
     file = here / f"p{{number}}.yaml"
     file.write_text(json.dumps(pipeline))
-    many.append(build_pipeline_defs(load(file)))
+    many.append(build_pipeline_defs(load_pipeline(file)))
 defs = dg.Definitions.merge(*many)
 repository = defs.get_repository_def()
 assert len(repository.sensor_defs) == 100

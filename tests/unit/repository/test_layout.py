@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.documents import ROOT
 
 UNIT = ROOT / "tests/unit"
-OF_NO_MODULE = {"repository"}
-"""Folders of tests/unit for tests of documents, this layout and the parts right in `tests`."""
+OF_NO_MODULE = {"calve", "repository"}
+"""Folders of tests/unit for the public names; for tests of documents, this layout and the parts right in `tests`."""
 
 LONGEST = 400
 """Lines."""
