@@ -54,6 +54,17 @@ class Done:
         return {(e.asset_key.to_user_string(), e.check_name): e for e in found}
 
     @property
+    def output(self) -> dict[str, Any]:
+        """The metadata of an operation's output."""
+        [event] = [e for e in self.result.all_events if e.is_successful_output]
+        return {name: value.value for name, value in event.step_output_data.metadata.items()}
+
+    def records(self, name: str) -> list[Mapping[str, Any]]:
+        """The rows of a table in the output's metadata."""
+        [event] = [e for e in self.result.all_events if e.is_successful_output]
+        return [record.data for record in event.step_output_data.metadata[name].records]
+
+    @property
     def steps(self) -> dict[str, str]:
         """How each step ended."""
         ends = ("STEP_SUCCESS", "STEP_SKIPPED", "STEP_FAILURE")
@@ -67,8 +78,10 @@ class Done:
         return event.step_failure_data
 
 
-def run(flow: Flow, instance: DagsterInstance, stage: str = INGEST, **config: Any) -> Done:
+def run(flow: Flow, instance: DagsterInstance, stage: str = INGEST, *, hour: str | None = None, **config: Any) -> Done:
+    """`hour` is the partition of a job that has some. Without `config` a job runs as its editor opens."""
     defs = build_pipeline_defs(flow.pipeline)
     job = defs.resolve_job_def(job_name(flow.pipeline, stage))
-    op = {"ops": {f"{flow.name}_{stage}": {"config": config}}} if config else {}
-    return Done(flow, instance, job.execute_in_process(run_config=op, instance=instance, raise_on_error=False))
+    op = {"ops": {f"{flow.name}_{stage}": {"config": config}}} if config else None
+    done = job.execute_in_process(run_config=op, instance=instance, raise_on_error=False, partition_key=hour)
+    return Done(flow, instance, done)

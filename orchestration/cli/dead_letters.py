@@ -38,7 +38,7 @@ def list_(
 
     Of the values the beginning is shown, without what is named like a secret.
     """
-    from orchestration.cli.times import moment_or_age_ms
+    from orchestration.times import moment_or_age_ms
     from sink_core.config.load import load
     from sink_core.dead_letters.listing import letters
     from sink_core.session import Session
@@ -70,7 +70,7 @@ def replay(
     Exit code 1: the dead letters can't be told apart, or a table has a finding. 3: other range jobs were faster, again
     and again.
     """
-    from orchestration.cli.times import offset_range
+    from orchestration.times import offset_range
     from sink_core.config.load import load
     from sink_core.control.decision import Verdict
     from sink_core.session import Session

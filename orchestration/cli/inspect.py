@@ -85,7 +85,7 @@ def verify(
     """Prove that every source offset was accounted for once. Exit code 0: proven; 1: violated, with the ranges."""
     from datetime import UTC, datetime
 
-    from orchestration.cli.times import moment_or_age_ms
+    from orchestration.times import moment_or_age_ms
     from sink_core.config.load import load
     from sink_core.session import Session
     from sink_core.verify.verify import verify as prove

@@ -102,7 +102,7 @@ def replay(
 
 def _wanted(from_: str | None, to: str | None, ranges: list[str]) -> Wanted | None:
     """What is to be replaced; None if nothing is said of that."""
-    from orchestration.cli.times import moment_or_age_ms, offset_range
+    from orchestration.times import moment_or_age_ms, offset_range
     from sink_core.range_jobs.selected import Wanted
 
     if from_ is None and to is None and not ranges:

@@ -45,7 +45,7 @@ def run(
     """
     from dataclasses import replace
 
-    from orchestration.cli.times import duration_s
+    from orchestration.times import duration_s
     from sink_core.config.load import load
     from sink_core.session import Session
     from spark_jobs.run import Bounds, run_pipeline

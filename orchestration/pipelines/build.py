@@ -9,10 +9,11 @@ import dagster as dg
 from orchestration.pipelines import specs
 from orchestration.pipelines.checks import checks_of
 from orchestration.pipelines.commit import commit_of
-from orchestration.pipelines.dead_letters import replay_job
 from orchestration.pipelines.ingest import ingest_of
-from orchestration.pipelines.maintenance import maintenance_jobs, maintenance_schedules
 from orchestration.pipelines.names import CHECKS, COMMIT, INGEST, job_name, resource_key, run_tags, table_key
+from orchestration.pipelines.operations import dead_letters, looking, pausing, replay, resolving
+from orchestration.pipelines.operations.job import job_of
+from orchestration.pipelines.operations.maintenance import maintenance_jobs, maintenance_schedules
 from orchestration.pipelines.schedules import checks_schedule, commit_schedule
 from orchestration.pipelines.sensor import lag_sensor
 from orchestration.pipelines.spark import spark_resource
@@ -50,7 +51,7 @@ def build_pipeline_defs(pipeline: Pipeline) -> dg.Definitions:
     return dg.Definitions(
         assets=[*specs.topics(pipeline), ingest, commit],
         asset_checks=[checks],
-        jobs=[ingest_job, commit_job, checks_job, replay_job(pipeline), *maintenance.values()],
+        jobs=[ingest_job, commit_job, checks_job, *_operations(pipeline), *maintenance.values()],
         sensors=[lag_sensor(pipeline, ingest_job, watch)],
         schedules=[
             *([] if every == "batch" else [commit_schedule(pipeline, every, commit_job, watch)]),
@@ -59,6 +60,21 @@ def build_pipeline_defs(pipeline: Pipeline) -> dg.Definitions:
         ],
         resources={resource_key(pipeline): spark_resource(pipeline.spark)},
     )
+
+
+def _operations(pipeline: Pipeline) -> list[dg.JobDefinition]:
+    """What an operator does by hand."""
+    return [
+        job_of(pipeline, pausing.pause(pipeline)),
+        job_of(pipeline, pausing.resume(pipeline)),
+        job_of(pipeline, resolving.resolve(pipeline)),
+        job_of(pipeline, looking.verify(pipeline)),
+        job_of(pipeline, looking.positions(pipeline)),
+        job_of(pipeline, replay.replay(pipeline)),
+        job_of(pipeline, replay.replay_hours(pipeline)),
+        job_of(pipeline, dead_letters.listing(pipeline)),
+        job_of(pipeline, dead_letters.replay(pipeline)),
+    ]
 
 
 def _check_distinct(pipeline: Pipeline) -> None:

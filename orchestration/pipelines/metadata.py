@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from sink_core.commit.table import TableCommit
+    from sink_core.dead_letters.listing import Letters
     from spark_jobs.batches import BatchReport
+    from spark_jobs.range_job import RangePreview, RangeReport
 
 SHOWN_RANGES = 100
 
@@ -90,6 +93,49 @@ def of_commit(commit: TableCommit, now_ms: int) -> dict[str, Any]:
     return known
 
 
+def of_letters(letters: Letters) -> dict[str, Any]:
+    """The newest dead letters, and how many there are of each error, as tables."""
+    newest = [
+        dg.TableRecord(
+            {
+                "record": f"{letter.topic}[{letter.partition}] {letter.offset}",
+                "timestamp": "-" if letter.timestamp_ms is None else _moment(letter.timestamp_ms),
+                "stage": letter.stage,
+                "error": letter.error,
+                "value": letter.preview,
+                "bytes": letter.value_bytes,
+            }
+        )
+        for letter in letters.newest
+    ]
+    errors = [dg.TableRecord({"dead letters": number, "error": error}) for error, number in letters.by_error]
+    tables = {"newest": newest, "by error": errors}
+    return {name: dg.MetadataValue.table(records) for name, records in tables.items() if records}
+
+
+def of_preview(preview: RangePreview) -> dict[str, Any]:
+    """What a replay would read and replace."""
+    return {
+        "offsets": preview.offsets,
+        "rows to replace": preview.rows,
+        "files to write anew": preview.files,
+        "bytes of these files": preview.bytes,
+        **({"ranges": _ranges(preview.ranges)} if preview.ranges else {}),
+        **({"ended": preview.ended} if preview.ended else {}),
+    }
+
+
+def of_range_jobs(reports: Sequence[RangeReport]) -> dict[str, Any]:
+    """What range jobs for one table did."""
+    return {
+        "rows": sum(report.rows for report in reports),
+        "rows replaced": sum(report.replaced for report in reports),
+        "range jobs": [report.batch_id for report in reports if report.batch_id],
+        "snapshots": [str(report.commit.snapshot_id) for report in reports if report.commit and report.commit.landed],
+        "ended": reports[-1].ended if reports else "nothing to do",
+    }
+
+
 def of_schema(schema: Schema) -> dict[str, Any]:
     """The columns with their Iceberg types."""
     from sink_core.tables.type_text import type_text
@@ -108,6 +154,10 @@ def column_schema(columns: Any) -> dict[str, Any]:
         for name, kind, required, doc in columns
     ]
     return {"dagster/column_schema": dg.TableSchema(columns=shown)}
+
+
+def _moment(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _ranges(ranges: Sequence[tuple[str, int, int, int]]) -> dg.TableMetadataValue:

@@ -17,7 +17,15 @@ REMEDY_TAG = "calve/remedy"
 INGEST = "ingest"
 COMMIT = "commit"
 CHECKS = "checks"
-REPLAY = "replay_dead_letters"
+PAUSE = "pause"
+RESUME = "resume"
+RESOLVE = "resolve"
+VERIFY = "verify"
+POSITIONS = "positions"
+REPLAY = "replay"
+REPLAY_HOURS = "replay_hours"
+DEAD_LETTERS = "dead_letters"
+REPLAY_DEAD_LETTERS = "replay_dead_letters"
 
 
 def topic_key(pipeline: Pipeline, topic: str) -> dg.AssetKey:

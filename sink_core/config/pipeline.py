@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import date
 from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, model_validator
@@ -137,6 +138,9 @@ class Dagster(Model):
 
     prove_since: Duration | None = Field(default=None, gt=0)
     """How far back the proof among the checks looks, as `calve verify --since` does. Default: at everything."""
+
+    hours_from: date = date(2026, 1, 1)
+    """The first day whose hours the Partitions page of the job `NAME_replay_hours_job` offers for a backfill."""
 
 
 class PipelineConfig(Model):

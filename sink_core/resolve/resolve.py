@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sink_core.control.events import Resolved
-from sink_core.errors import ConfigError, FindingError
+from sink_core.errors import CalveError, ConfigError, FindingError
 from sink_core.failpoints import reach
 from sink_core.resolve import adopt, control, ledger, positions, rebuild, tables
 from sink_core.resolve.answer import Answer, Lines, Resolver
@@ -64,6 +64,39 @@ def prepare(
         others = f"of this finding there are {', '.join(available)}" if available else "see docs/operations.md"
         raise ConfigError(f"{finding}: {choice} is not there in this version", hint=others)
     return Prepared(found, choice, resolver(session, found))
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A choice of a finding that stands: what it would do, or why it can't be had, as one text."""
+
+    found: FindingError
+    choice: str
+    would: str
+
+
+def offers(session: Session, finding: str | None, subject: str | None, *, refill: Resolver) -> list[Offer]:
+    """Every choice of every finding that stands, or of those asked for; binds the session and changes nothing.
+
+    Raises ConfigError if a finding that is asked for does not stand.
+    """
+    stand = standing(session)
+    wanted = [f for f in stand if finding in (None, f.finding) and subject in (None, f.subject)]
+    if finding is not None and not wanted:
+        wanted = [_wanted(session, stand, finding, subject)]
+    return [
+        Offer(found, choice, _would(session, found, choice, refill)) for found in wanted for choice in found.choices
+    ]
+
+
+def _would(session: Session, found: FindingError, choice: str, refill: Resolver) -> str:
+    resolver = refill if choice == "refill" else RESOLVERS.get((found.finding, choice))
+    if resolver is None:
+        return "is not there in this version"
+    try:
+        return "\n".join(resolver(session, found).would)
+    except CalveError as error:
+        return f"is not possible: {error.message}"
 
 
 def carry_out(session: Session, prepared: Prepared, by: str) -> Lines:

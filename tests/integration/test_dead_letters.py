@@ -6,7 +6,6 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -15,7 +14,7 @@ from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
-from orchestration.pipelines.names import CHECKS, REPLAY
+from orchestration.pipelines.names import CHECKS, REPLAY_DEAD_LETTERS
 from sink_core.control.events import DataComplete, DataWritten
 from sink_core.dead_letters import choice
 from sink_core.dead_letters.misfits import misfits
@@ -23,7 +22,7 @@ from sink_core.errors import TableUnusable
 from sink_core.offsets import OffsetRange
 from sink_core.status import status
 from tests import launch
-from tests.dagster_runs import Done, run
+from tests.dagster_runs import run
 from tests.dead_letters import ALL, GOOD, assert_proven, filled, left, listed, mend, replay, spoilt
 from tests.launch import calve
 from tests.pipelines import COLUMNS, Flow
@@ -221,24 +220,20 @@ def test_a_dead_letter_that_is_there_twice_is_refused(flow: Flow) -> None:
 
 
 def test_the_job_moves_what_fits_and_says_what_became_of_the_rest(flow: Flow, instance: DagsterInstance) -> None:
-    def output(done: Done) -> dict[str, Any]:
-        [event] = [e for e in done.result.all_events if e.is_successful_output]
-        return {name: value.value for name, value in event.step_output_data.metadata.items()}
-
     mend(flow)
-    some = run(flow, instance, REPLAY, ranges=[f"{flow.topic}/1:0-1"])
+    some = run(flow, instance, REPLAY_DEAD_LETTERS, ranges=[f"{flow.topic}/1:0-1"])
     assert some.result.success
-    assert output(some)["moved"] == 1
+    assert some.output["moved"] == 1
     assert flow.ids() == sorted([*GOOD, 13])
-    rest = run(flow, instance, REPLAY)
-    found = output(rest)
+    rest = run(flow, instance, REPLAY_DEAD_LETTERS)
+    found = rest.output
     assert (found["moved"], found["still bad"], found["not tried"], len(found["range jobs"])) == (4, 1, 0, 1)
     assert [told["rows added"] for told in rest.table()] == [4]
     assert len(rest.table(flow.pipeline.dead_letter_table)) == 1
     assert flow.ids() == ALL
-    again = run(flow, instance, REPLAY)
-    assert (output(again)["moved"], list(again.materialized)) == (0, [])
-    wrong = run(flow, instance, REPLAY, ranges=["everything"])
+    again = run(flow, instance, REPLAY_DEAD_LETTERS)
+    assert (again.output["moved"], list(again.materialized)) == (0, [])
+    wrong = run(flow, instance, REPLAY_DEAD_LETTERS, ranges=["everything"])
     assert not wrong.result.success
     assert "ranges: 'everything' is not a range" in str(wrong.failure)
     assert_proven(flow)

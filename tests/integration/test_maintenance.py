@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 from orchestration.broker import Broker
 from orchestration.cli.main import app
 from orchestration.pipelines.build import build_pipeline_defs
-from orchestration.pipelines.maintenance import OWN_TIMES
 from orchestration.pipelines.names import STAGE_TAG, job_name, pool, table_key
+from orchestration.pipelines.operations.maintenance import OWN_TIMES
 from sink_core.config.maintenance import TASKS
 from sink_core.control.events import Paused
 from tests.dagster_runs import Done, run

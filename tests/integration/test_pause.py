@@ -17,8 +17,8 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 from orchestration.broker import Broker
-from orchestration.cli import pause
 from orchestration.cli.main import app
+from sink_core import pausing
 from sink_core.commit.coordinator import CommitReport
 from sink_core.control import publisher
 from sink_core.control.events import (
@@ -211,7 +211,7 @@ def test_waiting_ends_when_the_batch_under_way_is_published(flow: Flow, monkeypa
         waiting.set()
         time.sleep(0.05)
 
-    monkeypatch.setattr(pause, "sleep", sleep)
+    monkeypatch.setattr(pausing, "sleep", sleep)
     with reached("write.after-files", hold), ThreadPoolExecutor(1) as pool:
         running = pool.submit(flow.run)
         assert writing.wait(TIMEOUT_S)
@@ -323,7 +323,7 @@ def test_a_user_without_a_name_is_told_by_number(flow: Flow, monkeypatch: pytest
 def test_waiting_ends_when_somebody_resumes(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     flow.produce(range(5))
     die_after_planning(flow)
-    monkeypatch.setattr(pause, "sleep", lambda _seconds: resume_as(flow, "bo"))
+    monkeypatch.setattr(pausing, "sleep", lambda _seconds: resume_as(flow, "bo"))
     waited = calve(flow, "pause", "--wait")
     assert waited.exit_code == 1
     assert "resumed by bo during the wait" in waited.stderr

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestration.cli.times import duration_s, moment_ms, moment_or_age_ms, offset_range
+from orchestration.times import duration_s, moment_ms, moment_or_age_ms, offset_range
 from sink_core.errors import ConfigError
 from sink_core.offsets import OffsetRange
 

@@ -1,0 +1,120 @@
+"""The frame of an operator's job: one op that opens the session, does what a command does, and says what it did."""
+
+# Without postponed annotations: Dagster looks at those of ops as they stand.
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import dagster as dg
+
+from orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags
+from orchestration.pipelines.runs import failures_told
+from orchestration.pipelines.spark import session_of
+from sink_core.config.effective import Pipeline
+
+if TYPE_CHECKING:
+    from sink_core.session import Session
+    from spark_jobs.runner import SparkRunner
+    from spark_jobs.steps import Progress
+
+Told = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
+Config = TypeVar("Config", bound=dg.Config)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an operation has at hand. Spark starts when the runner is first used."""
+
+    context: dg.OpExecutionContext
+    pipeline: Pipeline
+    session: "Session"
+    runner: "SparkRunner"
+
+    @property
+    def by(self) -> str:
+        """Who does it, as events say: the run, which says who launched it."""
+        return f"dagster run {self.context.run_id[:8]}"
+
+    def say(self, line: str) -> None:
+        self.context.log.info(line)
+
+    def progress(self, step: "Progress") -> None:
+        self.say(f"{step.phase}: {step.message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[Config]):
+    """One job. `work` yields events about assets and returns the metadata of the run's output.
+
+    `config` is None where there is nothing to choose. `editor` is what the Launchpad opens with. Runs with the same
+    `lane` go one after the other.
+    """
+
+    stage: str
+    description: str
+    config: type[Config] | None
+    editor: Mapping[str, Any]
+    work: Callable[[Work, Config], Generator[Told, None, dict[str, Any]]]
+    lane: str | None = None
+    partitions: dg.PartitionsDefinition[str] | None = None
+
+
+def job_of(pipeline: Pipeline, operation: Operation[Config]) -> dg.JobDefinition:
+    """To be launched by hand; a run may last as long as one of maintenance."""
+
+    def through(context: dg.OpExecutionContext, config: Any) -> Iterator[Told | dg.Output[None]]:
+        from sink_core.session import Session
+        from spark_jobs.runner import SparkRunner
+
+        start = session_of(getattr(context.resources, resource_key(pipeline)))
+        with (
+            failures_told(context.instance, context.run, pipeline),
+            Session.open(pipeline) as session,
+            SparkRunner(pipeline.spark, session=start) as runner,
+        ):
+            metadata = yield from operation.work(Work(context, pipeline, session, runner), config)
+            yield dg.Output(None, metadata=metadata)
+
+    name = op_name(pipeline, operation.stage)
+    operate = dg.op(
+        name=name,
+        description=operation.description,
+        out=dg.Out(None),
+        pool=pool(pipeline, operation.lane) if operation.lane else None,
+        required_resource_keys={resource_key(pipeline)},
+    )(_of_config(through, operation.config))
+
+    @dg.job(
+        name=job_name(pipeline, operation.stage),
+        description=operation.description,
+        config={"ops": {name: {"config": dict(operation.editor)}}} if operation.config else None,
+        partitions_def=operation.partitions,
+        tags={
+            **run_tags(pipeline, operation.stage),
+            "dagster/max_runtime": str(int(pipeline.config.maintenance.max_duration)),
+        },
+        executor_def=dg.in_process_executor,
+    )
+    def job() -> None:
+        operate()
+
+    return job
+
+
+def _of_config(through: Callable[..., Iterator[Any]], given: type[dg.Config] | None) -> Callable[..., Iterator[Any]]:
+    """A function from whose signature Dagster learns the fields; it doesn't take a class without any."""
+    if given is None:
+
+        def plain(context: dg.OpExecutionContext) -> Iterator[Any]:
+            yield from through(context, None)
+
+        return plain
+
+    def configured(
+        context: dg.OpExecutionContext,
+        config: given,  # pyright: ignore[reportInvalidTypeForm]
+    ) -> Iterator[Any]:
+        yield from through(context, config)
+
+    return configured

@@ -1,0 +1,121 @@
+"""Jobs that look and change nothing: the proof, the positions."""
+
+# Without postponed annotations: Dagster looks at those of ops as they stand.
+
+from collections.abc import Generator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.pipelines import checks, verdicts
+from orchestration.pipelines.names import POSITIONS, VERIFY
+from orchestration.pipelines.operations.job import Operation, Told, Work
+from orchestration.times import moment_or_age_ms
+from sink_core.config.effective import Pipeline
+
+if TYPE_CHECKING:
+    from sink_core.verify.report import VerifyReport
+
+
+class VerifyConfig(dg.Config):
+    """How much to prove."""
+
+    deep: bool = Field(
+        default=False, description="Look at each row's source offset, and count again in Kafka. Takes long."
+    )
+    since: str = Field(
+        default="",
+        description="Only batches planned since then: ISO 8601 with a zone, or an age such as 7d. Empty: all.",
+    )
+
+
+def verify(pipeline: Pipeline) -> Operation[VerifyConfig]:
+    """Proves that every source offset was accounted for once. The run is red if it was not."""
+
+    def work(at: Work, config: VerifyConfig) -> Generator[Told, None, dict[str, Any]]:
+        from sink_core.verify.verify import verify as prove
+
+        since_ms = moment_or_age_ms(config.since, "since", datetime.now(UTC)) if config.since else None
+        report = prove(at.session, deep=config.deep, since_ms=since_ms, on_progress=at.say)
+        verdict = verdicts.proof(pipeline, report)
+        at.say(verdict.text)
+        yield from checks.evaluations(pipeline, [verdict])
+        metadata = _of_proof(report)
+        if not report.proven:
+            raise dg.Failure(verdict.text, metadata=metadata, allow_retries=False)
+        return metadata
+
+    return Operation(
+        VERIFY,
+        f"Proves from ledger, control topic and tables that {pipeline.name} accounted for every source offset once.",
+        VerifyConfig,
+        {"deep": False, "since": "7d"},
+        work,
+        lane=VERIFY,
+    )
+
+
+def positions(pipeline: Pipeline) -> Operation[dg.Config]:
+    """The next offsets to read, beside what Kafka holds; and the file that another pipeline could begin with."""
+
+    def work(at: Work, _config: dg.Config) -> Generator[Told, None, dict[str, Any]]:
+        from sink_core import positions_file
+        from sink_core.status import status
+
+        yield from ()
+        exported = positions_file.export(at.session)
+        report = status(at.session)
+        records = [
+            dg.TableRecord(
+                {
+                    "topic": part.topic,
+                    "partition": part.partition,
+                    "position": -1 if part.position is None else part.position,
+                    "log start": part.log_start,
+                    "end": part.end,
+                    "pending": part.lag,
+                }
+            )
+            for part in report.partitions
+        ]
+        at.say(f"{len(records)} partitions, {report.lag:,} records pending")
+        return {
+            "pending records": report.lag,
+            "positions": dg.MetadataValue.table(records),
+            "export": dg.MetadataValue.json(exported.model_dump(mode="json")),
+        }
+
+    return Operation(
+        POSITIONS,
+        f"Shows the next offset that {pipeline.name} reads of each partition, and the file that `calve positions "
+        "import` takes.",
+        None,
+        {},
+        work,
+    )
+
+
+def _of_proof(report: "VerifyReport") -> dict[str, Any]:
+    violations = [
+        dg.TableRecord(
+            {
+                "kind": v.kind,
+                "subject": v.subject,
+                "message": v.message,
+                "ranges": ", ".join(v.ranges),
+                "batches": ", ".join(v.batches),
+            }
+        )
+        for v in report.violations
+    ]
+    not_checked = [dg.TableRecord({"subject": part.subject, "why": part.why}) for part in report.not_checked]
+    return {
+        "proven": report.proven,
+        "deep": report.deep,
+        "since": report.since or "the beginning",
+        **report.facts,
+        **({"violations": dg.MetadataValue.table(violations)} if violations else {}),
+        **({"not checked": dg.MetadataValue.table(not_checked)} if not_checked else {}),
+    }

@@ -1,0 +1,183 @@
+"""Replaying what was published, as `calve replay` does it: a span by hand, or hours from the Partitions page."""
+
+# Without postponed annotations: Dagster looks at those of ops as they stand.
+
+import time
+from collections.abc import Generator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.pipelines import metadata
+from orchestration.pipelines.names import REPLAY, REPLAY_HOURS, batches_key, table_key
+from orchestration.pipelines.operations.job import Operation, Told, Work
+from orchestration.times import moment_or_age_ms, offset_range
+from sink_core.config.effective import Pipeline
+from sink_core.errors import ConfigError, RetriableError
+
+if TYPE_CHECKING:
+    from sink_core.range_jobs.selected import Wanted
+    from spark_jobs.range_job import RangeJobs, RangePreview, RangeReport
+
+TRIES = 5
+"""How often a replay is started again that another range job was faster than."""
+
+
+class ReplayConfig(dg.Config):
+    """What to read again for one table. Without times and ranges: what was published without it, its history."""
+
+    table: str = Field(description="The table that gets the records.")
+    from_time: str = Field(
+        default="",
+        description="Replace the rows of batches planned then or later: ISO 8601 with a zone, or an age such as 2h.",
+    )
+    to_time: str = Field(default="", description="Replace the rows of batches planned before then.")
+    ranges: list[str] = Field(
+        default=[], description="Replace the rows of these offsets, each TOPIC/PARTITION:START-END."
+    )
+    refill: bool = Field(
+        default=False, description="Instead, read what the table lost; the commit of it resolves its finding."
+    )
+    preview: bool = Field(default=True, description="Only show which rows would be replaced. False: replace them.")
+
+
+class HoursConfig(dg.Config):
+    """Which tables an hour is replayed for."""
+
+    tables: list[str] = Field(default=[], description="Only these. Empty: every table that takes no row changes.")
+    preview: bool = Field(default=False, description="Only show which rows would be replaced.")
+
+
+def replay(pipeline: Pipeline) -> Operation[ReplayConfig]:
+    """One table, by hand; first as a preview."""
+
+    def work(at: Work, config: ReplayConfig) -> Generator[Told, None, dict[str, Any]]:
+        wanted, table = _wanted(config), config.table
+        if config.refill and wanted is not None:
+            raise ConfigError("refill reads what the table lost, times and ranges replace rows", hint="set one of them")
+        jobs = _jobs(at)
+        if wanted is None:
+            reports = [jobs.refill(table)] if config.refill else list(jobs.history_to_end(table))
+            return (yield from _told(at, reports))
+        shown = _preview(at, jobs, table, wanted)
+        if config.preview:
+            at.say("nothing was changed: set preview to false to replace them")
+            return shown
+        return shown | (yield from _told(at, [_replayed(jobs, table, wanted)]))
+
+    first = next((table.name for table in pipeline.tables if table.name not in pipeline.changing), "")
+    return Operation(
+        REPLAY,
+        f"Reads again, for one table of {pipeline.name}, what was published before: what it has is replaced, what it "
+        "never got or lost is added. No record comes twice.",
+        ReplayConfig,
+        {"table": first, "from_time": "2h", "to_time": "1h", "preview": True},
+        work,
+        lane=REPLAY,
+    )
+
+
+def replay_hours(pipeline: Pipeline) -> Operation[HoursConfig]:
+    """A backfill: each hour of publishing is one run, and one commit for each table."""
+    settings = pipeline.config.dagster
+
+    def work(at: Work, config: HoursConfig) -> Generator[Told, None, dict[str, Any]]:
+        from sink_core.range_jobs.selected import Wanted
+
+        window = at.context.partition_time_window
+        wanted = Wanted(_ms(window.start), _ms(window.end))
+        tables = config.tables or [table.name for table in pipeline.tables if table.name not in pipeline.changing]
+        if not tables:
+            raise ConfigError(
+                f"every table of {pipeline.name} takes row changes: records read again would be put over newer ones",
+                hint="begin a new pipeline from `earliest` instead",
+            )
+        jobs, made = _jobs(at), dict[str, Any]()
+        # All of them before the first is touched: an hour that Kafka no longer has changes nothing.
+        previews = {table: _preview(at, jobs, table, wanted) for table in tables}
+        for table, shown in previews.items():
+            found = shown
+            if shown["offsets"] and not config.preview:
+                found = shown | (yield from _told(at, [_replayed(jobs, table, wanted)]))
+            made |= {f"{table}: {name}": value for name, value in found.items()} if len(tables) > 1 else found
+        if not any(shown["offsets"] for shown in previews.values()):
+            at.say(f"the hour {at.context.partition_key} is empty: no table has rows that were planned in it")
+        return made
+
+    return Operation(
+        REPLAY_HOURS,
+        f"Reads again what {pipeline.name} published in an hour, and puts it in place of the rows that its tables have "
+        "of it, in one commit each. Launch a backfill from its Partitions page.",
+        HoursConfig,
+        {"tables": [], "preview": False},
+        work,
+        lane=REPLAY,
+        partitions=dg.HourlyPartitionsDefinition(start_date=f"{settings.hours_from:%Y-%m-%d}-00:00", end_offset=1),
+    )
+
+
+def _jobs(at: Work) -> "RangeJobs":
+    from spark_jobs.range_job import RangeJobs
+
+    at.session.read_only()
+    # Before anything is bound: only what was published can be read again.
+    _ = at.session.pipeline_id
+    at.session.bind()
+    return RangeJobs(at.session, at.runner, on_progress=at.progress)
+
+
+def _wanted(config: ReplayConfig) -> "Wanted | None":
+    from sink_core.range_jobs.selected import Wanted
+
+    if not (config.from_time or config.to_time or config.ranges):
+        return None
+    now = datetime.now(UTC)
+    return Wanted(
+        moment_or_age_ms(config.from_time, "from_time", now) if config.from_time else None,
+        moment_or_age_ms(config.to_time, "to_time", now) if config.to_time else None,
+        tuple(offset_range(text, "ranges") for text in config.ranges),
+    )
+
+
+def _preview(at: Work, jobs: "RangeJobs", table: str, wanted: "Wanted") -> dict[str, Any]:
+    found: RangePreview = jobs.preview(table, wanted)
+    files = f"in {found.files:,} files of {found.bytes / 2**20:,.1f} MiB"
+    at.say(found.ended or f"{table}: {found.offsets:,} offsets to read again, {found.rows:,} rows to replace, {files}")
+    return metadata.of_preview(found)
+
+
+def _replayed(jobs: "RangeJobs", table: str, wanted: "Wanted") -> "RangeReport":
+    """Raises RetriableError if other range jobs were faster each time."""
+    from sink_core.control.decision import Verdict
+
+    report = jobs.replay(table, wanted)
+    for _ in range(TRIES - 1):
+        if report.verdict is not Verdict.STALE:
+            break
+        report = jobs.replay(table, wanted)
+    if report.verdict is Verdict.STALE:
+        raise RetriableError(f"{table}: {report.ended}", hint="run again when other range jobs are over")
+    return report
+
+
+def _told(at: Work, reports: "list[RangeReport]") -> Generator[Told, None, dict[str, Any]]:
+    """Materializes what was committed; returns what was done as metadata."""
+    for report in reports:
+        replaced = f" in place of {report.replaced:,}" if report.replaced else ""
+        at.say(f"{report.table}: {report.rows:,} rows{replaced}; {report.ended}" if report.verdict else report.ended)
+        if report.commit is not None and report.commit.landed:
+            known = metadata.of_commit(report.commit, time.time_ns() // 1_000_000)
+            if at.context.has_partition_key:
+                known["replayed hour"] = at.context.partition_key
+            yield dg.AssetMaterialization(
+                table_key(at.pipeline, report.table),
+                metadata=known,
+                tags=metadata.tags_of_table(report.commit, batches_key(at.pipeline)),
+            )
+    return metadata.of_range_jobs(reports)
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
