@@ -57,10 +57,11 @@ class Session:
     rules: Rules = ALL
     bound: PipelineBound | None = None
     merge_changes: MergeChanges | None = None
+    made_by: str = ""
 
     @classmethod
-    def open(cls, pipeline: Pipeline, rules: Rules = ALL) -> Session:
-        """Connect. Writes nothing. Raises Unreachable or ConfigError naming the part."""
+    def open(cls, pipeline: Pipeline, rules: Rules = ALL, *, made_by: str = "") -> Session:
+        """Connect. Writes nothing. Snapshots say who made them. Raises Unreachable or ConfigError naming the part."""
         settings = pipeline.kafka.properties
         admin = clients.admin(settings)
         cluster_id = str(cluster(admin, settings).cluster_id)
@@ -71,7 +72,7 @@ class Session:
         others = Others(catalog, pipeline.group, cluster_id)
         at_a_time = 1 if has_one_writer(pipeline.catalog) else pipeline.config.commit.parallel_tables
         lanes = Lanes(partial(open_catalog, pipeline.catalog), at_a_time)
-        return cls(pipeline, admin, log, group, catalog, cluster_id, publisher, others, lanes, rules)
+        return cls(pipeline, admin, log, group, catalog, cluster_id, publisher, others, lanes, rules, made_by=made_by)
 
     @property
     def keys(self) -> SummaryKeys:
@@ -103,6 +104,7 @@ class Session:
             first_reading,
             Merging(frozenset(table.name for table in self.pipeline.tables if table.merged), self.merge_changes),
             self.rules,
+            self.made_by,
         )
 
     def coordinator(self) -> Coordinator:

@@ -219,9 +219,13 @@ class Flow:
             catalog.drop_table(name)
             catalog.create_table(name, schema)
 
+    @property
+    def summary_keys(self) -> SummaryKeys:
+        return SummaryKeys(self.name, self.pipeline.control_topic, self.pipeline.group)
+
     def own_snapshots(self, name: str = "") -> list[tuple[int, Own]]:
         """Snapshots of ours, oldest first, and what their summaries say."""
-        keys = SummaryKeys(self.name, self.pipeline.control_topic, self.pipeline.group)
+        keys = self.summary_keys
         found = (
             (s.snapshot_id, from_summary(keys, s.summary.additional_properties if s.summary else {}))
             for s in self.load_table(name).metadata.snapshots

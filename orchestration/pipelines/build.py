@@ -38,13 +38,18 @@ def build_pipeline_defs(pipeline: Pipeline) -> dg.Definitions:
     _check_distinct(pipeline)
     ingest, commit, checks, watch = ingest_of(pipeline), commit_of(pipeline), checks_of(pipeline), Watch(pipeline)
     every = pipeline.config.commit.every
-    assets = dg.AssetSelection.assets(ingest, commit) if every == "batch" else dg.AssetSelection.assets(ingest)
-    ingest_job = _job(pipeline, INGEST, assets.without_checks(), f"Moves what waits for {pipeline.name}.")
+    into = " into its tables" if every == "batch" else ""
+    ingest_job = _job(
+        pipeline,
+        INGEST,
+        dg.AssetSelection.assets(ingest).without_checks(),
+        f"Moves the records that are pending for {pipeline.name}{into}, batch after batch, each exactly once.",
+    )
     commit_job = _job(
         pipeline,
         COMMIT,
         dg.AssetSelection.assets(commit).without_checks(),
-        f"Takes what {pipeline.name} has published into its tables.",
+        f"Commits what {pipeline.name} has published to its tables.",
     )
     checks_job = _job(pipeline, CHECKS, dg.AssetSelection.checks(checks), f"Proves and checks {pipeline.name}.")
     maintenance = maintenance_jobs(pipeline)

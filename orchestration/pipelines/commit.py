@@ -3,22 +3,25 @@
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from orchestration.pipelines import metadata, specs
 from orchestration.pipelines.names import COMMIT, batches_key, op_name, pool, table_key
-from orchestration.pipelines.runs import failures_told
+from orchestration.pipelines.runs import failures_told, held_by_pause, made_by
 from sink_core.config.effective import Pipeline
+
+if TYPE_CHECKING:
+    from sink_core.session import Session
 
 
 def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
     """Materializes the tables that got something; those that stay behind make the run red without holding others up."""
 
     @dg.multi_asset(
-        name=op_name(pipeline, COMMIT), specs=specs.tables(pipeline), pool=pool(pipeline, COMMIT), can_subset=False
+        name=op_name(pipeline, COMMIT), specs=specs.tables(pipeline), pool=pool(pipeline, COMMIT), can_subset=True
     )
     def commit(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any] | dg.AssetMaterialization]:
         from sink_core.session import Session
@@ -27,7 +30,7 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
 
         with (
             failures_told(context.instance, context.run, pipeline),
-            Session.open(pipeline) as session,
+            Session.open(pipeline, made_by=made_by(context.run)) as session,
             SparkRunner(pipeline.spark) as runner,
         ):
             session.merge_changes = on_spark(session, lambda: runner.session)
@@ -35,13 +38,12 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
                 context.log.info(f"pipeline {pipeline.name} has not run yet: nothing is published")
                 return
             session.bind()
-            if (paused := session.log.state.paused) is not None:
-                context.log.info(str(paused))
+            if held_by_pause(context, pipeline, session.log.state):
                 return
-            report = session.coordinator().commit(tables=session.pipeline.table_names)
+            report = session.coordinator().commit(**_selected(pipeline, session, context.selected_asset_keys))
             for landed in report.landed:
-                schema = session.catalog.load_table(landed.table).schema()
-                known = {**metadata.of_commit(landed, time.time_ns() // 1_000_000), **metadata.of_schema(schema)}
+                table = session.catalog.load_table(landed.table)
+                known = {**metadata.of_commit(landed, time.time_ns() // 1_000_000), **metadata.of_table(table)}
                 if landed.table not in pipeline.table_names:
                     # Found at run time: Dagster learns of the asset by its first materialization.
                     tags = metadata.tags_of_table(landed, batches_key(pipeline))
@@ -59,3 +61,11 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
             report.raise_failures()
 
     return commit
+
+
+def _selected(pipeline: Pipeline, session: "Session", keys: Collection[dg.AssetKey]) -> dict[str, Any]:
+    """All tables, those found at run time among them, or only those that somebody chose."""
+    chosen = [name for name in pipeline.table_names if table_key(pipeline, name) in keys]
+    if len(chosen) == len(pipeline.table_names):
+        return {"tables": session.pipeline.table_names}
+    return {"tables": chosen, "only": True}

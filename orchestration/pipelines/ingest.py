@@ -11,7 +11,7 @@ import dagster as dg
 
 from orchestration.pipelines import checks, metadata, specs, verdicts
 from orchestration.pipelines.names import COMMIT, INGEST, batches_key, op_name, pool, resource_key, table_key
-from orchestration.pipelines.runs import failures_told
+from orchestration.pipelines.runs import failures_told, held_by_pause, made_by
 from orchestration.pipelines.spark import session_of
 from orchestration.wording import counted
 from sink_core.config.effective import Pipeline
@@ -19,6 +19,7 @@ from sink_core.errors import CalveError
 
 if TYPE_CHECKING:
     from sink_core.commit.coordinator import CommitReport
+    from sink_core.commit.table import TableCommit
     from sink_core.session import Session
     from spark_jobs.batches import BatchReport
     from spark_jobs.run import Bounds, Progress, RunReport
@@ -59,7 +60,7 @@ def ingest_of(pipeline: Pipeline) -> dg.AssetsDefinition:
         start_session = session_of(getattr(context.resources, resource_key(pipeline)))
         with (
             failures_told(context.instance, context.run, pipeline),
-            Session.open(pipeline) as session,
+            Session.open(pipeline, made_by=made_by(context.run)) as session,
             SparkRunner(pipeline.spark, session=start_session) as runner,
         ):
             yield from _Run(context, pipeline, session).through(runner, _bounds(pipeline, config))
@@ -75,6 +76,8 @@ class _Run:
     pipeline: Pipeline
     session: "Session"
     schemas_told: set[str] = field(default_factory=set[str])
+    ledger: "TableCommit | None" = None
+    """Its last commit, told at the end: of each batch it says nothing that the batch does not."""
 
     def through(self, runner: "SparkRunner", bounds: "Bounds") -> Iterator[Told]:
         from spark_jobs.batches import BatchReport
@@ -98,8 +101,10 @@ class _Run:
                     yield from self._batch(step)
         except Exception:
             yield from self._batch(waiting)
+            yield from self._landed(self.ledger)
             raise
         yield from self._batch(waiting)
+        yield from self._landed(self.ledger)
         self._say(report)
         yield from self._checks()
         if self._commit_has_work():
@@ -109,8 +114,6 @@ class _Run:
                 metadata={"records": 0},
                 data_version=dg.DataVersion(metadata.STREAM),
             )
-        elif self.pipeline.config.commit.every == "batch":
-            self.context.log.info("all that is published is in its tables: the commit step is left out")
 
     def _batch(self, batch: "BatchReport | None") -> Iterator[dg.AssetMaterialization]:
         if batch is not None and batch.published:
@@ -120,10 +123,17 @@ class _Run:
 
     def _commit(self, report: "CommitReport") -> Iterator[dg.AssetMaterialization]:
         for landed in report.landed:
+            if landed.table == self.pipeline.ledger_table:
+                self.ledger = landed
+            else:
+                yield from self._landed(landed)
+
+    def _landed(self, landed: "TableCommit | None") -> Iterator[dg.AssetMaterialization]:
+        if landed is not None:
             known = metadata.of_commit(landed, time.time_ns() // 1_000_000)
             if landed.table not in self.schemas_told:
                 self.schemas_told.add(landed.table)
-                known |= metadata.of_schema(self.session.catalog.load_table(landed.table).schema())
+                known |= metadata.of_table(self.session.catalog.load_table(landed.table))
             tags = metadata.tags_of_table(landed, batches_key(self.pipeline))
             yield dg.AssetMaterialization(table_key(self.pipeline, landed.table), metadata=known, tags=tags)
 
@@ -139,7 +149,7 @@ class _Run:
             yield from checks.evaluations(self.pipeline, found)
 
     def _commit_has_work(self) -> bool:
-        """Whether the commit op is in this run, which it isn't where a schedule commits, and would commit something."""
+        """Whether the commit op is in this run, as with "Materialize all", and would commit something."""
         state, follows = self.session.log.state, op_name(self.pipeline, COMMIT)
         in_run = any(node.name == follows for node in self.context.job_def.nodes)
         return in_run and state.paused is None and bool(state.tables_with_news())
@@ -157,6 +167,8 @@ class _Run:
             self.context.log.info(f"{step.phase}: {step.message}")
 
     def _say(self, report: "RunReport") -> None:
+        if held_by_pause(self.context, self.pipeline, self.session.log.state) and not report.batches:
+            return
         published = [batch for batch in report.batches if batch.published]
         records = sum(batch.records for batch in published)
         moved = f"{counted(records, 'record', 'records')} in {counted(len(published), 'batch', 'batches')}"

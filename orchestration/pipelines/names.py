@@ -13,6 +13,7 @@ ERROR_TAG = "calve/error"
 TERMINAL_TAG = "calve/terminal"
 WHY_TAG = "calve/why"
 REMEDY_TAG = "calve/remedy"
+PAUSED_TAG = "calve/paused"
 
 INGEST = "ingest"
 COMMIT = "commit"

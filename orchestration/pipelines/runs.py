@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from dagster import DagsterInstance
@@ -12,15 +13,22 @@ from orchestration.pipelines.names import (
     CONFIG_TAG,
     ERROR_TAG,
     INGEST,
+    PAUSED_TAG,
     PIPELINE_TAG,
     REMEDY_TAG,
+    RESOLVE,
+    RESUME,
     STAGE_TAG,
     TERMINAL_TAG,
     WHY_TAG,
+    job_name,
 )
 from orchestration.pipelines.trigger import LastRuns
 from sink_core.config.effective import Pipeline
 from sink_core.errors import CalveError, FindingError, TerminalError
+
+if TYPE_CHECKING:
+    from sink_core.control.state import CommitState
 
 UNDER_WAY = [
     dg.DagsterRunStatus.QUEUED,
@@ -72,6 +80,11 @@ def _failures(ended: Sequence[dg.RunRecord]) -> LastRuns:
     )
 
 
+def made_by(run: dg.DagsterRun) -> str:
+    """Who does it, as events and snapshots say: the run, which says who launched it."""
+    return f"dagster run {run.run_id}"
+
+
 @contextmanager
 def failures_told(instance: DagsterInstance, run: dg.DagsterRun, pipeline: Pipeline) -> Generator[None]:
     """Raise Calve's errors as Dagster's Failure with the remedy in its metadata, and tag the run with them.
@@ -94,8 +107,25 @@ def failures_told(instance: DagsterInstance, run: dg.DagsterRun, pipeline: Pipel
                 "subject": dg.MetadataValue.text(error.subject),
                 "stored": dg.MetadataValue.text(error.stored),
                 "found": dg.MetadataValue.text(error.found),
+                **_answered_by(run, pipeline),
             }
         raise dg.Failure(str(error), metadata=metadata, allow_retries=False) from error
+
+
+def _answered_by(run: dg.DagsterRun, pipeline: Pipeline) -> dict[str, dg.MetadataValue]:
+    """The job that answers findings; a link where the run says which code location it comes from."""
+    name, origin = job_name(pipeline, RESOLVE), run.remote_job_origin
+    job = dg.MetadataValue.job(name, origin.location_name) if origin else dg.MetadataValue.text(name)
+    return {"answered by": job}
+
+
+def held_by_pause(context: dg.AssetExecutionContext, pipeline: Pipeline, state: CommitState) -> bool:
+    """Whether the pipeline is paused; then the run says so, by a tag as well."""
+    if state.paused is None:
+        return False
+    context.log.info(f"{state.paused}. Nothing is moved until {job_name(pipeline, RESUME)} or `calve resume` ends it")
+    context.instance.add_run_tags(context.run.run_id, {PAUSED_TAG: short(str(state.paused))})
+    return True
 
 
 def error_tags(error: CalveError) -> dict[str, str]:

@@ -36,8 +36,8 @@ def lag_sensor(pipeline: Pipeline, job: "JobDefinition", watch: Watch) -> dg.Sen
         job=job,
         minimum_interval_seconds=INTERVAL_S,
         default_status=status,
-        description=f"Starts a run of pipeline {pipeline.name} when records wait in topic "
-        f"{', '.join(_sources(pipeline))}.",
+        description=f"Starts a run of pipeline {pipeline.name} when records are pending in topic "
+        f"{', '.join(_sources(pipeline))}. Dagster's daemon evaluates it every 5 s.",
     )
     def lag(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         now_s, memory = time.time(), Memory.loads(context.cursor)

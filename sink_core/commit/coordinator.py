@@ -47,6 +47,7 @@ class Coordinator:
         self,
         *,
         tables: Iterable[str] = (),
+        only: bool = False,
         after_publish: bool = False,
         on_table: Callable[[TableCommit], None] | None = None,
     ) -> CommitReport:
@@ -54,14 +55,14 @@ class Coordinator:
 
         `after_publish`: this process has just published, so that its transaction's marker may still be on its way and
         the LSO of the moment may lie below its events; wait for it. Others take what is below the LSO and never wait.
-        `tables` are looked at even if the log has nothing new for them, so that findings show. One table's failure does
-        not stop the others.
+        `tables` are looked at even if the log has nothing new for them, so that findings show; with `only` no others
+        are, and no COMMIT_COMPLETE is written, which speaks for all. One table's failure does not stop the others.
         """
         state = self._log.refresh_to_end() if after_publish else self._log.refresh()
         limit, pipeline_id = state.limit, state.bound.pipeline_id if state.bound else ""
         commits: list[TableCommit] = []
         failed: dict[str, CalveError] = {}
-        names = sorted({*tables, *state.tables_with_news()})
+        names = sorted({*tables} if only else {*tables, *state.tables_with_news()})
         for name, commit in self._lanes.each(_timed, self._committer, names):
             if isinstance(commit, CalveError):
                 failed[name] = commit
@@ -71,7 +72,7 @@ class Coordinator:
                 if on_table:
                     on_table(commit)
         report = CommitReport(tuple(commits), failed, state.valid_through_ms(limit))
-        if report.landed and self._log.whole:
+        if report.landed and self._log.whole and not only:
             self._complete(report, state, limit, pipeline_id)
         return report
 

@@ -69,6 +69,11 @@ class SummaryKeys:
     def cluster_id(self) -> str:
         return f"calve.{self.pipeline}.cluster-id"
 
+    @property
+    def made_by(self) -> str:
+        """For people: nothing reads it."""
+        return f"calve.{self.pipeline}.made-by"
+
 
 @dataclass(frozen=True, slots=True)
 class Own:
@@ -92,7 +97,8 @@ class Own:
     replaced: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-def to_summary(keys: SummaryKeys, own: Own) -> dict[str, str]:
+def to_summary(keys: SummaryKeys, own: Own, *, made_by: str = "") -> dict[str, str]:
+    """The properties of a snapshot. `made_by` names the run, such as Dagster's, if it has a name."""
     summary = {
         keys.offsets: json.dumps({"0": own.stored_offset}),
         COMMIT_ID: own.commit_id,
@@ -102,6 +108,8 @@ def to_summary(keys: SummaryKeys, own: Own) -> dict[str, str]:
         keys.control_topic_id: own.control_topic_id,
         keys.cluster_id: own.cluster_id,
     }
+    if made_by:
+        summary[keys.made_by] = made_by
     if own.replaced:
         summary[keys.replaced] = json.dumps(dict(own.replaced))
     if own.given_up:

@@ -111,6 +111,7 @@ class TableCommitter:
     """Commits to the tables of one pipeline. `pipeline_file` only serves the commands in messages, `ledger` is the name
     of the pipeline's ledger, `from_now` are tables that need not have what was published without them. `first_reading`
     says what it will read, as long as it has not published anything. `merging`: whose row changes Spark merges.
+    `made_by` goes into the snapshots.
     """
 
     catalog: Catalog
@@ -125,6 +126,7 @@ class TableCommitter:
     first_reading: Callable[[], Reading] | None = None
     merging: Merging = NO_MERGING
     rules: Rules = ALL
+    made_by: str = ""
 
     def commit(self, name: str) -> TableCommit | None:
         """Take in what `name` lacks; None for a table that neither exists nor was ever written to.
@@ -278,7 +280,7 @@ class TableCommitter:
         assert self.merging.changes is not None
         own = self._own(share, view, self.log.state, Removal())
         merge = Merge(self.catalog, table, self.tag, self.merging.changes, self.rules)
-        attempt = merge.commit(taken.events, to_summary(self.keys, own))
+        attempt = merge.commit(taken.events, to_summary(self.keys, own, made_by=self.made_by))
         if attempt is None:
             return None
         reach("commit.after-swap")
@@ -291,7 +293,7 @@ class TableCommitter:
         steps = [
             Step(
                 [*manifests_of(share.events), *out.kept],
-                to_summary(self.keys, own),
+                to_summary(self.keys, own, made_by=self.made_by),
                 [*gone_of(share.events), *out.gone],
             )
             for share, own in shares

@@ -30,35 +30,43 @@ LOST, UNROUTED, LEFT_OUT = "lost", "unrouted", "left_out"
 """The ledger's columns that older ledgers lack; they then count as 0."""
 
 
-def _schema(columns: dict[str, IcebergType], *, optional: frozenset[str]) -> Schema:
-    fields = (
-        NestedField(i, name, kind, required=name not in optional) for i, (name, kind) in enumerate(columns.items(), 1)
+def _schema(columns: dict[str, tuple[IcebergType, str]], *, optional: frozenset[str]) -> Schema:
+    return Schema(
+        *(
+            NestedField(i, name, kind, required=name not in optional, doc=doc)
+            for i, (name, (kind, doc)) in enumerate(columns.items(), 1)
+        )
     )
-    return Schema(*fields)
 
 
 LEDGER_SCHEMA = _schema(
     {
-        "batch_id": StringType(),
-        "predecessor": StringType(),
-        "planned_at": TimestamptzType(),
-        "topic": StringType(),
-        "topic_id": StringType(),
-        "partition": IntegerType(),
-        "start_offset": LongType(),
-        "end_offset": LongType(),
-        "records": LongType(),
-        "gaps": LongType(),
-        "tombstones": LongType(),
-        "filtered": LongType(),
-        "dead_lettered": LongType(),
-        "value_bytes": LongType(),
-        "max_timestamp": TimestamptzType(),
-        "timestamp_type": IntegerType(),
-        "written": MapType(101, StringType(), 102, LongType(), value_required=True),
-        LOST: LongType(),
-        UNROUTED: LongType(),
-        LEFT_OUT: MapType(103, StringType(), 104, LongType(), value_required=True),
+        "batch_id": (StringType(), "The batch, or the range job, that the offsets were read by."),
+        "predecessor": (StringType(), "The batch whose positions this one began at; empty for the first."),
+        "planned_at": (TimestamptzType(), "When the batch was planned, by the broker's clock."),
+        "topic": (StringType(), "Source topic."),
+        "topic_id": (StringType(), "The topic's UUID: one that was created again has another."),
+        "partition": (IntegerType(), "Source partition."),
+        "start_offset": (LongType(), "First offset of the range."),
+        "end_offset": (LongType(), "The offset after the range: the next to be read."),
+        "records": (
+            LongType(),
+            "Records that the broker delivered; records + gaps + lost = end_offset - start_offset.",
+        ),
+        "gaps": (LongType(), "Offsets without a record: control records, aborted transactions, compaction."),
+        "tombstones": (LongType(), "Records without a value, which no table stores as a row."),
+        "filtered": (LongType(), "Records that the SQL of every table that takes them leaves out."),
+        "dead_lettered": (LongType(), "Records that could not be stored and are dead letters."),
+        "value_bytes": (LongType(), "Bytes of keys and values as delivered."),
+        "max_timestamp": (TimestamptzType(), "Latest timestamp of a record; null without records."),
+        "timestamp_type": (IntegerType(), "The topic's: 1 CreateTime, 2 LogAppendTime, 0 not available."),
+        "written": (MapType(101, StringType(), 102, LongType(), value_required=True), "Rows by table."),
+        LOST: (LongType(), "Offsets that the answer to a finding passed over unread."),
+        UNROUTED: (LongType(), "Records that no table takes by its rule."),
+        LEFT_OUT: (
+            MapType(103, StringType(), 104, LongType(), value_required=True),
+            "Records by table that its rule or SQL left out.",
+        ),
     },
     optional=frozenset({"max_timestamp", LOST, UNROUTED, LEFT_OUT}),
 )
@@ -69,16 +77,16 @@ _HEADER = StructType(
 )
 DEAD_LETTER_SCHEMA = _schema(
     {
-        "batch_id": StringType(),
-        "error": StringType(),
-        "stage": StringType(),
-        "topic": StringType(),
-        "partition": IntegerType(),
-        "offset": LongType(),
-        "timestamp": TimestamptzType(),
-        "key": BinaryType(),
-        "value": BinaryType(),
-        "headers": ListType(101, _HEADER, element_required=True),
+        "batch_id": (StringType(), "The batch, or the replay, that set the record aside."),
+        "error": (StringType(), "Why it could not be stored; the field first."),
+        "stage": (StringType(), "Where it failed: decode, fit or transform."),
+        "topic": (StringType(), "Source topic."),
+        "partition": (IntegerType(), "Source partition."),
+        "offset": (LongType(), "Source offset."),
+        "timestamp": (TimestamptzType(), "The record's timestamp; null if it has none."),
+        "key": (BinaryType(), "The record's key as delivered."),
+        "value": (BinaryType(), "The record's value as delivered."),
+        "headers": (ListType(101, _HEADER, element_required=True), "The record's headers as delivered."),
     },
     optional=frozenset({"timestamp", "key", "value", "headers"}),
 )

@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
 
 from sink_core.errors import TableUnusable
+from sink_core.tables.type_text import type_text
 
 KAFKA_COLUMN = "_kafka"
 KAFKA_TIME = f"{KAFKA_COLUMN}.timestamp"
@@ -23,6 +24,13 @@ _PARTS = (
     ("offset", LongType(), pa.int64()),
     ("timestamp", TimestamptzType(), pa.timestamp("us", "UTC")),
 )
+
+_DOCS = {
+    "topic": "Source topic.",
+    "partition": "Source partition.",
+    "offset": "Source offset.",
+    "timestamp": "The record's timestamp; null without one, or without one of the years 1 to 9999.",
+}
 
 _HEADERS = pa.list_(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
 
@@ -37,8 +45,12 @@ def kafka_type(key: pa.DataType) -> pa.DataType:
 
 def kafka_field(first_id: int) -> NestedField:
     """The column for a new table, its own field id being `first_id` and those of its parts the next four."""
-    parts = [NestedField(first_id + i, name, kind, required=False) for i, (name, kind, _) in enumerate(_PARTS, 1)]
-    return NestedField(first_id, KAFKA_COLUMN, StructType(*parts), required=False)
+    parts = [
+        NestedField(first_id + i, name, kind, required=False, doc=_DOCS[name])
+        for i, (name, kind, _) in enumerate(_PARTS, 1)
+    ]
+    doc = "Where the row comes from; replay, refill and the deep proof read it."
+    return NestedField(first_id, KAFKA_COLUMN, StructType(*parts), required=False, doc=doc)
 
 
 def has_kafka_column(schema: Schema, *, table: str) -> bool:
@@ -50,7 +62,8 @@ def has_kafka_column(schema: Schema, *, table: str) -> bool:
     found = {f.name: f.field_type for f in field.field_type.fields} if isinstance(field.field_type, StructType) else {}
     if list(found.items()) != list(wanted.items()):
         raise TableUnusable(
-            f"{table}: column {KAFKA_COLUMN} is {field.field_type}, Calve's is {kafka_field(1).field_type}",
+            f"{table}: column {KAFKA_COLUMN} is {type_text(field.field_type)}, Calve's is "
+            f"{type_text(kafka_field(1).field_type)}",
             hint=f"rename the column, and add one named {KAFKA_COLUMN} of that type if you want it",
         )
     return True

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from orchestration.broker import Broker
 from orchestration.pipelines.build import build_pipeline_defs
-from orchestration.pipelines.names import CHECKS, COMMIT, INGEST, batches_key, job_name, topic_key
-from sink_core.control.events import CommitToTable, DataComplete, Paused, StartCommit
+from orchestration.pipelines.names import CHECKS, COMMIT, INGEST, RESOLVE, batches_key, job_name, topic_key
+from sink_core.control.events import CommitComplete, CommitToTable, DataComplete, Paused, StartCommit
 from sink_core.errors import ConfigError
 from tests import support
 from tests.dagster_runs import run
@@ -61,10 +61,19 @@ def test_each_batch_and_each_snapshot_is_a_materialization(flow: Flow, instance:
     ]
     columns = {c.name: c.type for c in table[0]["dagster/column_schema"].columns}
     assert columns.items() >= {"id": "long", "text": "string"}.items()
+    assert (table[0]["dagster/uri"], table[0]["format version"]) == (flow.load_table().location(), 2)
+    head = flow.load_table().current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary[flow.summary_keys.made_by] == f"dagster run {done.result.run_id}"
+    # What each batch did says the batch.
+    [ledger] = done.table(flow.pipeline.ledger_table)
+    assert ledger["dagster/row_count"] == 6
+    assert all(column.description for column in ledger["dagster/column_schema"].columns)
     through = [t.get("valid through") for t in table]
     assert through == [own.valid_through_ms and own.valid_through_ms / 1000 for _, own in snapshots]
     assert through[-1]
-    assert done.steps == {f"{flow.name}_ingest": "SUCCESS", f"{flow.name}_commit": "SKIPPED"}
+    assert done.steps == {f"{flow.name}_ingest": "SUCCESS"}
     assert done.tags["calve/moved"] == "25 records in 3 batches"
 
 
@@ -77,7 +86,7 @@ def test_a_run_that_finds_nothing_tells_nothing_and_is_green(flow: Flow, instanc
     done = run(flow, instance)
     assert done.result.success
     assert list(done.materialized) == []
-    assert done.steps == {f"{flow.name}_ingest": "SUCCESS", f"{flow.name}_commit": "SKIPPED"}
+    assert done.steps == {f"{flow.name}_ingest": "SUCCESS"}
     assert "calve/moved" not in done.tags
     assert flow.ids() == list(range(5))
 
@@ -179,6 +188,7 @@ def test_one_table_stays_behind_and_the_others_go_on(flow: Flow, instance: Dagst
     assert command in done.failure.error.message
     said = {name: value.value for name, value in done.failure.user_failure_data.metadata.items()}
     assert (said["error"], said["finding"], said["subject"]) == ("FindingError", "table-recreated", "db.events")
+    assert said["answered by"] == job_name(flow.pipeline, RESOLVE)
     assert said["what to do"].startswith(command)
     tags = done.tags
     assert (tags["calve/error"], tags["calve/terminal"]) == ("table-recreated", "true")
@@ -202,6 +212,21 @@ def test_the_commit_job_keeps_what_landed_beside_a_table_that_stays_behind(
     assert instance.get_latest_materialization_event(dg.AssetKey(["db", "events"])) is None
 
 
+def test_one_table_is_materialized_alone(flow: Flow, instance: DagsterInstance) -> None:
+    flow = flow.but(tables=("db.events", "db.more"), extra=APART)
+    flow.produce(range(5))
+    assert run(flow, instance).result.success
+    completes = len(flow.events(CommitComplete))
+    job = build_pipeline_defs(flow.pipeline).resolve_job_def(job_name(flow.pipeline, COMMIT))
+    alone = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(["db", "more"])])
+    assert alone.success
+    assert (flow.ids("db.more"), flow.ids()) == (list(range(5)), [])
+    assert len(flow.events(CommitComplete)) == completes, "it would say that all tables have it"
+    assert run(flow, instance, COMMIT).result.success
+    assert flow.ids() == list(range(5))
+    assert len(flow.events(CommitComplete)) == completes + 1
+
+
 def test_what_a_run_published_before_it_failed_is_told(flow: Flow, instance: DagsterInstance) -> None:
     flow.produce(range(15))
     with reached("publish.after-commit", flow.recreate_table, skip=2):
@@ -223,6 +248,7 @@ def test_a_run_of_a_paused_pipeline_is_green_and_moves_nothing(flow: Flow, insta
         done = run(flow, instance, stage)
         assert done.result.success
         assert list(done.materialized) == []
+        assert done.tags["calve/paused"] == "paused by ann: upgrade"
     assert (flow.positions(), flow.ids(), len(flow.events(StartCommit))) == (before, [], 1)
 
 

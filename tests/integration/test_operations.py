@@ -73,7 +73,7 @@ def test_every_field_of_every_job_is_described_and_its_editor_opens_with_what_ru
 def test_a_pause_made_in_dagster_holds_every_host_and_a_resume_ends_it(flow: Flow, instance: DagsterInstance) -> None:
     paused = run(flow, instance, PAUSE, reason="a look at the data", wait=True)
     [event] = flow.events(Paused)
-    assert (event.by, event.reason) == (f"dagster run {paused.result.run_id[:8]}", "a look at the data")
+    assert (event.by, event.reason) == (f"dagster run {paused.result.run_id}", "a look at the data")
     assert (paused.output["reason"], paused.output["given up"]) == ("a look at the data", [])
     flow.produce(range(10, 15))
     assert flow.run().ended.startswith("paused by dagster run")
@@ -108,7 +108,7 @@ def test_a_finding_is_shown_with_what_each_choice_would_do_and_answered(flow: Fl
     done = run(flow, instance, RESOLVE, finding="table-rolled-back", subject=flow.table, choice="recommit")
     assert (done.output["choice"], done.output["subject"]) == ("recommit", flow.table)
     [event] = flow.events(Resolved)
-    assert (event.choice, event.by) == ("recommit", f"dagster run {done.result.run_id[:8]}")
+    assert (event.choice, event.by) == ("recommit", f"dagster run {done.result.run_id}")
     assert flow.ids() == list(range(20))
     assert run(flow, instance, VERIFY, deep=True).output["proven"] is True
 

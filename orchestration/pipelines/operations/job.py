@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import dagster as dg
 
 from orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags
-from orchestration.pipelines.runs import failures_told
+from orchestration.pipelines.runs import failures_told, made_by
 from orchestration.pipelines.spark import session_of
 from sink_core.config.effective import Pipeline
 
@@ -33,8 +33,7 @@ class Work:
 
     @property
     def by(self) -> str:
-        """Who does it, as events say: the run, which says who launched it."""
-        return f"dagster run {self.context.run_id[:8]}"
+        return made_by(self.context.run)
 
     def say(self, line: str) -> None:
         self.context.log.info(line)
@@ -70,7 +69,7 @@ def job_of(pipeline: Pipeline, operation: Operation[Config]) -> dg.JobDefinition
         start = session_of(getattr(context.resources, resource_key(pipeline)))
         with (
             failures_told(context.instance, context.run, pipeline),
-            Session.open(pipeline) as session,
+            Session.open(pipeline, made_by=made_by(context.run)) as session,
             SparkRunner(pipeline.spark, session=start) as runner,
         ):
             metadata = yield from operation.work(Work(context, pipeline, session, runner), config)
@@ -85,10 +84,12 @@ def job_of(pipeline: Pipeline, operation: Operation[Config]) -> dg.JobDefinition
         required_resource_keys={resource_key(pipeline)},
     )(_of_config(through, operation.config))
 
+    editor: Any = {"ops": {name: {"config": dict(operation.editor)}}} if operation.config else None
+
     @dg.job(
         name=job_name(pipeline, operation.stage),
         description=operation.description,
-        config={"ops": {name: {"config": dict(operation.editor)}}} if operation.config else None,
+        config=editor,
         partitions_def=operation.partitions,
         tags={
             **run_tags(pipeline, operation.stage),
