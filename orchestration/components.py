@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from textwrap import indent
 from typing import Any, Self
 
 import dagster as dg
-from pydantic import BaseModel, GetJsonSchemaHandler, RootModel
+from click import ClickException
+from pydantic import BaseModel, Field, GetJsonSchemaHandler, RootModel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from orchestration.pipelines.build import build_pipeline_defs
 from orchestration.pipelines.specs import COMPONENT_FILES
-from sink_core.config.load import load
+from sink_core.config.load import load, nearest_connections
 from sink_core.config.pipeline import PipelineConfig
+from sink_core.errors import CalveError
 
 
 class PipelineAttributes(RootModel[dict[str, Any]]):
@@ -24,6 +28,59 @@ class PipelineAttributes(RootModel[dict[str, Any]]):
         return handler(PipelineConfig.__pydantic_core_schema__)
 
 
+class NewPipelineParams(BaseModel):
+    """The flags of `dg scaffold defs calve.KafkaIcebergPipeline NAME`."""
+
+    topic: str = Field(description="The topic to read; its columns are inferred from its records.")
+    bootstrap: str | None = Field(
+        default=None, description="HOST:PORT of Kafka, for a new connections.yaml at the project's root."
+    )
+    table: str | None = Field(default=None, description="NAMESPACE.TABLE. Default: raw.NAME.")
+    catalog_uri: str | None = Field(
+        default=None, description="For a new connections.yaml. Default: a SQLite catalog in the project's folder lake."
+    )
+    warehouse: str | None = Field(default=None, description="For a new connections.yaml: where tables go.")
+    registry: str | None = Field(
+        default=None, description="URL of a schema registry; its name if a connections.yaml is there."
+    )
+
+
+class PipelineScaffolder(dg.Scaffolder[NewPipelineParams]):
+    """Writes a `defs.yaml` that runs, and a `connections.yaml` if there is none, as `calve init` writes its files."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[NewPipelineParams]:
+        return NewPipelineParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[NewPipelineParams]) -> None:
+        from orchestration.new_pipeline import Wanted, new_pipeline
+        from sink_core.scaffold import name_from
+
+        root, given = request.project_root or request.target_path, request.params
+        wanted = Wanted(
+            given.topic,
+            {"bootstrap.servers": given.bootstrap} if given.bootstrap else {},
+            given.table,
+            name_from(request.target_path.name),
+            given.catalog_uri,
+            given.warehouse,
+            registry=given.registry,
+        )
+        shared = nearest_connections(request.target_path / COMPONENT_FILES[0], root)
+        try:
+            made = new_pipeline(wanted, shared, root / "lake")
+        except CalveError as error:
+            # Made for this pipeline a moment ago.
+            with suppress(OSError):
+                request.target_path.rmdir()
+            raise ClickException(str(error)) from None
+        text = f"type: {request.type_name}\nattributes:\n{indent(made.pipeline, '  ')}"
+        (request.target_path / COMPONENT_FILES[0]).write_text(text, encoding="utf-8")
+        if made.connections is not None:
+            shared.write_text(made.connections, encoding="utf-8")
+
+
+@dg.scaffold_with(PipelineScaffolder)
 class KafkaIcebergPipeline(dg.Component):
     """Moves records from Kafka topics into Iceberg tables, each exactly once.
 

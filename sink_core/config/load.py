@@ -37,7 +37,7 @@ def load(path: Path, connections: Path | None = None) -> Pipeline:
     pipeline_file = _pipeline_mapping(_existing(path, "pipeline file"))
     found: list[str] = []
     config = _validated(PipelineConfig, pipeline_file, found)
-    shared_file = connections or _nearest_connections(path)
+    shared_file = connections or nearest_connections(path)
     # Of a pipeline file with problems nobody knows whether it needs another.
     needs_one = connections is not None or (config is not None and any(names_of_connections(config)))
     if not needs_one and not shared_file.is_file():
@@ -60,10 +60,13 @@ def _existing(path: Path, what: str) -> Document:
     return read(path)
 
 
-def _nearest_connections(path: Path) -> Path:
+def nearest_connections(path: Path, new: Path | None = None) -> Path:
+    """The `connections.yaml` beside a pipeline file or in a folder above; if there is none, where one would be: in
+    the folder `new`, else beside it.
+    """
     beside = path.parent / CONNECTIONS_FILE
     above = (folder / CONNECTIONS_FILE for folder in path.absolute().parents[1:])
-    return next((file for file in (beside, *above) if file.is_file()), beside)
+    return next((file for file in (beside, *above) if file.is_file()), new / CONNECTIONS_FILE if new else beside)
 
 
 def _pipeline_mapping(document: Document) -> Document:

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from orchestration import broker as embedded
-from orchestration.cli import init
+from orchestration import new_pipeline
 from sink_core.config.load import load
 from tests import support
 from tests.integration.conftest import StartBroker
@@ -125,7 +125,7 @@ def test_a_broker_that_is_down_is_unreachable(
     file: Path, broker: embedded.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A fifth of the real limit: nobody answers in any time.
-    monkeypatch.setattr(init, "SAMPLE_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(new_pipeline, "SAMPLE_TIMEOUT_S", 2.0)
     connections = file.parent / "connections.yaml"
     connections.write_text(connections.read_text().replace(broker.bootstrap, NOBODY_LISTENS))
     checked = calve("check", file)

@@ -1,4 +1,4 @@
-"""Calve's wheel in a fresh `create-dagster` project: a `defs.yaml`, the tools' checks, a run."""
+"""Calve's wheel in a fresh `create-dagster` project: a scaffolded `defs.yaml`, the tools' checks, a run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import yaml
 
 from orchestration.broker import Broker
+from tests import support
 from tests.e2e.dagster.stack import BIN, ROOT
-from tests.pipelines import Flow
+from tests.pipelines import Flow, record
 from tests.support import TopicFactory
 
 PACKAGES = ("calve", "sink_core", "spark_jobs", "orchestration")
@@ -42,9 +44,8 @@ def test_a_pipeline_runs_in_a_project_of_the_users_own(
 ) -> None:
     run([BIN / "create-dagster", "project", "shop", "--no-uv-sync"], tmp_path, {})
     project = tmp_path / "shop"
-    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
-    flow.produce(range(50))
-    as_component(flow, project)
+    topic = kafka_topic(1)
+    support.produce(broker.bootstrap, topic, map(record, range(50)))
     environment = {
         "PYTHONPATH": os.pathsep.join(map(str, (installed, project / "src"))),
         "VIRTUAL_ENV": sys.prefix,
@@ -62,12 +63,21 @@ def test_a_pipeline_runs_in_a_project_of_the_users_own(
     assert "License-Expression: Apache-2.0" in (about / "METADATA").read_text()
     assert "Apache License" in (about / "licenses" / "LICENSE").read_text()
     assert "calve.KafkaIcebergPipeline" in run([BIN / "dg", "list", "components"], project, environment)
+    scaffold = [BIN / "dg", "scaffold", "defs", "calve.KafkaIcebergPipeline", "orders", "--topic"]
+    refused = subprocess.run(
+        [*scaffold, topic], cwd=project, env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    assert "Error: where is Kafka?" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    run([*scaffold, topic, "--bootstrap", broker.bootstrap, "--table", "shop.orders"], project, environment)
     run([BIN / "dg", "check", "yaml"], project, environment)
     run([BIN / "dg", "check", "defs"], project, environment)
     listed = run([BIN / "dg", "list", "defs", "--json"], project, environment)
-    assert all(f"{flow.name}/{asset}" in listed for asset in ("batches", f"{flow.topic.replace('-', '_')}_topic"))
-    run([BIN / "dg", "launch", "--job", f"{flow.name}_ingest_job"], project, environment)
-    assert flow.ids() == list(range(50))
+    assert all(f"orders/{asset}" in listed for asset in ("batches", f"{topic.replace('-', '_')}_topic"))
+    run([BIN / "dg", "launch", "--job", "orders_ingest_job"], project, environment)
+    with closing(support.open_catalog(project / "lake", "lake")) as lake:
+        rows = lake.load_table("shop.orders").scan().to_arrow()
+    assert sorted(rows["id"].to_pylist()) == list(range(50))
 
 
 def test_a_misspelt_key_is_named_with_its_line(installed: Path, tmp_path: Path, broker: Broker) -> None:
