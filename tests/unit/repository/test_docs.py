@@ -40,8 +40,8 @@ DOCUMENTS = (
     "docs/transforms.md",
 )
 ERRORS = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CalveError)]
-OTHER_PROGRAMS = {"export"}
-"""What shell blocks may use besides `make` and `calve`."""
+OTHER_PROGRAMS = {"dg", "export"}
+"""What shell blocks may use besides `make` and `calve`; the test of a project of its own scaffolds by `dg`."""
 
 
 def blocks(document: str, language: str) -> list[str]:
