@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 from textwrap import indent
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import dagster as dg
 from click import ClickException
@@ -15,13 +15,18 @@ from pydantic_core import CoreSchema
 
 from orchestration.pipelines.build import build_pipeline_defs
 from orchestration.pipelines.specs import COMPONENT_FILES
-from sink_core.config.load import load, nearest_connections
+from sink_core.config.load import load, nearest_connections, pipelines_in
 from sink_core.config.pipeline import PipelineConfig
 from sink_core.errors import CalveError
 
 
 class PipelineAttributes(RootModel[dict[str, Any]]):
     """The attributes as they stand; Calve's own loader checks them and names file, line and the nearest known key."""
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
+        """Dagster's check goes by it first: an unknown key is left to the loader, which knows what was meant."""
+        return _open(super().model_json_schema(*args, **options))
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -105,12 +110,29 @@ class KafkaIcebergPipeline(dg.Component):
 
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
-        del attributes  # the loader reads the file itself, for the lines of its errors
-        return cls(_defs_file(context.path))
+        # The loader reads the file itself, for the lines of its errors.
+        file = _defs_file(context.path)
+        given = attributes.root if isinstance(attributes, PipelineAttributes) else {}
+        return cls(Path(f"{file}#{given.get('name')}") if len(pipelines_in(file)) > 1 else file)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         del context
-        return build_pipeline_defs(load(self._file))
+        return build_pipeline_defs(load(self._file), asset_spec=self.asset_spec)
+
+    def asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
+        """The spec of a topic, of the batches or of a table as Dagster is to have it: for subclasses to change.
+
+        Key and dependencies must stay.
+        """
+        return spec
+
+
+def _open(schema: Any) -> Any:
+    """A JSON schema without the word that no other keys may be there."""
+    if isinstance(schema, dict):
+        inner = cast(dict[str, Any], schema)
+        return {k: _open(v) for k, v in inner.items() if (k, v) != ("additionalProperties", False)}
+    return [_open(each) for each in cast(list[Any], schema)] if isinstance(schema, list) else schema
 
 
 def _defs_file(folder: Path) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster._utils.warnings import disable_dagster_warnings
 
 from orchestration.pipelines import specs
 from orchestration.pipelines.checks import checks_of
@@ -30,10 +32,13 @@ MARGIN_S = 1800
 """A run may last this much longer than `run.max_duration`: the last batch begins within it and ends when it ends."""
 
 
-def build_pipeline_defs(pipeline: Pipeline) -> dg.Definitions:
-    """Assets, checks, jobs, sensor, schedules and Spark resource of `pipeline` (`sink_core.config.load.load` gives it).
+def build_pipeline_defs(
+    pipeline: Pipeline, *, asset_spec: Callable[[dg.AssetSpec], dg.AssetSpec] | None = None
+) -> dg.Definitions:
+    """Assets, checks, jobs, sensor, schedules and Spark resource of `pipeline` (`calve.load_pipeline` gives it).
 
-    Opens no connection and reads no environment variable. Raises ConfigError for what no schedule can express.
+    `asset_spec` gives the spec of a topic, of the batches or of a table as Dagster is to have it. Opens no connection
+    and reads no environment variable. Raises ConfigError for what no schedule can express.
     """
     _check_distinct(pipeline)
     ingest, commit, checks, watch = ingest_of(pipeline), commit_of(pipeline), checks_of(pipeline), Watch(pipeline)
@@ -53,7 +58,7 @@ def build_pipeline_defs(pipeline: Pipeline) -> dg.Definitions:
     )
     checks_job = _job(pipeline, CHECKS, dg.AssetSelection.checks(checks), f"Proves and checks {pipeline.name}.")
     maintenance = maintenance_jobs(pipeline)
-    return dg.Definitions(
+    defs = dg.Definitions(
         assets=[*specs.topics(pipeline), ingest, commit],
         asset_checks=[checks],
         jobs=[ingest_job, commit_job, checks_job, *_operations(pipeline), *maintenance.values()],
@@ -65,6 +70,9 @@ def build_pipeline_defs(pipeline: Pipeline) -> dg.Definitions:
         ],
         resources={resource_key(pipeline): spark_resource(pipeline.spark)},
     )
+    # Users can't help that this method is called a preview.
+    with disable_dagster_warnings():
+        return defs.map_asset_specs(func=asset_spec) if asset_spec else defs
 
 
 def _operations(pipeline: Pipeline) -> list[dg.JobDefinition]:

@@ -9,7 +9,8 @@ from dagster._utils.warnings import disable_dagster_warnings
 
 from orchestration.pipelines.metadata import of_columns
 from orchestration.pipelines.names import batches_key, pattern_key, source_keys, table_key, topic_key
-from sink_core.config.effective import Pipeline
+from sink_core.config.effective import Pipeline, TableSettings
+from sink_core.config.tables import InDagster
 
 COMPONENT_FILES = ("defs.yaml", "component.yaml")
 
@@ -52,38 +53,49 @@ def batches(pipeline: Pipeline) -> dg.AssetSpec:
 
 def tables(pipeline: Pipeline) -> list[dg.AssetSpec]:
     """Data tables, ledger and dead letters; a run materializes those that got something, and others that it found."""
-    described = {
-        table.name: (
-            f"Fed by pipeline {pipeline.name}.",
-            of_columns(table.auto_create.columns) if table.auto_create else dict[str, Any](),
-        )
-        for table in pipeline.tables
+    internal = {
+        pipeline.ledger_table: "What became of every source offset, a row per batch and partition.",
+        pipeline.dead_letter_table: "Records that could not be stored, with error, place and content.",
     }
-    described[pipeline.ledger_table] = ("What became of every source offset, a row per batch and partition.", {})
-    described[pipeline.dead_letter_table] = ("Records that could not be stored, with error, place and content.", {})
     return [
-        dg.AssetSpec(
-            table_key(pipeline, name),
-            deps=[batches_key(pipeline)],
-            description=description,
-            kinds={"iceberg"},
-            metadata={
-                "dagster/table_name": name,
-                "catalog": pipeline.catalog.name,
-                **columns,
-                **_source(pipeline),
-            },
-            tags={"dagster/storage_kind": "iceberg"},
-            skippable=True,
-            **_common(pipeline),
-        )
-        for name, (description, columns) in described.items()
+        *(_table(pipeline, table.name, _description(pipeline, table), table) for table in pipeline.tables),
+        *(_table(pipeline, name, description) for name, description in internal.items()),
     ]
+
+
+def _table(pipeline: Pipeline, name: str, description: str, table: TableSettings | None = None) -> dg.AssetSpec:
+    shown = table.dagster if table else InDagster()
+    columns = of_columns(table.auto_create.columns) if table and table.auto_create else {}
+    common = _common(pipeline)
+    if shown.owners:
+        common["owners"] = list(shown.owners)
+    return dg.AssetSpec(
+        table_key(pipeline, name),
+        deps=[batches_key(pipeline)],
+        description=shown.description or description,
+        kinds=set(shown.kinds),
+        metadata={"dagster/table_name": name, "catalog": pipeline.catalog.name, **columns, **_source(pipeline)},
+        tags={**shown.tags, "dagster/storage_kind": "iceberg"},
+        automation_condition=dg.AutomationCondition.eager() if shown.automation == "eager" else None,
+        skippable=True,
+        **common,
+    )
+
+
+def _description(pipeline: Pipeline, table: TableSettings) -> str:
+    """What feeds a table, and what a row of it is."""
+    of = {
+        "append": "Each record is a row",
+        "upsert": "Each record takes the place of the row with its key",
+        "cdc": "Rows follow the changes that records tell of",
+    }
+    topics = ", ".join(sorted(table.rule.topics or pipeline.config.source.topics)) or "the matching topics"
+    return f"{of[table.mode]}; from Kafka topic {topics}, by pipeline {pipeline.name}."
 
 
 def _source(pipeline: Pipeline) -> dict[str, Any]:
     """The pipeline file. To a component's definitions Dagster adds the `defs.yaml` itself."""
-    if pipeline.path.name in COMPONENT_FILES:
+    if pipeline.path.name.partition("#")[0] in COMPONENT_FILES:
         return {}
     # Users can't help that these classes are called beta.
     with disable_dagster_warnings():

@@ -15,7 +15,7 @@ from sink_core.config.pipeline import PipelineConfig
 from sink_core.config.reading import ALIKE, Readings
 from sink_core.config.references import redact, resolve, without_user_info
 from sink_core.config.routes import fed_tables, is_open, may_feed, namings
-from sink_core.config.tables import KAFKA, AutoCreate, EvolveStep, HistoryChoice, Transform, UnknownFields
+from sink_core.config.tables import KAFKA, AutoCreate, EvolveStep, HistoryChoice, InDagster, Transform, UnknownFields
 from sink_core.errors import ConfigError
 from sink_core.routing import ALL, Naming, Rule
 
@@ -80,6 +80,7 @@ class TableSettings:
     keeps_old: bool = False
     ignore_fields: tuple[str, ...] = ()
     unknown_fields: UnknownFields = "leave_out"
+    dagster: InDagster = field(default_factory=InDagster)
 
     @property
     def changes_rows(self) -> bool:
@@ -210,6 +211,7 @@ class Pipeline:
                 case_insensitive=_or(fed.entry.case_insensitive, defaults.case_insensitive),
                 ignore_fields=_or(fed.entry.ignore_fields, defaults.ignore_fields),
                 unknown_fields=_or(fed.entry.unknown_fields, defaults.unknown_fields),
+                dagster=fed.entry.dagster,
                 owned=fed.entry.owned,
                 history=fed.entry.history,
                 rule=fed.rule,

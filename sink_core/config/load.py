@@ -15,7 +15,7 @@ from sink_core.config.effective import Pipeline
 from sink_core.config.model import Model
 from sink_core.config.pipeline import PipelineConfig
 from sink_core.config.problems import problem, problems
-from sink_core.config.yaml_file import Document, read
+from sink_core.config.yaml_file import Document, documents, read
 from sink_core.errors import ConfigError
 
 CONNECTIONS_FILE = "connections.yaml"
@@ -32,9 +32,9 @@ def load(path: Path, connections: Path | None = None) -> Pipeline:
     Those stand in `connections`, else in the nearest `connections.yaml` beside the pipeline file or in a folder above.
     A file that names none, since all are written inline, needs none; its deployment is then `default`. Reads no
     environment variable and opens no connection. Raises one ConfigError that lists every problem of
-    both files.
+    both files. Of a `defs.yaml` with several pipelines, `defs.yaml#NAME` is one.
     """
-    pipeline_file = _pipeline_mapping(_existing(path, "pipeline file"))
+    pipeline_file = _pipeline_of(path)
     found: list[str] = []
     config = _validated(PipelineConfig, pipeline_file, found)
     shared_file = connections or nearest_connections(path)
@@ -51,13 +51,41 @@ def load(path: Path, connections: Path | None = None) -> Pipeline:
     raise ConfigError("\n".join(found), hint="docs/reference.md lists every key")
 
 
+def pipelines_in(path: Path) -> list[str]:
+    """Their names, of a `defs.yaml` that holds several; components of other kinds have none. Raises ConfigError."""
+    found = [_pipeline_mapping(document) for document in documents(path)]
+    return [str(each.data["name"]) for each in found if each.base and "name" in each.data]
+
+
+def _pipeline_of(path: Path) -> Document:
+    file, _, name = str(path).partition("#")
+    if path.is_file() or not name:
+        _require(path, "pipeline file")
+        found = documents(path)
+        if len(found) > 1:
+            names = ", ".join(f"{path}#{name}" for name in pipelines_in(path))
+            hint = f"say which pipeline: {names}" if names else "keep one of them; others begin with ---"
+            raise ConfigError(f"{path}: holds {len(found)} YAML documents", hint=hint)
+        return _pipeline_mapping(found[0])
+    _require(Path(file), "pipeline file")
+    for document in map(_pipeline_mapping, documents(Path(file))):
+        if document.data.get("name") == name:
+            return document
+    names = ", ".join(pipelines_in(Path(file)))
+    raise ConfigError(f"{file}: holds no pipeline {name}", hint=f"it has {names}" if names else "check the name")
+
+
 def _existing(path: Path, what: str) -> Document:
+    _require(path, what)
+    return read(path)
+
+
+def _require(path: Path, what: str) -> None:
     if not path.is_file():
         raise ConfigError(
             f"{path}: no such {what}",
             hint=f"check the path; {CONNECTIONS_FILE} is looked for beside the pipeline file and above",
         )
-    return read(path)
 
 
 def nearest_connections(path: Path, new: Path | None = None) -> Path:

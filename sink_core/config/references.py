@@ -18,6 +18,7 @@ FORM = "${ENV:NAME}"
 
 _REFERENCE = re.compile(r"\$\{ENV:([A-Za-z_][A-Za-z0-9_]*)\}")
 _TEMPLATE = re.compile(r"\{\{\s*env\b")
+_OF_DAGSTER = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _HIDDEN_WORDS = (
     r"passw(?:or)?d|passphrase|secret|token|credential|jaas|key[._-]pem|private[._-]key|account[._-]key|access[._-]key"
     r"|api[._-]?key|connection[._-]string|signature|authorization|user[._-]info|oauthbearer[._-]config"
@@ -29,10 +30,20 @@ _PASSWORD = re.compile(r"(://[^:/@\s]*:)([^@\s]*(?:@[^@/?#\s]*(?=@))*)(?=@)")
 _USER_INFO = re.compile(r"(?<=://)[^:/@\s]*(?::[^@\s]*)?@(?:[^/?#\s]*@)?")
 
 
+def of_dagster(value: Any) -> Any:
+    """What a YAML file holds, with Dagster's `{{ env.NAME }}` as a reference: resolved as late, and never null."""
+    if isinstance(value, dict):
+        inner = cast(dict[object, object], value)
+        return {key: of_dagster(item) for key, item in inner.items()}
+    if isinstance(value, list):
+        return [of_dagster(item) for item in cast(list[object], value)]
+    return _OF_DAGSTER.sub(r"${ENV:\1}", value) if isinstance(value, str) else value
+
+
 def malformed(text: str) -> str:
     """What is wrong with the references in `text`, or an empty text."""
     if _TEMPLATE.search(text):
-        return f"a Dagster template gives null when the variable is missing; write {FORM}"
+        return f"the only template is {{{{ env.NAME }}}}; write it so, or {FORM}"
     if "${" in _REFERENCE.sub("", text):
         return f"'${{' starts a reference, and the only form is {FORM} (letters, digits, underscore)"
     return ""

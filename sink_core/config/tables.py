@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from sink_core.config.fields import ColumnName, FieldPath, Regex, TableNames, TopicName
+from sink_core.config.fields import ColumnName, FieldPath, Owner, Regex, TableNames, TopicName
 from sink_core.config.model import Model, refusal
 from sink_core.config.units import MIB, Bytes
 
@@ -99,6 +99,26 @@ def _no_merge(given: object) -> object:
 
 
 HistoryChoice = Literal["none", "replay"]
+
+
+class InDagster(Model):
+    """How a table appears in Dagster."""
+
+    description: str | None = None
+    """What the table is for. Default: which pipeline feeds it."""
+
+    owners: tuple[Owner, ...] = ()
+    """`team:name` or an e-mail address, in place of the pipeline's."""
+
+    tags: dict[str, str] = Field(default={})
+    """Dagster's tags of the asset."""
+
+    kinds: tuple[str, ...] = ("iceberg",)
+    """Dagster's kinds of the asset, three at most."""
+
+    automation: Literal["eager"] | None = None
+    """`eager`: Dagster commits the table by itself once its batches are materialized, for pipelines with an interval in
+    `commit.every`."""
 
 
 class Where(Model):
@@ -234,6 +254,9 @@ class Table(Model):
     """Whether maintenance may expire the table's snapshots and delete its orphan files. Default: only if Calve has
     created it. `true` promises that no other pipeline feeds it and that others' writes take less than
     `maintenance.orphans.older_than`."""
+
+    dagster: InDagster = InDagster()
+    """How the table appears in Dagster."""
 
     transform: Transform | None = None
     """SQL that makes the row of a record. Default: the value's fields become the columns of their names."""

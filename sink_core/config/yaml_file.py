@@ -11,6 +11,7 @@ from typing import Any, cast
 import yaml
 
 from sink_core.config.model import Location
+from sink_core.config.references import of_dagster
 from sink_core.errors import ConfigError
 
 _MERGE = "tag:yaml.org,2002:merge"
@@ -38,14 +39,27 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    """The one mapping in the file. Raises ConfigError if it can't be read, isn't YAML or gives a key twice."""
+    """The one mapping in the file. Raises ConfigError as `documents` does, and if there are several."""
+    found = documents(path)
+    if len(found) > 1:
+        raise ConfigError(f"{path}: holds {len(found)} YAML documents", hint="keep one of them; others begin with ---")
+    return found[0]
+
+
+def documents(path: Path) -> list[Document]:
+    """The mappings in the file, at least one. Raises ConfigError if it can't be read, is no YAML or has a key twice."""
     try:
-        loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
-        root = loader.get_single_node()
-        if not isinstance(root, yaml.MappingNode):
-            raise ConfigError(f"{path}: holds no mapping of settings", hint="begin with a key such as name:")
-        _refuse_repeated(path, root)
-        return Document(path, loader.construct_document(root), root)
+        loader, found = yaml.SafeLoader(path.read_text(encoding="utf-8")), list[Document]()
+        while loader.check_node():
+            root = loader.get_node()
+            if not isinstance(root, yaml.MappingNode):
+                break
+            _refuse_repeated(path, root)
+            found.append(Document(path, of_dagster(loader.construct_document(root)), root))
+        else:
+            if found:
+                return found
+        raise ConfigError(f"{path}: holds no mapping of settings", hint="begin with a key such as name:")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise ConfigError(f"{path}: can't be read: {reason}", hint="check the path") from error
@@ -66,6 +80,8 @@ def _fault(error: yaml.YAMLError) -> str:
         return ": is not YAML: holds a character YAML doesn't allow"
     line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
     # A value that begins with * & or ! is taken for an alias, an anchor or a tag, and named in the problem.
+    if "unhashable key" in (error.problem or ""):
+        return f"{line}: is not YAML: a template such as {{{{ env.NAME }}}} needs quotes around it"
     words = re.sub(r"\b(alias|anchor|tag)\b.*", r"\1 (quote a value that begins with * & or !)", error.problem or "")
     return f"{line}: is not YAML: {words}"
 

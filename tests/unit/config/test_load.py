@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from sink_core.config.load import load
+from sink_core.config.references import redact, resolve
 from sink_core.config.source import StartAtGroup, StartAtTimestamp
 from sink_core.errors import ConfigError
 from tests.unit.config.files import CONNECTIONS, PIPELINE, Load, Write
@@ -278,7 +279,7 @@ def test_a_refused_pipeline_file(loaded: Load, changes: dict[str, object], messa
         ),
         ({"kafka": {"main": {"bootstrap.servers": "a", "x": [1]}}}, "kafka.main.x: takes a single value"),
         ({"catalog": {"lake": {"type": "rest", "token": "${TOKEN}"}}}, "the only form is ${ENV:NAME}"),
-        ({"catalog": {"lake": {"type": "rest", "token": "{{ env.TOKEN }}"}}}, "write ${ENV:NAME}"),
+        ({"catalog": {"lake": {"type": "rest", "token": "{{ env('TOKEN') }}"}}}, "the only template is {{ env.NAME }}"),
         (
             {"catalog": {"lake": {"type": "rest", "auth": {"basic": {"user": None}}}}},
             "lake.auth: basic: user: has no value",
@@ -330,6 +331,16 @@ def test_a_missing_file_is_named(tmp_path: Path, write: Write, missing: str) -> 
         load(path)
 
 
+def test_dagsters_templates_are_references(loaded: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = loaded(
+        connections={"catalog": {"lake": {"type": "rest", "token": "{{ env.TOKEN }}", "uri": "http://a"}}}
+    )
+    assert pipeline.catalog.properties["token"] == "${ENV:TOKEN}"
+    assert redact(pipeline.catalog.properties)["token"] == "${ENV:TOKEN}"
+    monkeypatch.setenv("TOKEN", "s3cr3t")
+    assert resolve(pipeline.catalog.properties)["token"] == "s3cr3t"
+
+
 def test_connections_may_stand_elsewhere(tmp_path: Path, write: Write) -> None:
     path = write()
     elsewhere = tmp_path / "prod.yaml"
@@ -346,7 +357,8 @@ def test_connections_may_stand_elsewhere(tmp_path: Path, write: Write) -> None:
         ("name: a\x07", "is not YAML"),
         ("- name\n", "holds no mapping"),
         ("", "holds no mapping"),
-        ("name: a\n---\nname: b\n", "is not YAML"),
+        ("name: a\n---\nname: b\n", "holds 2 YAML documents"),
+        ("name: {{ env.NAME }}\n", "a template such as {{ env.NAME }} needs quotes around it"),
         ("name: !!python/object:os.system x\n", "quote a value that begins with"),
     ],
 )

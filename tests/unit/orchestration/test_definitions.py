@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
+
+from calve import ConfigError, build_pipeline_defs, load_pipeline
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -122,12 +125,59 @@ def project(tmp_path: Path) -> Path:
 def test_an_unknown_key_is_named_with_file_line_and_the_nearest_key(project: Path) -> None:
     file = project / "a_project" / "defs" / "flights" / "defs.yaml"
     line = file.read_text().splitlines().index("  dead_leters: {table: air.flights_dead_letters, stop_above: 5%}") + 1
-    done = run(["dg", "check", "defs", "--no-check-yaml"], project)
+    done = run(["dg", "check", "defs"], project)
     assert done.returncode == 1
     assert f"{file}:{line}: dead_leters: unknown; did you mean dead_letters?" in done.stdout + done.stderr
 
 
-def test_the_schema_finds_an_unknown_key_without_loading_anything(project: Path) -> None:
+def test_the_schema_finds_a_wrong_value_without_loading_anything(project: Path) -> None:
+    """Unknown keys it leaves to the loader, which knows what was meant."""
+    file = project / "a_project" / "defs" / "flights" / "defs.yaml"
+    file.write_text(file.read_text().replace("    topics: [flights]", "    topics: 5"))
     done = run(["dg", "check", "yaml"], project)
     assert done.returncode == 1
-    assert "attributes.dead_leters" in done.stdout
+    assert "attributes.source.topics" in done.stdout
+    assert "attributes.dead_leters" not in done.stdout
+
+
+def test_pipelines_may_share_a_defs_yaml(project: Path) -> None:
+    """Each is a document; `calve` commands take one by its name."""
+    file = project / "a_project" / "defs" / "flights" / "defs.yaml"
+    first = file.read_text().replace("dead_leters:", "dead_letters:")
+    second = first.replace("name: flights", "name: others", 1).replace("air.", "sea.")
+    file.write_text(f"{first}\n---\n{second}")
+    listed = run(["dg", "list", "defs", "--json"], project)
+    assert listed.returncode == 0, listed.stdout + listed.stderr
+    assert "flights_ingest_job" in listed.stdout
+    assert "others_ingest_job" in listed.stdout
+    assert load_pipeline(Path(f"{file}#others")).table_names[0] == "sea.flights"
+    with pytest.raises(ConfigError, match="holds 2 YAML documents") as refused:
+        load_pipeline(file)
+    assert refused.value.hint == f"say which pipeline: {file}#flights, {file}#others"
+    with pytest.raises(ConfigError, match="holds no pipeline third"):
+        load_pipeline(Path(f"{file}#third"))
+
+
+def test_a_table_is_described_as_its_entry_says_and_as_a_subclass_wants(tmp_path: Path) -> None:
+    folder = ROOT / "orchestration" / "defs" / "flights"
+    said = """    - name: air.flights
+      dagster:
+        description: What left New York in 2013.
+        owners: ["team:air"]
+        tags: {domain: air}
+        kinds: [iceberg, gold]
+        automation: eager
+"""
+    file = tmp_path / "defs.yaml"
+    file.write_text((folder / "defs.yaml").read_text().replace("    - name: air.flights\n", said))
+    (tmp_path / "connections.yaml").write_text((folder / "connections.yaml").read_text())
+    made = build_pipeline_defs(
+        load_pipeline(file), asset_spec=lambda spec: spec.merge_attributes(tags={"every": "one"})
+    )
+    specs = {spec.key.to_user_string(): spec for spec in made.resolve_all_asset_specs()}
+    table = specs["air/flights"]
+    assert (table.description, list(table.owners)) == ("What left New York in 2013.", ["team:air"])
+    assert table.tags.items() >= {"domain": "air", "every": "one"}.items()
+    assert table.kinds == {"iceberg", "gold"}
+    assert table.automation_condition == dg.AutomationCondition.eager()
+    assert {spec.tags.get("every") for spec in specs.values()} == {"one"}
