@@ -15,12 +15,8 @@ ROOT = Path(__file__).parents[2]
 HISTORIES = 2_000
 
 
-LATE = "a history leaves out what was read again"
-"""Found by one of some thousand histories, which take minutes: for the long series until a seed is known."""
-
-
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.faults) if n == LATE else n for n in CASES])
+@pytest.mark.parametrize("name", CASES)
 def test_it_breaks_its_promise(name: str) -> None:
     """A history that breaks another promise does not count, and one in which a process crashes ends the test."""
     rule = CASES[name]
