@@ -75,7 +75,7 @@ RULES: dict[str, Rule] = {
     "what a broken read left is not used": _off("broken_read_is_not_used", FINDINGS, "hosts of two versions", 2917),
     "accepting stores the highest known offset": _off("accepting_stores_the_highest_offset", ROWS, "answers"),
     "a history leaves out what was read again": _off(
-        "history_leaves_out_what_was_read", Promise.PROGRESS, "a table added", 8
+        "history_leaves_out_what_was_read", Promise.VTTS, "a table added", 59
     ),
     "VTTS waits for the history": _off("vtts_waits_for_the_history", Promise.VTTS, "a table added"),
     "events count once their transaction is committed": _off("events_are_committed", ROWS),
