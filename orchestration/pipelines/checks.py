@@ -99,5 +99,16 @@ def _told(pipeline: Pipeline, verdict: Verdict) -> dict[str, Any]:
         "passed": verdict.passed,
         "severity": dg.AssetCheckSeverity.WARN if verdict.warning else dg.AssetCheckSeverity.ERROR,
         "description": verdict.text,
-        "metadata": {**verdict.numbers, **verdict.details},
+        "metadata": {**verdict.numbers, **{name: _shown(value) for name, value in verdict.details.items()}},
     }
+
+
+def _shown(value: Any) -> Any:
+    """Lists of records as tables; anything else as it is."""
+    if not isinstance(value, list) or not value or not all(isinstance(each, dict) for each in value):
+        return value
+    return dg.MetadataValue.table([dg.TableRecord({k: _cell(v) for k, v in each.items()}) for each in value])
+
+
+def _cell(value: Any) -> str | int | float | bool | None:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value

@@ -70,6 +70,8 @@ def test_the_checks_job_checks_everything(flow: Flow, instance: DagsterInstance)
     rate = done.checks[f"calve/{flow.name}_dead_letters", verdicts.RATE]
     assert (rate.passed, rate.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert {at[1] for at, check in done.checks.items() if not check.passed} == {verdicts.RATE, verdicts.MISFITS}
+    misfits: Any = done.checks[f"calve/{flow.name}_dead_letters", verdicts.MISFITS].metadata["misfits"]
+    assert [(row.data["field"], row.data["records"]) for row in misfits.records] == [("id", 1)]
     proof = done.checks[f"calve/{flow.name}_ledger", verdicts.PROOF]
     assert proof.description == "every offset was accounted for once"
     assert proof.metadata["offsets"].value == 6
@@ -114,8 +116,9 @@ def test_the_proof_of_the_last_days_shows_violations_with_their_ranges(flow: Flo
     flow.load_table(flow.pipeline.ledger_table).delete("end_offset = 10")
     proof = run(flow, instance, CHECKS).checks[key]
     assert not proof.passed
-    shown: Any = proof.metadata["violations"].value
-    assert [each["ranges"] for each in shown if each["kind"] == "ledger-gap"] == [[f"{flow.topic}[0] [5, 10)"]]
+    shown: Any = proof.metadata["violations"]
+    gaps = [each.data["ranges"] for each in shown.records if each.data["kind"] == "ledger-gap"]
+    assert gaps == [f"{flow.topic}[0] [5, 10)"]
 
 
 def test_lag_and_freshness_are_measured_against_the_objectives(flow: Flow, instance: DagsterInstance) -> None:

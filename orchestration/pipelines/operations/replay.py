@@ -152,14 +152,13 @@ def _replayed(jobs: "RangeJobs", table: str, wanted: "Wanted") -> "RangeReport":
     """Raises RetriableError if other range jobs were faster each time."""
     from sink_core.control.decision import Verdict
 
-    report = jobs.replay(table, wanted)
-    for _ in range(TRIES - 1):
-        if report.verdict is not Verdict.STALE:
-            break
+    for _ in range(TRIES):
         report = jobs.replay(table, wanted)
-    if report.verdict is Verdict.STALE:
-        raise RetriableError(f"{table}: {report.ended}", hint="run again when other range jobs are over")
-    return report
+        if report.verdict is not Verdict.STALE:
+            return report
+    raise RetriableError(
+        f"{table}: other range jobs were faster {TRIES} times", hint="run again when other range jobs are over"
+    )
 
 
 def _told(at: Work, reports: "list[RangeReport]") -> Generator[Told, None, dict[str, Any]]:
