@@ -51,7 +51,8 @@ def source_keys(pipeline: Pipeline) -> list[dg.AssetKey]:
 
 
 def batches_key(pipeline: Pipeline) -> dg.AssetKey:
-    return dg.AssetKey([pipeline.name, "batches"])
+    """Its last part, which is what the graph shows of it, tells pipelines apart."""
+    return dg.AssetKey([pipeline.name, f"{pipeline.name}_batches"])
 
 
 def table_key(pipeline: Pipeline, table: str) -> dg.AssetKey:

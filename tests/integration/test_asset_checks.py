@@ -30,8 +30,8 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, spark: Spark
 def keys(flow: Flow) -> set[tuple[str, str]]:
     name = flow.name
     return {
-        (f"{name}/batches", verdicts.LAG),
-        (f"{name}/batches", verdicts.RETENTION),
+        (f"{name}/{name}_batches", verdicts.LAG),
+        (f"{name}/{name}_batches", verdicts.RETENTION),
         ("db/events", verdicts.FRESHNESS),
         ("db/events", verdicts.FILE_SIZES),
         ("db/events", verdicts.DROPPED),

@@ -68,7 +68,7 @@ def _pages(run: dg.DagsterRun) -> dict[str, Callable[[Page, str], None]]:
         expect(page.get_by_text("lag after").first).to_be_visible()
 
     def batches(page: Page, url: str) -> None:
-        page.goto(f"{url}/assets/{PIPELINE}/batches")
+        page.goto(f"{url}/assets/{PIPELINE}/{PIPELINE}_batches")
         page.get_by_role("button", name="Plots").click()
         expect(page.locator("canvas").first).to_be_visible()
         page.get_by_text("bytes", exact=True).first.evaluate("title => title.scrollIntoView()")

@@ -73,7 +73,7 @@ def test_a_pipeline_runs_in_a_project_of_the_users_own(
     run([BIN / "dg", "check", "yaml"], project, environment)
     run([BIN / "dg", "check", "defs"], project, environment)
     listed = run([BIN / "dg", "list", "defs", "--json"], project, environment)
-    assert all(f"orders/{asset}" in listed for asset in ("batches", f"{topic.replace('-', '_')}_topic"))
+    assert all(f"orders/{asset}" in listed for asset in ("orders_batches", f"{topic.replace('-', '_')}_topic"))
     run([BIN / "dg", "launch", "--job", "orders_ingest_job"], project, environment)
     with closing(support.open_catalog(project / "lake", "lake")) as lake:
         rows = lake.load_table("shop.orders").scan().to_arrow()

@@ -58,7 +58,7 @@ class Shown:
 
     @property
     def batches(self) -> str:
-        return f"{self.url}/assets/{self.flow.name}/batches"
+        return f"{self.url}/assets/{self.flow.name}/{self.flow.name}_batches"
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def _text(place: Page | Locator, text: str | re.Pattern[str]) -> Locator:
 def test_the_lineage_leads_from_the_topic_to_the_aggregate(shown: Shown, page: Page) -> None:
     page.goto(shown.url + group_path(LOCATION, GROUP))
     topic = f"{shown.flow.topic.replace('-', '_')}_topic"
-    for name in (topic, "batches", "events", "dead_letters", f"{shown.flow.name}_ledger", "totals"):
+    for name in (topic, f"{shown.flow.name}_batches", "events", "dead_letters", f"{shown.flow.name}_ledger", "totals"):
         expect(_text(page, name)).to_be_visible()
     # All but the topic, which is only observed.
     expect(page.get_by_text("Materialized", exact=True)).to_have_count(5)

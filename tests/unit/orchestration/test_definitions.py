@@ -77,8 +77,8 @@ def assets(listed: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_the_assets_reach_from_the_topic_to_the_aggregate(assets: dict[str, dict[str, Any]]) -> None:
     assert {key: asset["dependency_keys"] for key, asset in assets.items()} == {
         "flights/flights_topic": [],
-        "flights/batches": ["flights/flights_topic"],
-        **{table: ["flights/batches"] for table in TABLES},
+        "flights/flights_batches": ["flights/flights_topic"],
+        **{table: ["flights/flights_batches"] for table in TABLES},
         "air/delays_by_carrier": ["air/flights"],
     }
 
@@ -95,7 +95,7 @@ def test_every_asset_has_group_and_owner(assets: dict[str, dict[str, Any]]) -> N
 def test_kinds_say_what_an_asset_is(assets: dict[str, dict[str, Any]]) -> None:
     assert {key: sorted(asset["kinds"]) for key, asset in assets.items()} == {
         "flights/flights_topic": ["kafka"],
-        "flights/batches": ["kafka", "spark"],
+        "flights/flights_batches": ["kafka", "spark"],
         **{table: ["iceberg"] for table in TABLES},
         "air/delays_by_carrier": ["iceberg", "pyarrow"],
     }

@@ -16,7 +16,7 @@ def test_one_asset_stands_for_all_topics_that_match() -> None:
     specs = {spec.key: spec for spec in defs.resolve_all_asset_specs()}
     assert {key.to_user_string() for key in specs} == {
         "shop/matching_topics",
-        "shop/batches",
+        "shop/shop_batches",
         "shop/clicks",
         "shop/eu_orders",
         "calve/shop_ledger",
