@@ -137,7 +137,8 @@ def test_the_lineage_leads_from_the_topic_to_the_aggregate(shown: Shown, page: P
 
 def test_the_sensor_tells_of_each_tick_what_it_saw(shown: Shown, page: Page) -> None:
     page.goto(shown.url + sensor_path(LOCATION, f"{shown.flow.name}_lag"))
-    starts = f"Starts a run of pipeline {shown.flow.name} when records wait in topic {shown.flow.topic}."
+    starts = f"Starts a run of pipeline {shown.flow.name} when records are pending in topic {shown.flow.topic}."
+    starts += " Dagster's daemon evaluates it every 5 s."
     expect(_text(page, starts)).to_be_visible()
     page.get_by_role("row").get_by_role("button", name="0 runs requested").first.click()
     tick = page.get_by_role("dialog")
