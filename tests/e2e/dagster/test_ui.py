@@ -159,7 +159,7 @@ def test_the_run_tells_what_it_moved(shown: Shown, page: Page) -> None:
 def test_the_runs_events_have_batches_and_rows(shown: Shown, page: Page) -> None:
     page.goto(f"{shown.url}/runs/{shown.run.run_id}")
     events = page.get_by_placeholder("Filter…")
-    events.fill(f"Materialized value {shown.flow.name} batches")
+    events.fill(f"Materialized value {shown.flow.name} {shown.flow.name}_batches")
     for label in ("batch id", "records", "dead letters", "lag after", "seconds to write"):
         expect(_text(page, label)).to_be_visible()
     events.fill("Materialized value db events")
