@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orchestration.alerts import Alert, alert_sensor
+    from orchestration.check_alerts import check_alert_sensor
     from orchestration.cleanup import cleanup_job
     from orchestration.components import KafkaIcebergPipeline
     from orchestration.pipelines.build import build_pipeline_defs
@@ -23,6 +24,7 @@ __all__ = [
     "Pipeline",
     "alert_sensor",
     "build_pipeline_defs",
+    "check_alert_sensor",
     "cleanup_job",
     "load_pipeline",
 ]
@@ -36,6 +38,7 @@ _HOMES = {
     "Pipeline": "sink_core.config.effective:Pipeline",
     "alert_sensor": "orchestration.alerts:alert_sensor",
     "build_pipeline_defs": "orchestration.pipelines.build:build_pipeline_defs",
+    "check_alert_sensor": "orchestration.check_alerts:check_alert_sensor",
     "cleanup_job": "orchestration.cleanup:cleanup_job",
     "load_pipeline": "sink_core.config.load:load",
 }

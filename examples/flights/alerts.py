@@ -15,7 +15,7 @@ from dataclasses import asdict
 from http.client import InvalidURL
 from urllib.error import HTTPError
 
-from calve import Alert, alert_sensor
+from calve import Alert, alert_sensor, check_alert_sensor
 
 URL_VARIABLE = "CALVE_ALERT_URL"
 TIMEOUT_S = 10.0
@@ -54,3 +54,4 @@ def text(alert: Alert) -> str:
 
 
 alerts = alert_sensor(post)
+red_checks = check_alert_sensor(post)

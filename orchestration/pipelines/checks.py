@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from orchestration.pipelines import verdicts
-from orchestration.pipelines.names import CHECKS, batches_key, op_name, table_key
+from orchestration.pipelines.names import CHECKS, PIPELINE_TAG, batches_key, op_name, table_key
 from orchestration.pipelines.runs import failures_told
 from orchestration.pipelines.verdicts import Verdict
 from sink_core.config.effective import Pipeline
@@ -42,7 +42,12 @@ def specs(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
         *of_tables,
     ]
     return [
-        dg.AssetCheckSpec(name=check, asset=asset_key(pipeline, table), description=DESCRIPTIONS[check])
+        dg.AssetCheckSpec(
+            name=check,
+            asset=asset_key(pipeline, table),
+            description=DESCRIPTIONS[check],
+            metadata={PIPELINE_TAG: pipeline.name},
+        )
         for table, check in named
     ]
 

@@ -1,0 +1,111 @@
+"""Red checks of a real pipeline on a Dagster instance, and the ticks of the sensor that posts them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster import DagsterInstance
+
+from calve import Alert, build_pipeline_defs, check_alert_sensor
+from orchestration.alerts import NotPosted
+from orchestration.broker import Broker
+from orchestration.pipelines import verdicts
+from orchestration.pipelines.names import CHECKS, job_name
+from tests import support
+from tests.dagster_runs import run
+from tests.pipelines import Flow
+from tests.support import TopicFactory
+
+
+@pytest.fixture(scope="module")
+def instance() -> Generator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@dataclass
+class Sensor:
+    """With the cursor that the daemon keeps for it; what it posted."""
+
+    flow: Flow
+    instance: DagsterInstance
+    warnings: bool = False
+    refusing: bool = False
+    cursor: str | None = None
+    posted: list[Alert] = field(default_factory=list[Alert])
+
+    def __post_init__(self) -> None:
+        self.sensor = check_alert_sensor(self._post, warnings=self.warnings)
+        pipelines = build_pipeline_defs(self.flow.pipeline)
+        self.repository = dg.Definitions.merge(pipelines, dg.Definitions(sensors=[self.sensor])).get_repository_def()
+
+    def _post(self, alert: Alert) -> None:
+        if self.refusing:
+            raise OSError("503")
+        self.posted.append(alert)
+
+    def look(self) -> list[str]:
+        """Tick until nothing is posted; the checks that were."""
+        before = len(self.posted)
+        while True:
+            seen = len(self.posted)
+            context = dg.build_sensor_context(
+                instance=self.instance, cursor=self.cursor, repository_def=self.repository
+            )
+            self.cursor = self.sensor.evaluate_tick(context).cursor
+            if len(self.posted) == seen:
+                return sorted(alert.error for alert in self.posted[before:])
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), extra={"objectives": {"lag": 2}})
+    flow.produce(range(5))
+    flow.run()
+    return flow
+
+
+def test_a_check_is_posted_when_it_turns_red_and_again_only_after_it_was_good(
+    flow: Flow, instance: DagsterInstance
+) -> None:
+    sensor = Sensor(flow, instance)
+    assert sensor.look() == [], "it was never made"
+    run(flow, instance, CHECKS)
+    assert sensor.look() == []
+    flow.produce(range(5, 10))
+    red = run(flow, instance, CHECKS)
+    assert sensor.look() == [verdicts.LAG]
+    [alert] = sensor.posted
+    assert (alert.pipeline, alert.stage, alert.run_id) == (flow.name, CHECKS, red.result.run_id)
+    assert alert.message == f"{flow.name}/{flow.name}_batches: 5 records wait, objectives.lag is 2"
+    assert alert.job_name == job_name(flow.pipeline, CHECKS)
+    run(flow, instance, CHECKS)
+    assert sensor.look() == [], "it is red still"
+    flow.run()
+    run(flow, instance, CHECKS)
+    assert sensor.look() == []
+    flow.produce(range(10, 15))
+    run(flow, instance, CHECKS)
+    assert sensor.look() == [verdicts.LAG]
+
+
+def test_what_could_not_be_posted_is_posted_by_the_next_tick(flow: Flow, instance: DagsterInstance) -> None:
+    sensor = Sensor(flow, instance, refusing=True)
+    flow.produce(range(5, 10))
+    run(flow, instance, CHECKS)
+    with pytest.raises(NotPosted, match=f"lag of {flow.name}/.* could not be posted"):
+        sensor.look()
+    sensor.refusing = False
+    assert sensor.look() == [verdicts.LAG]
+
+
+def test_warnings_are_posted_if_wanted(flow: Flow, instance: DagsterInstance) -> None:
+    quiet, loud = Sensor(flow, instance), Sensor(flow, instance, warnings=True)
+    support.produce(flow.bootstrap, flow.topic, [b'{"id": 5, "more": 1}'])
+    flow.run()
+    run(flow, instance, CHECKS)
+    assert (quiet.look(), loud.look()) == ([], [verdicts.DROPPED])
