@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from orchestration.pipelines import checks, metadata, specs, verdicts
+from orchestration.pipelines import checks, metadata, specs, table_page, verdicts
 from orchestration.pipelines.names import COMMIT, INGEST, batches_key, op_name, pool, resource_key, table_key
 from orchestration.pipelines.runs import failures_told, held_by_pause, made_by
 from orchestration.pipelines.spark import session_of
@@ -133,7 +133,7 @@ class _Run:
             known = metadata.of_commit(landed, time.time_ns() // 1_000_000)
             if landed.table not in self.schemas_told:
                 self.schemas_told.add(landed.table)
-                known |= metadata.of_table(self.session.catalog.load_table(landed.table))
+                known |= table_page.of_table(self.pipeline, self.session.catalog.load_table(landed.table))
             tags = metadata.tags_of_table(landed, batches_key(self.pipeline))
             yield dg.AssetMaterialization(table_key(self.pipeline, landed.table), metadata=known, tags=tags)
 

@@ -18,7 +18,6 @@ from dagster._core.definitions.data_version import (
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
 
     from sink_core.commit.table import TableCommit
     from sink_core.dead_letters.listing import Letters
@@ -134,16 +133,6 @@ def of_range_jobs(reports: Sequence[RangeReport]) -> dict[str, Any]:
         "range jobs": [report.batch_id for report in reports if report.batch_id],
         "snapshots": [str(report.commit.snapshot_id) for report in reports if report.commit and report.commit.landed],
         "ended": reports[-1].ended if reports else "nothing to do",
-    }
-
-
-def of_table(table: Table) -> dict[str, Any]:
-    """Where it lies, in which format, and its columns."""
-    return {
-        "dagster/uri": table.location(),
-        "format version": table.metadata.format_version,
-        "metadata file": dg.MetadataValue.path(table.metadata_location),
-        **of_schema(table.schema()),
     }
 
 

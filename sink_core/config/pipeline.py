@@ -139,6 +139,10 @@ class Dagster(Model):
     prove_since: Duration | None = Field(default=None, gt=0)
     """How far back the proof among the checks looks, as `calve verify --since` does. Default: at everything."""
 
+    sample_rows: int = Field(default=0, ge=0, le=100)
+    """Rows of each table that a run shows on the table's page. Whoever sees Dagster's UI sees them; columns named like
+    a secret are left out. Default: none."""
+
     hours_from: date = date(2026, 1, 1)
     """The first day whose hours the Partitions page of the job `NAME_replay_hours_job` offers for a backfill."""
 

@@ -1,0 +1,67 @@
+"""What a table's page shows of the table itself: where it lies, its columns and whence they come, some of its rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from orchestration.pipelines.metadata import of_schema
+from orchestration.pipelines.names import topic_key
+from sink_core.config.effective import Pipeline
+from sink_core.config.references import HIDDEN, names_a_secret
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+SHOWN_CHARACTERS = 80
+SHOWN_COLUMNS = 40
+
+
+def of_table(pipeline: Pipeline, table: Table) -> dict[str, Any]:
+    """Metadata of a materialization of `table`, which is one of the pipeline's."""
+    name = ".".join(table.name())
+    return {
+        "dagster/uri": table.location(),
+        "format version": table.metadata.format_version,
+        "metadata file": dg.MetadataValue.path(table.metadata_location),
+        **of_schema(table.schema()),
+        **_lineage(pipeline, name, [field.name for field in table.schema().fields]),
+        **_sample(table, pipeline.config.dagster.sample_rows),
+    }
+
+
+def _lineage(pipeline: Pipeline, name: str, columns: list[str]) -> dict[str, Any]:
+    """Each column from the field of its name, of every topic that the table is fed from. SQL may do anything."""
+    settings = next((each for each in pipeline.tables if each.name == name), None)
+    if settings is None or settings.transform is not None:
+        return {}
+    fed = settings.rule.topics or frozenset(pipeline.config.source.topics)
+    topics = [topic_key(pipeline, topic) for topic in pipeline.config.source.topics if topic in fed]
+    deps = {
+        column: [dg.TableColumnDep(asset_key=topic, column_name=column) for topic in topics]
+        for column in columns
+        if not column.startswith("_")
+    }
+    return {"dagster/column_lineage": dg.TableColumnLineage(deps)} if topics and deps else {}
+
+
+def _sample(table: Table, rows: int) -> dict[str, Any]:
+    """Some rows, whichever come first; without what is named like a secret."""
+    if not rows:
+        return {}
+    shown = [field.name for field in table.schema().fields][:SHOWN_COLUMNS]
+    try:
+        found = table.scan(selected_fields=tuple(shown), limit=rows).to_arrow().to_pylist()
+    except (NotImplementedError, ValueError) as error:
+        # pyiceberg reads no equality deletes.
+        return {"sample rows": f"can't be read here: {error}"}
+    records = [dg.TableRecord({name: _cell(name, row[name]) for name in shown}) for row in found]
+    return {"sample rows": dg.MetadataValue.table(records)} if records else {}
+
+
+def _cell(name: str, value: object) -> str:
+    if names_a_secret(name):
+        return HIDDEN
+    text = "" if value is None else str(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
