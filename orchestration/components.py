@@ -15,7 +15,7 @@ from pydantic_core import CoreSchema
 
 from orchestration.pipelines.build import build_pipeline_defs
 from orchestration.pipelines.specs import COMPONENT_FILES
-from sink_core.config.load import load, nearest_connections, pipelines_in
+from sink_core.config.load import load, nearest_connections
 from sink_core.config.pipeline import PipelineConfig
 from sink_core.errors import CalveError
 
@@ -93,8 +93,10 @@ class KafkaIcebergPipeline(dg.Component):
     stand in a `connections.yaml` beside it or in a folder above. References are written `${ENV:NAME}`.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, name: str | None = None) -> None:
+        """`name` is that of the pipeline, of which the file may hold several."""
         self._file = file
+        self._name = name
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel] | None:
@@ -111,13 +113,12 @@ class KafkaIcebergPipeline(dg.Component):
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
         # The loader reads the file itself, for the lines of its errors.
-        file = _defs_file(context.path)
         given = attributes.root if isinstance(attributes, PipelineAttributes) else {}
-        return cls(Path(f"{file}#{given.get('name')}") if len(pipelines_in(file)) > 1 else file)
+        return cls(_defs_file(context.path), str(given["name"]) if "name" in given else None)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         del context
-        return build_pipeline_defs(load(self._file), asset_spec=self.asset_spec)
+        return build_pipeline_defs(load(self._file, name=self._name), asset_spec=self.asset_spec)
 
     def asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
         """The spec of a topic, of the batches or of a table as Dagster is to have it: for subclasses to change.

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
 from sink_core.config.units import Duration
 from sink_core.errors import ConfigError
 from sink_core.offsets import OffsetRange
+
+if TYPE_CHECKING:
+    from sink_core.range_jobs.selected import Wanted
 
 _RANGE = re.compile(r"(?P<topic>[\w.-]+)/(?P<partition>\d+):(?P<start>\d+)-(?P<end>\d+)")
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -53,3 +58,19 @@ def offset_range(text: str, option: str = "--range") -> OffsetRange:
             f"{option}: {text!r} is not a range", hint="write one such as flights/0:100-200; 200 is not in it"
         )
     return OffsetRange(found["topic"], int(found["partition"]), int(found["start"]), int(found["end"]))
+
+
+def span(from_: str | None, to: str | None, ranges: Sequence[str], *, names: tuple[str, str, str]) -> Wanted | None:
+    """What a replay replaces; None if nothing is said of it. `names` are those of the three options. Raises
+    ConfigError.
+    """
+    from sink_core.range_jobs.selected import Wanted
+
+    if from_ is None and to is None and not ranges:
+        return None
+    now, (from_name, to_name, ranges_name) = datetime.now(UTC), names
+    return Wanted(
+        moment_or_age_ms(from_, from_name, now) if from_ is not None else None,
+        moment_or_age_ms(to, to_name, now) if to is not None else None,
+        tuple(offset_range(text, ranges_name) for text in ranges),
+    )

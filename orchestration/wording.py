@@ -1,8 +1,9 @@
-"""Numbers in sentences."""
+"""Numbers and moments in sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 
 def counted(number: int, one: str, many: str) -> str:
@@ -15,3 +16,8 @@ def dropped_text(dropped: Mapping[str, int]) -> str:
     return ", ".join(
         f"{name or '(no name)'} ({counted(number, 'value', 'values')})" for name, number in dropped.items()
     )
+
+
+def moment_text(timestamp_ms: int) -> str:
+    """`2026-01-31T00:00:00.000Z`."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -177,6 +177,14 @@ class Session:
         self.source_topics()
         return True
 
+    def bind_published(self) -> None:
+        """Bind a pipeline for what reads again what it published. Raises ConfigError before anything is bound if it has
+        never run; else as `bind`.
+        """
+        self.read_only()
+        _ = self.pipeline_id
+        self.bind()
+
     def bind(self) -> PipelineBound:
         """Bind the pipeline at first use, and compare with the binding ever after.
 

@@ -11,6 +11,7 @@ import typer
 from orchestration.cli.boundary import command
 from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
 from orchestration.cli.output import ask, say, say_json, say_table, working
+from orchestration.wording import moment_text
 from sink_core.errors import EXIT_UNREACHABLE
 
 if TYPE_CHECKING:
@@ -82,10 +83,7 @@ def replay(
     if not yes:
         ask(f"Move what fits now from {pipeline.dead_letter_table} to the tables?", as_json=as_json)
     with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
-        session.read_only()
-        # Before anything is bound: a pipeline that has never run has no dead letters.
-        _ = session.pipeline_id
-        session.bind()
+        session.bind_published()
         jobs = LetterJobs(session, runner, on_progress=lambda step: status.update(f"{step.phase}: {step.message}"))
         report = jobs.replay(wanted)
     if as_json:
@@ -124,9 +122,7 @@ def _row(letter: Letter) -> list[str]:
 
 
 def _shown(timestamp_ms: int | None) -> str | None:
-    if timestamp_ms is None:
-        return None
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if timestamp_ms is None else moment_text(timestamp_ms)
 
 
 def _document(found: Letters) -> dict[str, Any]:

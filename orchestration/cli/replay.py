@@ -6,7 +6,6 @@ What the table never got (its history), what it lost (`--refill`), or what it ha
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +17,6 @@ from orchestration.wording import counted
 from sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sink_core.range_jobs.selected import Wanted
     from spark_jobs.range_job import RangePreview, RangeReport
 
 
@@ -57,12 +55,13 @@ def replay(
 
     Exit code 1: it can't be known what the table lacks, retention has taken it, or the table was changed meanwhile.
     """
+    from orchestration.times import span
     from sink_core.config.load import load
     from sink_core.session import Session
     from spark_jobs.range_job import RangeJobs
     from spark_jobs.runner import SparkRunner
 
-    wanted = _wanted(from_, to, ranges or [])
+    wanted = span(from_, to, ranges or [], names=("--from", "--to", "--range"))
     if refill and wanted is not None:
         raise ConfigError(
             "--refill reads what the table lost, --from, --to and --range replace what it has",
@@ -72,10 +71,7 @@ def replay(
         raise ConfigError("--dry-run shows which rows are replaced", hint="give --from, --to or --range with it")
     pipeline = load(file, connections)
     with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
-        session.read_only()
-        # Before anything is bound: only what was published can be read again.
-        _ = session.pipeline_id
-        session.bind()
+        session.bind_published()
         jobs = RangeJobs(session, runner, on_progress=lambda step: status.update(f"{step.phase}: {step.message}"))
         if wanted is not None:
             if dry_run or not yes:
@@ -98,21 +94,6 @@ def replay(
     else:
         for report in reports:
             say_range(report)
-
-
-def _wanted(from_: str | None, to: str | None, ranges: list[str]) -> Wanted | None:
-    """What is to be replaced; None if nothing is said of that."""
-    from orchestration.times import moment_or_age_ms, offset_range
-    from sink_core.range_jobs.selected import Wanted
-
-    if from_ is None and to is None and not ranges:
-        return None
-    now = datetime.now(UTC)
-    return Wanted(
-        moment_or_age_ms(from_, "--from", now) if from_ is not None else None,
-        moment_or_age_ms(to, "--to", now) if to is not None else None,
-        tuple(offset_range(text) for text in ranges),
-    )
 
 
 def _say_preview(preview: RangePreview) -> None:

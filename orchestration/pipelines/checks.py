@@ -104,8 +104,13 @@ def _told(pipeline: Pipeline, verdict: Verdict) -> dict[str, Any]:
         "passed": verdict.passed,
         "severity": dg.AssetCheckSeverity.WARN if verdict.warning else dg.AssetCheckSeverity.ERROR,
         "description": verdict.text,
-        "metadata": {**verdict.numbers, **{name: _shown(value) for name, value in verdict.details.items()}},
+        "metadata": metadata_of(verdict),
     }
+
+
+def metadata_of(verdict: Verdict) -> dict[str, Any]:
+    """Numbers, and what is behind them."""
+    return {**verdict.numbers, **{name: _shown(value) for name, value in verdict.details.items()}}
 
 
 def _shown(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from orchestration.pipelines import metadata, specs, table_page
-from orchestration.pipelines.names import COMMIT, batches_key, op_name, pool, table_key
+from orchestration.pipelines.names import COMMIT, op_name, pool, table_key
 from orchestration.pipelines.runs import failures_told, held_by_pause, made_by
 from sink_core.config.effective import Pipeline
 
@@ -43,15 +43,14 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
             report = session.coordinator().commit(**_selected(pipeline, session, context.selected_asset_keys))
             for landed in report.landed:
                 table = session.catalog.load_table(landed.table)
-                known = metadata.of_commit(landed, time.time_ns() // 1_000_000) | table_page.of_table(pipeline, table)
+                page = table_page.of_table(pipeline, table)
                 if landed.table not in pipeline.table_names:
                     # Found at run time: Dagster learns of the asset by its first materialization.
-                    tags = metadata.tags_of_table(landed, batches_key(pipeline))
-                    yield dg.AssetMaterialization(table_key(pipeline, landed.table), metadata=known, tags=tags)
+                    yield table_page.landed(pipeline, landed, **page)
                     continue
                 yield dg.MaterializeResult(
                     asset_key=table_key(pipeline, landed.table),
-                    metadata=known,
+                    metadata=metadata.of_commit(landed, time.time_ns() // 1_000_000) | page,
                     data_version=dg.DataVersion(str(landed.snapshot_id)),
                 )
             for table, error in report.failed.items():

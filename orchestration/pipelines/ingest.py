@@ -75,7 +75,7 @@ class _Run:
     context: dg.AssetExecutionContext
     pipeline: Pipeline
     session: "Session"
-    schemas_told: set[str] = field(default_factory=set[str])
+    pages_told: set[str] = field(default_factory=set[str])
     ledger: "TableCommit | None" = None
     """Its last commit, told at the end: of each batch it says nothing that the batch does not."""
 
@@ -130,12 +130,11 @@ class _Run:
 
     def _landed(self, landed: "TableCommit | None") -> Iterator[dg.AssetMaterialization]:
         if landed is not None:
-            known = metadata.of_commit(landed, time.time_ns() // 1_000_000)
-            if landed.table not in self.schemas_told:
-                self.schemas_told.add(landed.table)
-                known |= table_page.of_table(self.pipeline, self.session.catalog.load_table(landed.table))
-            tags = metadata.tags_of_table(landed, batches_key(self.pipeline))
-            yield dg.AssetMaterialization(table_key(self.pipeline, landed.table), metadata=known, tags=tags)
+            page = dict[str, Any]()
+            if landed.table not in self.pages_told:
+                self.pages_told.add(landed.table)
+                page = table_page.of_table(self.pipeline, self.session.catalog.load_table(landed.table))
+            yield table_page.landed(self.pipeline, landed, **page)
 
     def _checks(self) -> Iterator[dg.AssetCheckEvaluation]:
         """Without them a run is still a good run."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -15,6 +14,8 @@ from dagster._core.definitions.data_version import (
     INPUT_EVENT_POINTER_TAG_PREFIX,
     NULL_EVENT_POINTER,
 )
+
+from orchestration.wording import moment_text
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -99,7 +100,7 @@ def of_letters(letters: Letters) -> dict[str, Any]:
         dg.TableRecord(
             {
                 "record": f"{letter.topic}[{letter.partition}] {letter.offset}",
-                "timestamp": "-" if letter.timestamp_ms is None else _moment(letter.timestamp_ms),
+                "timestamp": "-" if letter.timestamp_ms is None else moment_text(letter.timestamp_ms),
                 "stage": letter.stage,
                 "error": letter.error,
                 "value": letter.preview,
@@ -154,10 +155,6 @@ def column_schema(columns: Any) -> dict[str, Any]:
         for name, kind, required, doc in columns
     ]
     return {"dagster/column_schema": dg.TableSchema(columns=shown)}
-
-
-def _moment(timestamp_ms: int) -> str:
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _ranges(ranges: Sequence[tuple[str, int, int, int]]) -> dg.TableMetadataValue:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from orchestration.pipelines.metadata import of_schema
-from orchestration.pipelines.names import topic_key
+from orchestration.pipelines.metadata import of_commit, of_schema, tags_of_table
+from orchestration.pipelines.names import batches_key, table_key, topic_key
 from sink_core.config.effective import Pipeline
 from sink_core.config.references import HIDDEN, names_a_secret
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from sink_core.commit.table import TableCommit
+
 SHOWN_CHARACTERS = 80
 SHOWN_COLUMNS = 40
+
+
+def landed(pipeline: Pipeline, commit: TableCommit, **more: Any) -> dg.AssetMaterialization:
+    """The materialization of a table that a commit landed in, told by an op whose output it is not."""
+    known = of_commit(commit, time.time_ns() // 1_000_000) | more
+    tags = tags_of_table(commit, batches_key(pipeline))
+    return dg.AssetMaterialization(table_key(pipeline, commit.table), metadata=known, tags=tags)
 
 
 def of_table(pipeline: Pipeline, table: Table) -> dict[str, Any]:

@@ -26,15 +26,15 @@ NO_DEPLOYMENT = "default"
 M = TypeVar("M", bound=Model)
 
 
-def load(path: Path, connections: Path | None = None) -> Pipeline:
+def load(path: Path, connections: Path | None = None, *, name: str | None = None) -> Pipeline:
     """The pipeline in `path`, a pipeline file or a Dagster `defs.yaml`, with its connections.
 
     Those stand in `connections`, else in the nearest `connections.yaml` beside the pipeline file or in a folder above.
     A file that names none, since all are written inline, needs none; its deployment is then `default`. Reads no
     environment variable and opens no connection. Raises one ConfigError that lists every problem of
-    both files. Of a `defs.yaml` with several pipelines, `defs.yaml#NAME` is one.
+    both files. Of a `defs.yaml` with several pipelines, `defs.yaml#NAME` is one, or the one of `name`.
     """
-    pipeline_file = _pipeline_of(path)
+    pipeline_file, path = _pipeline_of(path, name)
     found: list[str] = []
     config = _validated(PipelineConfig, pipeline_file, found)
     shared_file = connections or nearest_connections(path)
@@ -51,28 +51,24 @@ def load(path: Path, connections: Path | None = None) -> Pipeline:
     raise ConfigError("\n".join(found), hint="docs/reference.md lists every key")
 
 
-def pipelines_in(path: Path) -> list[str]:
-    """Their names, of a `defs.yaml` that holds several; components of other kinds have none. Raises ConfigError."""
+def _pipeline_of(path: Path, name: str | None) -> tuple[Document, Path]:
+    """The document of the pipeline, and the path that it is known by."""
+    file, _, asked = ("", "", "") if path.is_file() else str(path).partition("#")
+    if asked:
+        path, name = Path(file), asked
+    _require(path, "pipeline file")
     found = [_pipeline_mapping(document) for document in documents(path)]
-    return [str(each.data["name"]) for each in found if each.base and "name" in each.data]
-
-
-def _pipeline_of(path: Path) -> Document:
-    file, _, name = str(path).partition("#")
-    if path.is_file() or not name:
-        _require(path, "pipeline file")
-        found = documents(path)
-        if len(found) > 1:
-            names = ", ".join(f"{path}#{name}" for name in pipelines_in(path))
-            hint = f"say which pipeline: {names}" if names else "keep one of them; others begin with ---"
-            raise ConfigError(f"{path}: holds {len(found)} YAML documents", hint=hint)
-        return _pipeline_mapping(found[0])
-    _require(Path(file), "pipeline file")
-    for document in map(_pipeline_mapping, documents(Path(file))):
-        if document.data.get("name") == name:
-            return document
-    names = ", ".join(pipelines_in(Path(file)))
-    raise ConfigError(f"{file}: holds no pipeline {name}", hint=f"it has {names}" if names else "check the name")
+    if len(found) == 1 and not asked:
+        return found[0], path
+    # Components of other kinds have no name, or are no pipelines.
+    named = {str(each.data["name"]): each for each in found if each.base and "name" in each.data}
+    if name in named:
+        return named[name], Path(f"{path}#{name}")
+    known = ", ".join(f"{path}#{each}" for each in named)
+    if name is None:
+        hint = f"say which pipeline: {known}" if known else "keep one of them; others begin with ---"
+        raise ConfigError(f"{path}: holds {len(found)} YAML documents", hint=hint)
+    raise ConfigError(f"{path}: holds no pipeline {name}", hint=f"it has {known}" if known else "check the name")
 
 
 def _existing(path: Path, what: str) -> Document:

@@ -58,7 +58,7 @@ def prepare(
     if choice not in found.choices:
         offers = f"{found.message}\n{finding} offers {', '.join(found.choices)}"
         raise ConfigError(f"{offers}, not {choice}" if choice else offers, hint=found.hint)
-    resolver = refill if choice == "refill" else RESOLVERS.get((finding, choice))
+    resolver = _resolver(finding, choice, refill)
     if resolver is None:
         available = [other for other in found.choices if (finding, other) in RESOLVERS]
         others = f"of this finding there are {', '.join(available)}" if available else "see docs/operations.md"
@@ -90,13 +90,17 @@ def offers(session: Session, finding: str | None, subject: str | None, *, refill
 
 
 def _would(session: Session, found: FindingError, choice: str, refill: Resolver) -> str:
-    resolver = refill if choice == "refill" else RESOLVERS.get((found.finding, choice))
+    resolver = _resolver(found.finding, choice, refill)
     if resolver is None:
         return "is not there in this version"
     try:
         return "\n".join(resolver(session, found).would)
     except CalveError as error:
         return f"is not possible: {error.message}"
+
+
+def _resolver(finding: str, choice: str, refill: Resolver | None) -> Resolver | None:
+    return refill if choice == "refill" else RESOLVERS.get((finding, choice))
 
 
 def carry_out(session: Session, prepared: Prepared, by: str) -> Lines:

@@ -40,6 +40,19 @@ def change_ahead(flow: Flow) -> None:
         change.set_properties({"changed.by": "somebody"})
 
 
+def commit_that_slept(flow: Flow, *, beside: Flow) -> None:
+    """Ten ids, the last five by a commit that is built before somebody changes the table by way of `beside`."""
+    flow.produce(range(5))
+    flow.run()
+    flow.produce(range(5, 10))
+    flow.publish()
+    with flow.session() as session, reached("commit.after-list", lambda: change_ahead(beside)):
+        session.bind()
+        commit = session.committer().commit(flow.table)
+    assert commit is not None
+    assert (commit.landed, commit.conflicts) == (True, 1)
+
+
 def check(flow: Flow, spark: SparkSession) -> None:
     metadata = flow.load_table().metadata
     assert metadata.properties["changed.by"] == "somebody"
@@ -48,15 +61,7 @@ def check(flow: Flow, spark: SparkSession) -> None:
 
 
 def test_a_commit_that_slept_while_the_table_was_changed_is_built_anew(flow: Flow, spark: SparkSession) -> None:
-    flow.produce(range(5))
-    flow.run()
-    flow.produce(range(5, 10))
-    flow.publish()
-    with flow.session() as session, reached("commit.after-list", lambda: change_ahead(flow)):
-        session.bind()
-        commit = session.committer().commit(flow.table)
-    assert commit is not None
-    assert (commit.landed, commit.conflicts) == (True, 1)
+    commit_that_slept(flow, beside=flow)
     check(flow, spark)
 
 
@@ -69,15 +74,7 @@ def test_a_rest_catalog_has_a_commit_that_slept_built_anew(
     shared = {"tables": (f"{flow.name}.events",), "lake": rest_catalog.directory, "catalog_name": rest_catalog.name}
     beside = flow.but(**shared)
     flow = flow.but(**shared, lake_properties={"type": "rest", "uri": f"http://127.0.0.1:{rest_catalog.port}"})
-    flow.produce(range(5))
-    flow.run()
-    flow.produce(range(5, 10))
-    flow.publish()
-    with flow.session() as session, reached("commit.after-list", lambda: change_ahead(beside)):
-        session.bind()
-        commit = session.committer().commit(flow.table)
-    assert commit is not None
-    assert (commit.landed, commit.conflicts) == (True, 1)
+    commit_that_slept(flow, beside=beside)
     metadata = flow.load_table().metadata
     assert metadata.properties["changed.by"] == "somebody"
     assert metadata.last_updated_ms >= max(entry.timestamp_ms for entry in metadata.metadata_log)

@@ -2,7 +2,6 @@
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
-import time
 from collections.abc import Generator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration.pipelines import metadata
-from orchestration.pipelines.names import DEAD_LETTERS, REPLAY_DEAD_LETTERS, batches_key, table_key
+from orchestration.pipelines import metadata, table_page
+from orchestration.pipelines.names import DEAD_LETTERS, REPLAY_DEAD_LETTERS
 from orchestration.pipelines.operations.job import Operation, Told, Work
 from orchestration.times import moment_or_age_ms, offset_range
 from sink_core.config.effective import Pipeline
@@ -69,17 +68,10 @@ def replay(pipeline: Pipeline) -> Operation[ReplayConfig]:
         from spark_jobs.letter_job import LetterJobs
 
         wanted = [offset_range(text, "ranges") for text in config.ranges]
-        at.session.read_only()
-        # Before anything is bound: a pipeline that has never run has no dead letters.
-        _ = at.session.pipeline_id
-        at.session.bind()
+        at.session.bind_published()
         report = LetterJobs(at.session, at.runner, on_progress=at.progress).replay(wanted)
         for landed in report.commits:
-            yield dg.AssetMaterialization(
-                table_key(pipeline, landed.table),
-                metadata=metadata.of_commit(landed, time.time_ns() // 1_000_000),
-                tags=metadata.tags_of_table(landed, batches_key(pipeline)),
-            )
+            yield table_page.landed(pipeline, landed)
         at.say(f"{report.table}: {report.ended}; {report.still_bad:,} still bad")
         if report.verdict is Verdict.STALE:
             raise RetriableError(f"{report.table}: {report.ended}", hint="run again when other range jobs are over")

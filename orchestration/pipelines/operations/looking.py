@@ -4,7 +4,7 @@
 
 from collections.abc import Generator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -14,9 +14,6 @@ from orchestration.pipelines.names import POSITIONS, VERIFY
 from orchestration.pipelines.operations.job import Operation, Told, Work
 from orchestration.times import moment_or_age_ms
 from sink_core.config.effective import Pipeline
-
-if TYPE_CHECKING:
-    from sink_core.verify.report import VerifyReport
 
 
 class VerifyConfig(dg.Config):
@@ -42,7 +39,7 @@ def verify(pipeline: Pipeline) -> Operation[VerifyConfig]:
         verdict = verdicts.proof(pipeline, report)
         at.say(verdict.text)
         yield from checks.evaluations(pipeline, [verdict])
-        metadata = _of_proof(report)
+        metadata = {"proven": report.proven, "deep": report.deep, **checks.metadata_of(verdict)}
         if not report.proven:
             raise dg.Failure(verdict.text, metadata=metadata, allow_retries=False)
         return metadata
@@ -95,27 +92,3 @@ def positions(pipeline: Pipeline) -> Operation[dg.Config]:
         {},
         work,
     )
-
-
-def _of_proof(report: "VerifyReport") -> dict[str, Any]:
-    violations = [
-        dg.TableRecord(
-            {
-                "kind": v.kind,
-                "subject": v.subject,
-                "message": v.message,
-                "ranges": ", ".join(v.ranges),
-                "batches": ", ".join(v.batches),
-            }
-        )
-        for v in report.violations
-    ]
-    not_checked = [dg.TableRecord({"subject": part.subject, "why": part.why}) for part in report.not_checked]
-    return {
-        "proven": report.proven,
-        "deep": report.deep,
-        "since": report.since or "the beginning",
-        **report.facts,
-        **({"violations": dg.MetadataValue.table(violations)} if violations else {}),
-        **({"not checked": dg.MetadataValue.table(not_checked)} if not_checked else {}),
-    }

@@ -2,18 +2,17 @@
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
-import time
 from collections.abc import Generator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
-from orchestration.pipelines import metadata
-from orchestration.pipelines.names import REPLAY, REPLAY_HOURS, batches_key, table_key
+from orchestration.pipelines import metadata, table_page
+from orchestration.pipelines.names import REPLAY, REPLAY_HOURS
 from orchestration.pipelines.operations.job import Operation, Told, Work
-from orchestration.times import moment_or_age_ms, offset_range
+from orchestration.times import span
 from sink_core.config.effective import Pipeline
 from sink_core.errors import ConfigError, RetriableError
 
@@ -54,20 +53,22 @@ def replay(pipeline: Pipeline) -> Operation[ReplayConfig]:
     """One table, by hand; first as a preview."""
 
     def work(at: Work, config: ReplayConfig) -> Generator[Told, None, dict[str, Any]]:
-        wanted, table = _wanted(config), config.table
+        names = "from_time", "to_time", "ranges"
+        wanted = span(config.from_time or None, config.to_time or None, config.ranges, names=names)
+        table = config.table
         if config.refill and wanted is not None:
             raise ConfigError("refill reads what the table lost, times and ranges replace rows", hint="set one of them")
         jobs = _jobs(at)
         if wanted is None:
             reports = [jobs.refill(table)] if config.refill else list(jobs.history_to_end(table))
             return (yield from _told(at, reports))
-        shown = _preview(at, jobs, table, wanted)
+        shown = metadata.of_preview(_preview(at, jobs, table, wanted))
         if config.preview:
             at.say("nothing was changed: set preview to false to replace them")
             return shown
         return shown | (yield from _told(at, [_replayed(jobs, table, wanted)]))
 
-    first = next((table.name for table in pipeline.tables if table.name not in pipeline.changing), "")
+    first = next(iter(_replayable(pipeline)), "")
     return Operation(
         REPLAY,
         f"Reads again, for one table of {pipeline.name}, what was published before: what it has is replaced, what it "
@@ -88,7 +89,7 @@ def replay_hours(pipeline: Pipeline) -> Operation[HoursConfig]:
 
         window = at.context.partition_time_window
         wanted = Wanted(_ms(window.start), _ms(window.end))
-        tables = config.tables or [table.name for table in pipeline.tables if table.name not in pipeline.changing]
+        tables = config.tables or _replayable(pipeline)
         if not tables:
             raise ConfigError(
                 f"every table of {pipeline.name} takes row changes: records read again would be put over newer ones",
@@ -97,12 +98,12 @@ def replay_hours(pipeline: Pipeline) -> Operation[HoursConfig]:
         jobs, made = _jobs(at), dict[str, Any]()
         # All of them before the first is touched: an hour that Kafka no longer has changes nothing.
         previews = {table: _preview(at, jobs, table, wanted) for table in tables}
-        for table, shown in previews.items():
-            found = shown
-            if shown["offsets"] and not config.preview:
-                found = shown | (yield from _told(at, [_replayed(jobs, table, wanted)]))
-            made |= {f"{table}: {name}": value for name, value in found.items()} if len(tables) > 1 else found
-        if not any(shown["offsets"] for shown in previews.values()):
+        for table, preview in previews.items():
+            shown = metadata.of_preview(preview)
+            if preview.offsets and not config.preview:
+                shown |= yield from _told(at, [_replayed(jobs, table, wanted)])
+            made |= {f"{table}: {name}": value for name, value in shown.items()} if len(tables) > 1 else shown
+        if not any(preview.offsets for preview in previews.values()):
             at.say(f"the hour {at.context.partition_key} is empty: no table has rows that were planned in it")
         return made
 
@@ -121,31 +122,19 @@ def replay_hours(pipeline: Pipeline) -> Operation[HoursConfig]:
 def _jobs(at: Work) -> "RangeJobs":
     from spark_jobs.range_job import RangeJobs
 
-    at.session.read_only()
-    # Before anything is bound: only what was published can be read again.
-    _ = at.session.pipeline_id
-    at.session.bind()
+    at.session.bind_published()
     return RangeJobs(at.session, at.runner, on_progress=at.progress)
 
 
-def _wanted(config: ReplayConfig) -> "Wanted | None":
-    from sink_core.range_jobs.selected import Wanted
-
-    if not (config.from_time or config.to_time or config.ranges):
-        return None
-    now = datetime.now(UTC)
-    return Wanted(
-        moment_or_age_ms(config.from_time, "from_time", now) if config.from_time else None,
-        moment_or_age_ms(config.to_time, "to_time", now) if config.to_time else None,
-        tuple(offset_range(text, "ranges") for text in config.ranges),
-    )
+def _replayable(pipeline: Pipeline) -> list[str]:
+    return [table.name for table in pipeline.tables if table.name not in pipeline.changing]
 
 
-def _preview(at: Work, jobs: "RangeJobs", table: str, wanted: "Wanted") -> dict[str, Any]:
-    found: RangePreview = jobs.preview(table, wanted)
+def _preview(at: Work, jobs: "RangeJobs", table: str, wanted: "Wanted") -> "RangePreview":
+    found = jobs.preview(table, wanted)
     files = f"in {found.files:,} files of {found.bytes / 2**20:,.1f} MiB"
     at.say(found.ended or f"{table}: {found.offsets:,} offsets to read again, {found.rows:,} rows to replace, {files}")
-    return metadata.of_preview(found)
+    return found
 
 
 def _replayed(jobs: "RangeJobs", table: str, wanted: "Wanted") -> "RangeReport":
@@ -167,14 +156,8 @@ def _told(at: Work, reports: "list[RangeReport]") -> Generator[Told, None, dict[
         replaced = f" in place of {report.replaced:,}" if report.replaced else ""
         at.say(f"{report.table}: {report.rows:,} rows{replaced}; {report.ended}" if report.verdict else report.ended)
         if report.commit is not None and report.commit.landed:
-            known = metadata.of_commit(report.commit, time.time_ns() // 1_000_000)
-            if at.context.has_partition_key:
-                known["replayed hour"] = at.context.partition_key
-            yield dg.AssetMaterialization(
-                table_key(at.pipeline, report.table),
-                metadata=known,
-                tags=metadata.tags_of_table(report.commit, batches_key(at.pipeline)),
-            )
+            hour = {"replayed hour": at.context.partition_key} if at.context.has_partition_key else {}
+            yield table_page.landed(at.pipeline, report.commit, **hour)
     return metadata.of_range_jobs(reports)
 
 
