@@ -22,7 +22,7 @@ setup: java $(READY) ## Virtual environment with pinned dependencies, jars, Java
 $(READY): pyproject.toml constraints.txt | java python
 	@[ -x $(VENV)/bin/pip ] || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev,postgres,s3,ui]' -c constraints.txt
-	$(VENV)/bin/python -m sink_core.jars
+	$(VENV)/bin/python -m calve.sink_core.jars
 	$(VENV)/bin/calve spark prepare
 	@touch $@
 

@@ -17,17 +17,17 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from sink_core.batch import BatchPlan, PartitionCounts, WrittenBatch
-from sink_core.config.load import load
-from sink_core.control.complete import LOG_APPEND_TIME, data_complete, data_written
-from sink_core.control.decision import Decision, Verdict
-from sink_core.control.events import Event
-from sink_core.offsets import OffsetRange, Position, TopicPartition
-from sink_core.session import Session
-from sink_core.tables.arrow import arrow_schema
-from sink_core.tables.catalog import open_catalog
-from sink_core.tables.outputs import output_of, write_ledger
-from sink_core.tables.writer import TableWriter
+from calve.sink_core.batch import BatchPlan, PartitionCounts, WrittenBatch
+from calve.sink_core.config.load import load
+from calve.sink_core.control.complete import LOG_APPEND_TIME, data_complete, data_written
+from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.events import Event
+from calve.sink_core.offsets import OffsetRange, Position, TopicPartition
+from calve.sink_core.session import Session
+from calve.sink_core.tables.arrow import arrow_schema
+from calve.sink_core.tables.catalog import open_catalog
+from calve.sink_core.tables.outputs import output_of, write_ledger
+from calve.sink_core.tables.writer import TableWriter
 
 _IN_A_TRANSACTION = 250
 

@@ -27,11 +27,11 @@ from bench.figure import Aim, Figure
 from bench.history import lengthen
 from bench.part import Part, Place, Step, alone
 from bench.proof import prove
-from sink_core.offsets import TopicPartition
-from sink_core.plan import Limits, plan_batch
-from sink_core.status import status
-from sink_core.verify.verify import verify
-from spark_jobs.run import Bounds, run_pipeline
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.plan import Limits, plan_batch
+from calve.sink_core.status import status
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.run import Bounds, run_pipeline
 from tests import support
 from tests.pipelines import Flow, InProcess
 from tests.rest_catalog import RestCatalog, proxied

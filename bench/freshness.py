@@ -33,12 +33,12 @@ from bench.producing import Producing
 from bench.proof import prove
 from bench.seen import Seen
 from bench.workload import new_topic, write_pipeline
-from orchestration.pipelines.names import batches_key, table_key
-from sink_core.config.effective import Pipeline
-from sink_core.config.load import load
-from sink_core.session import Session
-from sink_core.tables.catalog import open_catalog
-from spark_jobs.run import Bounds, run_pipeline
+from calve.orchestration.pipelines.names import batches_key, table_key
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.load import load
+from calve.sink_core.session import Session
+from calve.sink_core.tables.catalog import open_catalog
+from calve.spark_jobs.run import Bounds, run_pipeline
 from tests.e2e.dagster.stack import Stack, stack, until
 from tests.pipelines import InProcess
 

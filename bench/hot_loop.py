@@ -15,34 +15,34 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import spark_jobs.ingest
-import spark_jobs.reader
-import spark_jobs.task
+import calve.spark_jobs.ingest
+import calve.spark_jobs.reader
+import calve.spark_jobs.task
 from bench.measure import ROOT
 from bench.workload import fill, write_pipeline
-from orchestration import broker
-from sink_core.config.load import load
-from sink_core.decode import convert, json
-from sink_core.kafka import clients
-from sink_core.session import Session
-from sink_core.tables import writer
-from spark_jobs.run import run_pipeline
+from calve.orchestration import broker
+from calve.sink_core.config.load import load
+from calve.sink_core.decode import convert, json
+from calve.sink_core.kafka import clients
+from calve.sink_core.session import Session
+from calve.sink_core.tables import writer
+from calve.spark_jobs.run import run_pipeline
 from tests.pipelines import InProcess
 
 DIRECTORY = ROOT / ".bench"
 WARM_UP_RECORDS = 200_000
 STEPS: tuple[tuple[Any, str, str], ...] = (
     (clients, "receive", "librdkafka's consume: a Python object for each message"),
-    (spark_jobs.reader, "columns", "their values, offsets and timestamps"),
-    (spark_jobs.reader.RangeReader, "_advance", "offsets in order, counts"),
+    (calve.spark_jobs.reader, "columns", "their values, offsets and timestamps"),
+    (calve.spark_jobs.reader.RangeReader, "_advance", "offsets in order, counts"),
     (json, "join", "values joined to a block"),
     (json, "framed", "each value is one object"),
     (json, "read", "JSON parsed by Arrow"),
     (convert.Converter, "convert", "columns to the table's types"),
-    (spark_jobs.task, "kafka_array", "the column _kafka"),
+    (calve.spark_jobs.task, "kafka_array", "the column _kafka"),
     (writer._OpenFile, "append", "Parquet: encoded, compressed, written"),
-    (spark_jobs.task._Work, "store", "all else of routing and gathering"),
-    (spark_jobs.ingest, "run_task", "messages freed, all else of reading"),
+    (calve.spark_jobs.task._Work, "store", "all else of routing and gathering"),
+    (calve.spark_jobs.ingest, "run_task", "messages freed, all else of reading"),
 )
 
 

@@ -23,16 +23,16 @@ from bench.proof import prove
 from bench.registry import avro_registry
 from bench.shapes import AVRO, FLAT, SHAPES, Shape
 from bench.workload import COLUMNS, PARTITIONS, events, fill, write_pipeline
-from sink_core.config.connections import SparkSettings
-from sink_core.config.effective import Pipeline
-from sink_core.config.load import load
-from sink_core.decode.json import JsonDecoder
-from sink_core.session import Session
-from sink_core.tables.create import ensure_tables
-from sink_core.tables.sort_order import DISTRIBUTION
-from sink_core.tables.type_text import schema_of
-from spark_jobs.run import run_pipeline
-from spark_jobs.runner import SparkRunner
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.load import load
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.session import Session
+from calve.sink_core.tables.create import ensure_tables
+from calve.sink_core.tables.sort_order import DISTRIBUTION
+from calve.sink_core.tables.type_text import schema_of
+from calve.spark_jobs.run import run_pipeline
+from calve.spark_jobs.runner import SparkRunner
 from tests.schema_registry import SchemaRegistry
 
 BATCH = 10_000
@@ -125,7 +125,7 @@ def consume(setting: Setting, records: int) -> Measured:
     """What any consumer in Python pays: the messages and their values, nothing done with them."""
     from confluent_kafka import TopicPartition
 
-    from sink_core.kafka import clients
+    from calve.sink_core.kafka import clients
 
     meter, seen = Meter(), 0
     consumer = clients.reader({"bootstrap.servers": setting.bootstrap}, group="bench.consume")

@@ -26,14 +26,14 @@ from pyiceberg.exceptions import NoSuchTableError
 from bench.measure import ROOT
 from bench.producing import Producing
 from bench.workload import new_topic, write_pipeline
-from orchestration import broker
-from orchestration.pipelines.names import STAGE_TAG
-from sink_core.config.load import load
-from sink_core.config.maintenance import TASKS
-from sink_core.maintenance.shape import shape
-from sink_core.session import Session
-from sink_core.tables.catalog import open_catalog
-from sink_core.verify.verify import verify
+from calve.orchestration import broker
+from calve.orchestration.pipelines.names import STAGE_TAG
+from calve.sink_core.config.load import load
+from calve.sink_core.config.maintenance import TASKS
+from calve.sink_core.maintenance.shape import shape
+from calve.sink_core.session import Session
+from calve.sink_core.tables.catalog import open_catalog
+from calve.sink_core.verify.verify import verify
 from tests.e2e.dagster.stack import Stack, stack
 
 DIRECTORY = ROOT / ".bench"

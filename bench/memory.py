@@ -23,7 +23,7 @@ from bench.measure import ROOT
 from bench.part import Part, Place, Step, alone
 from bench.proof import prove
 from bench.workload import fill, write_pipeline
-from sink_core.config.load import load
+from calve.sink_core.config.load import load
 from tests import support
 from tests.pipelines import Flow
 

@@ -22,12 +22,12 @@ from pathlib import Path
 
 from bench.measure import ROOT
 from bench.workload import new_topic, write_pipeline
-from orchestration import broker
-from orchestration.detached import free_port
-from sink_core.config.effective import Pipeline
-from sink_core.config.load import load
-from sink_core.control.events import Paused
-from sink_core.session import Session
+from calve.orchestration import broker
+from calve.orchestration.detached import free_port
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.load import load
+from calve.sink_core.control.events import Paused
+from calve.sink_core.session import Session
 from tests.e2e.dagster.stack import Stack, stack
 
 DIRECTORY = ROOT / ".bench"

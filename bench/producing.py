@@ -8,7 +8,7 @@ import time
 from confluent_kafka import Producer
 
 from bench.workload import events, numbered
-from sink_core.kafka import clients
+from calve.sink_core.kafka import clients
 
 TICK_S = 0.02
 FULL_S = 0.1

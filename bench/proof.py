@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sink_core.config.effective import Pipeline
-from sink_core.session import Session
-from sink_core.verify.verify import verify
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.session import Session
+from calve.sink_core.verify.verify import verify
 
 
 def prove(pipeline: Pipeline) -> None:

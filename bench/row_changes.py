@@ -27,17 +27,17 @@ from pyspark.sql import SparkSession
 from bench.inside import caught_up
 from bench.measure import ROOT, Measured, Meter
 from bench.workload import PARTITIONS, events, new_topic, numbered, write_pipeline
-from orchestration import broker
-from sink_core.config.effective import Pipeline
-from sink_core.config.load import load
-from sink_core.config.maintenance import Compact
-from sink_core.maintenance.shape import shape
-from sink_core.session import Session
-from spark_jobs.catalog import attach
-from spark_jobs.maintenance.compact import compact
-from spark_jobs.maintenance.work import Work
-from spark_jobs.procedures import Procedures
-from spark_jobs.runner import SparkRunner
+from calve.orchestration import broker
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.load import load
+from calve.sink_core.config.maintenance import Compact
+from calve.sink_core.maintenance.shape import shape
+from calve.sink_core.session import Session
+from calve.spark_jobs.catalog import attach
+from calve.spark_jobs.maintenance.compact import compact
+from calve.spark_jobs.maintenance.work import Work
+from calve.spark_jobs.procedures import Procedures
+from calve.spark_jobs.runner import SparkRunner
 
 DIRECTORY = ROOT / ".bench"
 TABLE = "bench.events"

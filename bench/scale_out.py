@@ -32,13 +32,13 @@ from bench.progress import say
 from bench.proof import prove
 from bench.turns import half_the_time
 from bench.workload import fill, write_pipeline
-from orchestration import broker
-from sink_core.config.connections import SparkSettings
-from sink_core.config.effective import Pipeline
-from sink_core.config.load import load
-from sink_core.session import Session
-from spark_jobs.run import RunReport, run_pipeline
-from spark_jobs.runner import SparkRunner
+from calve.orchestration import broker
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.load import load
+from calve.sink_core.session import Session
+from calve.spark_jobs.run import RunReport, run_pipeline
+from calve.spark_jobs.runner import SparkRunner
 from tests.standalone import SETTINGS, Cluster, standalone
 
 WARM_UP_RECORDS = 200_000

@@ -15,7 +15,7 @@ from bench.measure import ROOT, Measured, measured
 from bench.proof import prove
 from bench.scenario import Bench, Row, Scenario
 from bench.workload import write_pipeline
-from sink_core.config.load import load
+from calve.sink_core.config.load import load
 
 
 def ingest_cold(bench: Bench) -> Sequence[Measured]:

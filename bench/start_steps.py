@@ -31,10 +31,10 @@ def steps(file: Path) -> dict[str, float]:
     """What `calve run FILE` does, with a clock."""
     clock = _Clock()
     clock.begins("imports")
-    from sink_core.config.load import load
-    from sink_core.session import Session
-    from spark_jobs.run import run_pipeline
-    from spark_jobs.runner import SparkRunner, Task
+    from calve.sink_core.config.load import load
+    from calve.sink_core.session import Session
+    from calve.spark_jobs.run import run_pipeline
+    from calve.spark_jobs.runner import SparkRunner, Task
 
     class Timed(SparkRunner):
         @property

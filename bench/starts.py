@@ -26,12 +26,12 @@ from bench.measure import ROOT, Meter, measured
 from bench.part import Part, Place, Step, alone
 from bench.proof import prove
 from bench.workload import fill, write_pipeline
-from orchestration import spark_server
-from sink_core.config.load import load
-from sink_core.jars import spark_jars
-from sink_core.session import Session
-from spark_jobs.run import Bounds, run_pipeline
-from spark_jobs.session import JAVA_OPTIONS
+from calve.orchestration import spark_server
+from calve.sink_core.config.load import load
+from calve.sink_core.jars import spark_jars
+from calve.sink_core.session import Session
+from calve.spark_jobs.run import Bounds, run_pipeline
+from calve.spark_jobs.session import JAVA_OPTIONS
 from tests.pipelines import InProcess
 
 CALVE = str(Path(sys.executable).with_name("calve"))

@@ -20,9 +20,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from bench.connector import rows
 from bench.measure import Meter
 from bench.workload import COLUMNS, fill
-from orchestration.detached import HOST
-from sink_core.jars import JarSet, resolve, spark_jars
-from sink_core.tables.type_text import schema_of
+from calve.orchestration.detached import HOST
+from calve.sink_core.jars import JarSet, resolve, spark_jars
+from calve.sink_core.tables.type_text import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.progress import say
 from bench.shapes import DISTINCT, FLAT, Shape
-from sink_core.kafka import clients
-from sink_core.kafka.source import describe_topics, high_watermarks
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.source import describe_topics, high_watermarks
 
 PARTITIONS = 4
 COLUMNS = FLAT.columns

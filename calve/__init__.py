@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestration.alerts import Alert, alert_sensor
-    from orchestration.check_alerts import check_alert_sensor
-    from orchestration.cleanup import cleanup_job
-    from orchestration.components import KafkaIcebergPipeline
-    from orchestration.pipelines.build import build_pipeline_defs
-    from sink_core.config.effective import Pipeline
-    from sink_core.config.load import load as load_pipeline
-    from sink_core.errors import CalveError, ConfigError, FindingError
+    from calve.orchestration.alerts import Alert, alert_sensor
+    from calve.orchestration.check_alerts import check_alert_sensor
+    from calve.orchestration.cleanup import cleanup_job
+    from calve.orchestration.components import KafkaIcebergPipeline
+    from calve.orchestration.pipelines.build import build_pipeline_defs
+    from calve.sink_core.config.effective import Pipeline
+    from calve.sink_core.config.load import load as load_pipeline
+    from calve.sink_core.errors import CalveError, ConfigError, FindingError
 
 __all__ = [
     "Alert",
@@ -30,17 +30,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Alert": "orchestration.alerts:Alert",
-    "CalveError": "sink_core.errors:CalveError",
-    "ConfigError": "sink_core.errors:ConfigError",
-    "FindingError": "sink_core.errors:FindingError",
-    "KafkaIcebergPipeline": "orchestration.components:KafkaIcebergPipeline",
-    "Pipeline": "sink_core.config.effective:Pipeline",
-    "alert_sensor": "orchestration.alerts:alert_sensor",
-    "build_pipeline_defs": "orchestration.pipelines.build:build_pipeline_defs",
-    "check_alert_sensor": "orchestration.check_alerts:check_alert_sensor",
-    "cleanup_job": "orchestration.cleanup:cleanup_job",
-    "load_pipeline": "sink_core.config.load:load",
+    "Alert": "calve.orchestration.alerts:Alert",
+    "CalveError": "calve.sink_core.errors:CalveError",
+    "ConfigError": "calve.sink_core.errors:ConfigError",
+    "FindingError": "calve.sink_core.errors:FindingError",
+    "KafkaIcebergPipeline": "calve.orchestration.components:KafkaIcebergPipeline",
+    "Pipeline": "calve.sink_core.config.effective:Pipeline",
+    "alert_sensor": "calve.orchestration.alerts:alert_sensor",
+    "build_pipeline_defs": "calve.orchestration.pipelines.build:build_pipeline_defs",
+    "check_alert_sensor": "calve.orchestration.check_alerts:check_alert_sensor",
+    "cleanup_job": "calve.orchestration.cleanup:cleanup_job",
+    "load_pipeline": "calve.sink_core.config.load:load",
 }
 """Where each is, looked up when it is asked for: who needs one does not import what the others need."""
 

@@ -11,8 +11,8 @@ import dagster as dg
 from dagster import DagsterInstance
 from dagster._core.definitions.run_request import DagsterRunReaction
 
-from orchestration.pipelines.names import ERROR_TAG, PIPELINE_TAG, REMEDY_TAG, STAGE_TAG, TERMINAL_TAG, WHY_TAG
-from orchestration.pipelines.runs import ENDED, UNEXPLAINED
+from calve.orchestration.pipelines.names import ERROR_TAG, PIPELINE_TAG, REMEDY_TAG, STAGE_TAG, TERMINAL_TAG, WHY_TAG
+from calve.orchestration.pipelines.runs import ENDED, UNEXPLAINED
 
 INTERVAL_S = 14
 """Dagster's loop takes 5 s: with 14, every third of its rounds."""

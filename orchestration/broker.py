@@ -16,12 +16,12 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from orchestration import broker_files
-from orchestration.detached import HOST, Detached, choose_port, free_port, launch, tail
-from sink_core.errors import ConfigError, Unreachable
-from sink_core.jars import kafka_jars
-from sink_core.locks import exclusive
-from spark_jobs.java import find_java
+from calve.orchestration import broker_files
+from calve.orchestration.detached import HOST, Detached, choose_port, free_port, launch, tail
+from calve.sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.jars import kafka_jars
+from calve.sink_core.locks import exclusive
+from calve.spark_jobs.java import find_java
 
 _POLL_SECONDS = 0.1
 

@@ -10,8 +10,8 @@ from typing import Any
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
-from orchestration.alerts import INTERVAL_S, Alert, NotPosted
-from orchestration.pipelines.names import CHECKS, PIPELINE_TAG
+from calve.orchestration.alerts import INTERVAL_S, Alert, NotPosted
+from calve.orchestration.pipelines.names import CHECKS, PIPELINE_TAG
 
 
 def check_alert_sensor(

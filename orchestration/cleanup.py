@@ -21,7 +21,7 @@ from dagster import DagsterInstance
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from pydantic import Field
 
-from orchestration.pipelines.names import PIPELINE_TAG
+from calve.orchestration.pipelines.names import PIPELINE_TAG
 
 OP = "calve_cleanup"
 JOB = "calve_cleanup_job"

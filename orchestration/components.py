@@ -13,11 +13,11 @@ from pydantic import BaseModel, Field, GetJsonSchemaHandler, RootModel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from orchestration.pipelines.build import build_pipeline_defs
-from orchestration.pipelines.specs import COMPONENT_FILES
-from sink_core.config.load import load, nearest_connections
-from sink_core.config.pipeline import PipelineConfig
-from sink_core.errors import CalveError
+from calve.orchestration.pipelines.build import build_pipeline_defs
+from calve.orchestration.pipelines.specs import COMPONENT_FILES
+from calve.sink_core.config.load import load, nearest_connections
+from calve.sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.errors import CalveError
 
 
 class PipelineAttributes(RootModel[dict[str, Any]]):
@@ -58,8 +58,8 @@ class PipelineScaffolder(dg.Scaffolder[NewPipelineParams]):
         return NewPipelineParams
 
     def scaffold(self, request: dg.ScaffoldRequest[NewPipelineParams]) -> None:
-        from orchestration.new_pipeline import Wanted, new_pipeline
-        from sink_core.scaffold import name_from
+        from calve.orchestration.new_pipeline import Wanted, new_pipeline
+        from calve.sink_core.scaffold import name_from
 
         root, given = request.project_root or request.target_path, request.params
         wanted = Wanted(

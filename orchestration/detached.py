@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from sink_core.errors import ConfigError
+from calve.sink_core.errors import ConfigError
 
 HOST = "127.0.0.1"
 # The clock behind a process's start time moves with corrections of the system clock.

@@ -28,21 +28,21 @@ from confluent_kafka.admin import NewTopic
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from sink_core.checks.checklist import Outcome, Status, answers
-from sink_core.checks.kafka import KafkaChecks
-from sink_core.checks.tables import TableChecks
-from sink_core.config.effective import Pipeline
-from sink_core.config.load import CONNECTIONS_FILE, load
-from sink_core.errors import EXIT_BAD_INPUT, EXIT_UNREACHABLE, CalveError, ConfigError, Unreachable
-from sink_core.failpoints import VARIABLE
-from sink_core.kafka import clients
-from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.failures import reported
-from sink_core.maintenance.orphans import list_files
-from sink_core.session import Session
-from sink_core.tables.catalog import open_catalog, unreachable_as_ours
-from sink_core.tables.create import load_if_there
-from sink_core.verify.verify import verify
+from calve.sink_core.checks.checklist import Outcome, Status, answers
+from calve.sink_core.checks.kafka import KafkaChecks
+from calve.sink_core.checks.tables import TableChecks
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.load import CONNECTIONS_FILE, load
+from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_UNREACHABLE, CalveError, ConfigError, Unreachable
+from calve.sink_core.failpoints import VARIABLE
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.failures import reported
+from calve.sink_core.maintenance.orphans import list_files
+from calve.sink_core.session import Session
+from calve.sink_core.tables.catalog import open_catalog, unreachable_as_ours
+from calve.sink_core.tables.create import load_if_there
+from calve.sink_core.verify.verify import verify
 
 CRASH_POINTS = (
     "bind.after-append",
@@ -67,7 +67,7 @@ PREFIX = "calve_drill_"
 NAMESPACE = "calve"
 PARTITIONS = 4
 READY_S = 60.0
-_CALVE = "from orchestration.cli.main import app; app()"
+_CALVE = "from calve.orchestration.cli.main import app; app()"
 _GONE = {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART}
 _SHOWN_CHARACTERS = 500
 

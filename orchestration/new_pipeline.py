@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sink_core.errors import ConfigError
+from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-    from sink_core.config.reading import RegistrySettings, ValueSettings
+    from calve.sink_core.config.reading import RegistrySettings, ValueSettings
 
 SAMPLE_RECORDS = 1_000
 SAMPLE_TIMEOUT_S = 10.0
@@ -63,7 +63,7 @@ def new_pipeline(wanted: Wanted, shared: Path, lake: Path, *, anew: bool = False
 
     A new catalog without an address is a SQLite file in `lake`. Raises ConfigError, Unreachable.
     """
-    from sink_core import scaffold
+    from calve.sink_core import scaffold
 
     connected = _existing(shared, wanted) if shared.exists() and not anew else _new(lake, wanted)
     columns, sampled, value = _infer(connected.kafka, wanted.topic, connected.registry)
@@ -82,8 +82,8 @@ def new_pipeline(wanted: Wanted, shared: Path, lake: Path, *, anew: bool = False
 
 
 def _existing(path: Path, wanted: Wanted) -> _Connected:
-    from sink_core import scaffold
-    from sink_core.config.reading import RegistrySettings
+    from calve.sink_core import scaffold
+    from calve.sink_core.config.reading import RegistrySettings
 
     if wanted.kafka_keys or wanted.catalog_uri or wanted.warehouse:
         raise ConfigError(
@@ -106,8 +106,8 @@ def _existing(path: Path, wanted: Wanted) -> _Connected:
 
 
 def _new(lake: Path, wanted: Wanted) -> _Connected:
-    from sink_core import scaffold
-    from sink_core.config.reading import RegistrySettings
+    from calve.sink_core import scaffold
+    from calve.sink_core.config.reading import RegistrySettings
 
     if "bootstrap.servers" not in wanted.kafka_keys:
         raise ConfigError("where is Kafka?", hint="give --bootstrap HOST:PORT; `calve broker start` starts one here")
@@ -127,9 +127,9 @@ def _infer(
     kafka: Mapping[str, Any], topic: str, registry: RegistrySettings | None
 ) -> tuple[Schema, int, ValueSettings]:
     """The columns of the topic's values, how many were looked at, and their format."""
-    from sink_core.formats import format_of
-    from sink_core.kafka.source import sample
-    from sink_core.recognise import recognised
+    from calve.sink_core.formats import format_of
+    from calve.sink_core.kafka.source import sample
+    from calve.sink_core.recognise import recognised
 
     records = sample(kafka, topic, SAMPLE_RECORDS, timeout_s=SAMPLE_TIMEOUT_S)
     values = [record.value for record in records if record.value is not None]

@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestration.broker_files import property_lines, write_properties
-from orchestration.detached import HOST, Detached, choose_port, launch, tail
-from sink_core.config.connections import SparkSettings
-from sink_core.errors import ConfigError, Unreachable
-from sink_core.locks import exclusive
-from spark_jobs.java import find_java
-from spark_jobs.runner import SparkRunner
-from spark_jobs.session import defaults
+from calve.orchestration.broker_files import property_lines, write_properties
+from calve.orchestration.detached import HOST, Detached, choose_port, launch, tail
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.locks import exclusive
+from calve.spark_jobs.java import find_java
+from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.session import defaults
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _POLL_SECONDS = 0.1
@@ -117,7 +117,7 @@ def _launch(directory: Path, port: int, conf: Mapping[str, str]) -> SparkServer:
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": str(port),
         # Each session has a daemon of its own here, which nobody ends.
-        "spark.python.daemon.module": "spark_jobs.session_daemon",
+        "spark.python.daemon.module": "calve.spark_jobs.session_daemon",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         **conf,
     }

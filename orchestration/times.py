@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from sink_core.config.units import Duration
-from sink_core.errors import ConfigError
-from sink_core.offsets import OffsetRange
+from calve.sink_core.config.units import Duration
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.offsets import OffsetRange
 
 if TYPE_CHECKING:
-    from sink_core.range_jobs.selected import Wanted
+    from calve.sink_core.range_jobs.selected import Wanted
 
 _RANGE = re.compile(r"(?P<topic>[\w.-]+)/(?P<partition>\d+):(?P<start>\d+)-(?P<end>\d+)")
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -64,7 +64,7 @@ def span(from_: str | None, to: str | None, ranges: Sequence[str], *, names: tup
     """What a replay replaces; None if nothing is said of it. `names` are those of the three options. Raises
     ConfigError.
     """
-    from sink_core.range_jobs.selected import Wanted
+    from calve.sink_core.range_jobs.selected import Wanted
 
     if from_ is None and to is None and not ranges:
         return None

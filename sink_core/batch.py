@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sink_core.offsets import OffsetRange
+from calve.sink_core.offsets import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)

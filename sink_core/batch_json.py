@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sink_core.batch import BatchPlan, ManifestRef, PartitionCounts, TableOutput, WrittenBatch
-from sink_core.errors import ProtocolError
-from sink_core.offsets import OffsetRange
+from calve.sink_core.batch import BatchPlan, ManifestRef, PartitionCounts, TableOutput, WrittenBatch
+from calve.sink_core.errors import ProtocolError
+from calve.sink_core.offsets import OffsetRange
 
 Json = dict[str, Any]
 _Runs = tuple[tuple[str, tuple[tuple[int, int, int], ...]], ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sink_core.errors import FindingError
+from calve.sink_core.errors import FindingError
 
 
 @dataclass(frozen=True, slots=True)

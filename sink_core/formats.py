@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pyiceberg.schema import Schema
 
-from sink_core.config.reading import Readings, SchemaFile, ValueSettings
-from sink_core.config.tables import EvolveStep
-from sink_core.decode.decoded import Decoder
-from sink_core.decode.framing import Framing, Named
-from sink_core.decode.json import JsonDecoder
-from sink_core.decode.names import EXACT, Names
-from sink_core.decode.whole import WholeDecoder, whole_schema
-from sink_core.errors import ConfigError
-from sink_core.tables.infer import infer_schema
+from calve.sink_core.config.reading import Readings, SchemaFile, ValueSettings
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.decode.decoded import Decoder
+from calve.sink_core.decode.framing import Framing, Named
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.decode.names import EXACT, Names
+from calve.sink_core.decode.whole import WholeDecoder, whole_schema
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.infer import infer_schema
 
 if TYPE_CHECKING:
-    from sink_core.decode.avro_schema import WriterSchema
-    from sink_core.registry import Registry
+    from calve.sink_core.decode.avro_schema import WriterSchema
+    from calve.sink_core.registry import Registry
 
 S = TypeVar("S", bound=Named)
 Steps = Collection[EvolveStep]
@@ -48,7 +48,7 @@ def format_of(value: ValueSettings) -> Format:
     """The format that a pipeline's values have. Raises ConfigError for a schema file that is no Avro schema."""
     # Imported where they are needed: a task that reads JSON starts without an HTTP client and fastavro.
     if value.registry is not None:
-        from sink_core.registry import Registry
+        from calve.sink_core.registry import Registry
 
         return _WITH_REGISTRY[value.type](Registry(value.registry))
     if value.schema is not None:
@@ -104,13 +104,13 @@ class ConnectJson:
     """JSON in the envelope of Kafka Connect's JsonConverter."""
 
     def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
-        from sink_core.decode.connect import ConnectDecoder
+        from calve.sink_core.decode.connect import ConnectDecoder
 
         return ConnectDecoder(schema, steps, names)
 
     def columns(self, values: Values) -> Schema:
-        from sink_core.decode.connect import widest_type
-        from sink_core.tables.connect_columns import connect_columns
+        from calve.sink_core.decode.connect import widest_type
+        from calve.sink_core.tables.connect_columns import connect_columns
 
         return connect_columns(widest_type(values()))
 
@@ -138,12 +138,12 @@ class FixedAvro:
     schema: WriterSchema
 
     def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:
-        from sink_core.decode.avro import AvroDecoder, OneSchema
+        from calve.sink_core.decode.avro import AvroDecoder, OneSchema
 
         return AvroDecoder(schema, OneSchema(self.schema), steps, names)
 
     def columns(self, values: Values) -> Schema:  # noqa: ARG002 - the schema is known
-        from sink_core.tables.avro_columns import avro_columns
+        from calve.sink_core.tables.avro_columns import avro_columns
 
         return avro_columns(self.schema)
 
@@ -165,16 +165,16 @@ class RegistryFormat(Generic[S]):
 
     def newest(self, values: list[bytes]) -> S:
         """The schema of the values that was registered last. Raises ConfigError if there is none, Unreachable."""
-        from sink_core.registry import newest
+        from calve.sink_core.registry import newest
 
         return newest(self.schemas, values)
 
 
 def _avro(registry: Registry) -> Format:
-    from sink_core.decode.avro import AvroDecoder
-    from sink_core.decode.avro_schema import writer_schema
-    from sink_core.registry import ById
-    from sink_core.tables.avro_columns import avro_columns
+    from calve.sink_core.decode.avro import AvroDecoder
+    from calve.sink_core.decode.avro_schema import writer_schema
+    from calve.sink_core.registry import ById
+    from calve.sink_core.tables.avro_columns import avro_columns
 
     schemas = ById(
         registry, "AVRO", lambda found: writer_schema(found.name, found.text, [text for _, text in found.references])
@@ -183,19 +183,19 @@ def _avro(registry: Registry) -> Format:
 
 
 def _json_schema(registry: Registry) -> Format:
-    from sink_core.decode.json_schema import JsonSchemaDecoder, json_schema
-    from sink_core.registry import ById
-    from sink_core.tables.json_schema_columns import json_schema_columns
+    from calve.sink_core.decode.json_schema import JsonSchemaDecoder, json_schema
+    from calve.sink_core.registry import ById
+    from calve.sink_core.tables.json_schema_columns import json_schema_columns
 
     schemas = ById(registry, "JSON", lambda found: json_schema(found.name, found.text, found.references))
     return RegistryFormat(registry, schemas, JsonSchemaDecoder, json_schema_columns)
 
 
 def _protobuf(registry: Registry) -> Format:
-    from sink_core.decode.protobuf import ProtobufDecoder
-    from sink_core.decode.protobuf_schema import Messages, proto_file
-    from sink_core.registry import ById
-    from sink_core.tables.protobuf_columns import protobuf_columns
+    from calve.sink_core.decode.protobuf import ProtobufDecoder
+    from calve.sink_core.decode.protobuf_schema import Messages, proto_file
+    from calve.sink_core.registry import ById
+    from calve.sink_core.tables.protobuf_columns import protobuf_columns
 
     messages = Messages(ById(registry, "PROTOBUF", lambda found: proto_file(found.name, found.text, found.references)))
 
@@ -214,7 +214,7 @@ _WITH_REGISTRY: dict[str, Callable[[Registry], Format]] = {
 
 def fixed_schema(file: SchemaFile) -> WriterSchema:
     """The schema in a file. Raises ConfigError if it is none."""
-    from sink_core.decode.avro_schema import writer_schema
+    from calve.sink_core.decode.avro_schema import writer_schema
 
     try:
         return writer_schema(file.path, file.text)

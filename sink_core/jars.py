@@ -5,7 +5,7 @@ appears complete by a rename and never changes afterwards, so a killed download 
 disturb a process that is running from it. A mirror of Maven Central is set in jgo's own configuration file
 (`[repositories]`, see its documentation).
 
-`python -m sink_core.jars` fetches everything ahead of time.
+`python -m calve.sink_core.jars` fetches everything ahead of time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sink_core.errors import CalveError, Unreachable
-from sink_core.locks import exclusive
+from calve.sink_core.errors import CalveError, Unreachable
+from calve.sink_core.locks import exclusive
 
 if TYPE_CHECKING:
     from jgo.maven import Artifact, MavenContext
@@ -146,7 +146,7 @@ def _check_archives(folder: Path) -> None:
     if broken:
         raise Unreachable(
             f"Maven Central answered with something other than a jar for {', '.join(broken)}",
-            hint="check the proxy or mirror on the way, then run `python -m sink_core.jars`",
+            hint="check the proxy or mirror on the way, then run `python -m calve.sink_core.jars`",
         )
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic, sleep, time_ns
 
-from sink_core.control.events import Paused, Resumed
-from sink_core.errors import CalveError
-from sink_core.maintenance.give_up import give_up
-from sink_core.session import Session
-from sink_core.status import in_flight
+from calve.sink_core.control.events import Paused, Resumed
+from calve.sink_core.errors import CalveError
+from calve.sink_core.maintenance.give_up import give_up
+from calve.sink_core.session import Session
+from calve.sink_core.status import in_flight
 
 POLL_S = 1.0
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from sink_core.batch import BatchPlan
-from sink_core.errors import ConfigError, ProtocolError
-from sink_core.offsets import OffsetRange, Offsets, TopicPartition
+from calve.sink_core.batch import BatchPlan
+from calve.sink_core.errors import ConfigError, ProtocolError
+from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

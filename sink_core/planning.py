@@ -14,19 +14,19 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from sink_core.batch import BatchPlan
-from sink_core.commit.others import Reading
-from sink_core.config.source import StartAtTimestamp
-from sink_core.control import checks
-from sink_core.control.decision import Decision, Verdict
-from sink_core.control.events import DataComplete, StartCommit
-from sink_core.control.group import SourceGroup
-from sink_core.control.state import CommitState
-from sink_core.errors import ConfigError, ProtocolError, Unreachable
-from sink_core.failpoints import reach
-from sink_core.finding import Finding
-from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import (
+from calve.sink_core.batch import BatchPlan
+from calve.sink_core.commit.others import Reading
+from calve.sink_core.config.source import StartAtTimestamp
+from calve.sink_core.control import checks
+from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.events import DataComplete, StartCommit
+from calve.sink_core.control.group import SourceGroup
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import ConfigError, ProtocolError, Unreachable
+from calve.sink_core.failpoints import reach
+from calve.sink_core.finding import Finding
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.source import (
     Topic,
     bytes_per_record,
     describe_topics,
@@ -38,9 +38,9 @@ from sink_core.kafka.source import (
     sample,
     topic_ids,
 )
-from sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
-from sink_core.plan import Limits, plan_batch
-from sink_core.session import Session
+from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
+from calve.sink_core.plan import Limits, plan_batch
+from calve.sink_core.session import Session
 
 BOOTSTRAP = "bootstrap-"
 """Begins the id of the publish that puts the start positions in place."""

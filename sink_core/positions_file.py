@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from sink_core.control.decision import Verdict
-from sink_core.errors import ConfigError
-from sink_core.offsets import Offsets, TopicPartition
-from sink_core.planning import Planner, Source
-from sink_core.session import Session
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.offsets import Offsets, TopicPartition
+from calve.sink_core.planning import Planner, Source
+from calve.sink_core.session import Session
 
 
 class OnePosition(BaseModel):

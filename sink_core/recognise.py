@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sink_core.config.reading import RegistrySettings, ValueSettings
-from sink_core.decode.connect import widest_type
-from sink_core.errors import ConfigError
-from sink_core.registry import HEADER_BYTES, Registry, schema_id
+from calve.sink_core.config.reading import RegistrySettings, ValueSettings
+from calve.sink_core.decode.connect import widest_type
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.registry import HEADER_BYTES, Registry, schema_id
 
 _TYPES = {"AVRO": "avro", "JSON": "json_schema", "PROTOBUF": "protobuf"}
 

@@ -15,10 +15,10 @@ import httpx2
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
-from sink_core.config.reading import RegistrySettings
-from sink_core.config.references import redact, resolve, without_user_info
-from sink_core.decode.framing import Framing, Named
-from sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.config.reading import RegistrySettings
+from calve.sink_core.config.references import redact, resolve, without_user_info
+from calve.sink_core.decode.framing import Framing, Named
+from calve.sink_core.errors import ConfigError, Unreachable
 
 TIMEOUT_S = 10
 """For each request; the client's own default is to wait for ever."""

@@ -14,15 +14,15 @@ from pydantic import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
-from sink_core.config.connections import Connections
-from sink_core.config.model import Model
-from sink_core.config.pipeline import PipelineConfig
-from sink_core.config.problems import problems
-from sink_core.config.reading import RegistrySettings, ValueSettings
-from sink_core.config.references import HIDDEN, redact
-from sink_core.config.yaml_file import read
-from sink_core.errors import ConfigError
-from sink_core.tables.type_text import type_text
+from calve.sink_core.config.connections import Connections
+from calve.sink_core.config.model import Model
+from calve.sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.config.problems import problems
+from calve.sink_core.config.reading import RegistrySettings, ValueSettings
+from calve.sink_core.config.references import HIDDEN, redact
+from calve.sink_core.config.yaml_file import read
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.type_text import type_text
 
 NAME_LENGTH = 41
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from pyiceberg.schema import index_by_name
 
-from sink_core.batch import BatchPlan, Dropped
-from sink_core.changes.settings import columns_read, events_of, row_changes_of
-from sink_core.decode.names import names_of
-from sink_core.decode.others import sum_dropped
-from sink_core.formats import Formats
-from sink_core.session import Session
-from sink_core.tables.create import load_if_there
-from sink_core.tables.evolution import evolved, merged
+from calve.sink_core.batch import BatchPlan, Dropped
+from calve.sink_core.changes.settings import columns_read, events_of, row_changes_of
+from calve.sink_core.decode.names import names_of
+from calve.sink_core.decode.others import sum_dropped
+from calve.sink_core.formats import Formats
+from calve.sink_core.session import Session
+from calve.sink_core.tables.create import load_if_there
+from calve.sink_core.tables.evolution import evolved, merged
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,30 +13,30 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
-from sink_core.commit.coordinator import Coordinator
-from sink_core.commit.findings import Identity
-from sink_core.commit.merge import MergeChanges, Merging
-from sink_core.commit.others import Others, Reading
-from sink_core.commit.parallel import Lanes
-from sink_core.commit.properties import SummaryKeys
-from sink_core.commit.table import TableCommitter
-from sink_core.config.effective import Pipeline, check_number
-from sink_core.control import checks
-from sink_core.control.events import PipelineBound
-from sink_core.control.group import SourceGroup
-from sink_core.control.log import ControlLog
-from sink_core.control.publisher import Publisher
-from sink_core.errors import ConfigError
-from sink_core.failpoints import reach
-from sink_core.finding import Finding
-from sink_core.kafka import clients
-from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.first_contact import cluster
-from sink_core.kafka.source import SAMPLE_RECORDS, describe_topics, sample_values, topics_like
-from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.rules import ALL, Rules
-from sink_core.tables.catalog import has_one_writer, open_catalog
-from sink_core.tables.create import ensure_table, ensure_tables
+from calve.sink_core.commit.coordinator import Coordinator
+from calve.sink_core.commit.findings import Identity
+from calve.sink_core.commit.merge import MergeChanges, Merging
+from calve.sink_core.commit.others import Others, Reading
+from calve.sink_core.commit.parallel import Lanes
+from calve.sink_core.commit.properties import SummaryKeys
+from calve.sink_core.commit.table import TableCommitter
+from calve.sink_core.config.effective import Pipeline, check_number
+from calve.sink_core.control import checks
+from calve.sink_core.control.events import PipelineBound
+from calve.sink_core.control.group import SourceGroup
+from calve.sink_core.control.log import ControlLog
+from calve.sink_core.control.publisher import Publisher
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.failpoints import reach
+from calve.sink_core.finding import Finding
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.first_contact import cluster
+from calve.sink_core.kafka.source import SAMPLE_RECORDS, describe_topics, sample_values, topics_like
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tables.catalog import has_one_writer, open_catalog
+from calve.sink_core.tables.create import ensure_table, ensure_tables
 
 
 @dataclass(slots=True)

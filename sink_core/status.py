@@ -11,21 +11,21 @@ from typing import Any
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from sink_core.batch import not_stored
-from sink_core.commit.view import TableView, rows_told, view_of
-from sink_core.control import checks
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.control.state import CommitState
-from sink_core.dead_letters.misfits import Misfits, misfits
-from sink_core.decode.others import sum_dropped
-from sink_core.errors import FindingError, Unreachable
-from sink_core.finding import Finding
-from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import describe_topics, end_offsets, log_starts
-from sink_core.offsets import Offsets, Position, Positions, TopicPartition
-from sink_core.session import Session
-from sink_core.verify.world import load_table, table_names, unchanged
+from calve.sink_core.batch import not_stored
+from calve.sink_core.commit.view import TableView, rows_told, view_of
+from calve.sink_core.control import checks
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.dead_letters.misfits import Misfits, misfits
+from calve.sink_core.decode.others import sum_dropped
+from calve.sink_core.errors import FindingError, Unreachable
+from calve.sink_core.finding import Finding
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.source import describe_topics, end_offsets, log_starts
+from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition
+from calve.sink_core.session import Session
+from calve.sink_core.verify.world import load_table, table_names, unchanged
 
 LAST_BATCHES = 100
 """That fields are counted over which have no column."""

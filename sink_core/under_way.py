@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
-from sink_core.control.events import BatchAbandoned, StartCommit
-from sink_core.errors import CalveError, Fenced, FindingError, ProtocolError, UnknownOutcome
-from sink_core.failpoints import reach
-from sink_core.offsets import Position
-from sink_core.session import Session
+from calve.sink_core.control.events import BatchAbandoned, StartCommit
+from calve.sink_core.errors import CalveError, Fenced, FindingError, ProtocolError, UnknownOutcome
+from calve.sink_core.failpoints import reach
+from calve.sink_core.offsets import Position
+from calve.sink_core.session import Session
 
 
 def announce(session: Session, batch_id: str, token: Position) -> None:

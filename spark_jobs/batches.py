@@ -12,33 +12,33 @@ from functools import partial
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sink_core.batch import BatchPlan, Dropped, WrittenBatch, not_stored
-from sink_core.changes.equality import with_spec_of_deletes
-from sink_core.changes.settings import row_changes_of
-from sink_core.commit.schema_change import change_schema
-from sink_core.commit.table import TableCommitter
-from sink_core.commit.view import TableView
-from sink_core.control.complete import data_complete, data_written
-from sink_core.control.decision import Decision, Verdict, decide
-from sink_core.control.events import Paused
-from sink_core.control.letters import NONE, Letters
-from sink_core.control.state import CommitState
-from sink_core.dead_letters.topic import letters_of
-from sink_core.errors import CalveError, TableUnusable
-from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import describe_topics, largest_batch
-from sink_core.maintenance.keep_alive import is_due
-from sink_core.offsets import Offsets, Position, Positions
-from sink_core.planning import Planned, Planner, Source, check_topics
-from sink_core.range_jobs.look import ledger_rows
-from sink_core.range_jobs.missing import check_new, check_stated
-from sink_core.session import Session
-from sink_core.tables.internal import LEDGER_SCHEMA
-from sink_core.under_way import give_way, given_way_on_error
-from spark_jobs.ingest import write_batch
-from spark_jobs.runner import SparkRunner
-from spark_jobs.steps import OnProgress, Progress
-from spark_jobs.until_fit import give
+from calve.sink_core.batch import BatchPlan, Dropped, WrittenBatch, not_stored
+from calve.sink_core.changes.equality import with_spec_of_deletes
+from calve.sink_core.changes.settings import row_changes_of
+from calve.sink_core.commit.schema_change import change_schema
+from calve.sink_core.commit.table import TableCommitter
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.complete import data_complete, data_written
+from calve.sink_core.control.decision import Decision, Verdict, decide
+from calve.sink_core.control.events import Paused
+from calve.sink_core.control.letters import NONE, Letters
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.dead_letters.topic import letters_of
+from calve.sink_core.errors import CalveError, TableUnusable
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.source import describe_topics, largest_batch
+from calve.sink_core.maintenance.keep_alive import is_due
+from calve.sink_core.offsets import Offsets, Position, Positions
+from calve.sink_core.planning import Planned, Planner, Source, check_topics
+from calve.sink_core.range_jobs.look import ledger_rows
+from calve.sink_core.range_jobs.missing import check_new, check_stated
+from calve.sink_core.session import Session
+from calve.sink_core.tables.internal import LEDGER_SCHEMA
+from calve.sink_core.under_way import give_way, given_way_on_error
+from calve.spark_jobs.ingest import write_batch
+from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.steps import OnProgress, Progress
+from calve.spark_jobs.until_fit import give
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import URL, make_url
 
-from sink_core.config.effective import CatalogSettings
-from sink_core.config.references import resolve
-from sink_core.errors import ConfigError
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.config.references import resolve
+from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

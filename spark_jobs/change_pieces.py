@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from sink_core.changes.rows import buckets_of
-from sink_core.changes.standing import bounds_of
-from sink_core.tables.budget import Budget
-from sink_core.tables.files import WrittenFile
-from spark_jobs.pieces import Outbox
+from calve.sink_core.changes.rows import buckets_of
+from calve.sink_core.changes.standing import bounds_of
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.files import WrittenFile
+from calve.spark_jobs.pieces import Outbox
 
 
 class ChangePieces:

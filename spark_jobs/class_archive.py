@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from sink_core.config.connections import SparkSettings
-from sink_core.errors import ConfigError
-from sink_core.jars import spark_jars
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.jars import spark_jars
 
 FOLDER = Path(sys.prefix) / "share" / "calve"
 
@@ -71,8 +71,8 @@ def prepare(on_step: Callable[[str], None] = lambda _step: None) -> tuple[Path, 
 def _dump(path: Path, on_step: Callable[[str], None]) -> None:
     from pyspark import SparkContext
 
-    from spark_jobs.runner import SparkRunner
-    from spark_jobs.session import JAVA_OPTIONS
+    from calve.spark_jobs.runner import SparkRunner
+    from calve.spark_jobs.session import JAVA_OPTIONS
 
     conf = {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={path}"}
     on_step("starting Spark")

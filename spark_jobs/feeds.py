@@ -12,19 +12,19 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from sink_core.decode.calendar import on_calendar
-from sink_core.decode.decoded import FIT, BadValue, Decoded, Decoder
-from sink_core.decode.keys import KeyReader, Keys, ReadKeys
-from sink_core.decode.others import add
-from sink_core.decode.strict import StrictDecoder
-from sink_core.formats import Formats
-from sink_core.tables.budget import Budget
-from sink_core.tables.evolution import merged
-from spark_jobs.messages import Int64s
-from spark_jobs.outputs import Feed
-from spark_jobs.pieces import Outbox
-from spark_jobs.router import Part, Router
-from spark_jobs.spec import IngestSpec
+from calve.sink_core.decode.calendar import on_calendar
+from calve.sink_core.decode.decoded import FIT, BadValue, Decoded, Decoder
+from calve.sink_core.decode.keys import KeyReader, Keys, ReadKeys
+from calve.sink_core.decode.others import add
+from calve.sink_core.decode.strict import StrictDecoder
+from calve.sink_core.formats import Formats
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.evolution import merged
+from calve.spark_jobs.messages import Int64s
+from calve.spark_jobs.outputs import Feed
+from calve.spark_jobs.pieces import Outbox
+from calve.spark_jobs.router import Part, Router
+from calve.spark_jobs.spec import IngestSpec
 
 Origins = Callable[[Int64s, pa.Array], pa.Array]
 """What SQL sees of the records at some places beside their values; given are their keys as it sees these."""

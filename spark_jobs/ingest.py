@@ -9,24 +9,24 @@ from functools import partial
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.batch import BatchPlan, PartitionCounts, WrittenBatch
-from sink_core.changes.settings import row_changes_of
-from sink_core.changes.standing import standing_of
-from sink_core.config.effective import Pipeline, TableSettings
-from sink_core.control.complete import COUNTED
-from sink_core.decode.others import sum_dropped
-from sink_core.errors import BadRecord
-from sink_core.failpoints import reach
-from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.tables.outputs import output_of, write_ledger
-from sink_core.tables.parquet import target_file_bytes
-from sink_core.tables.sort_order import distribution_of
-from sink_core.tables.usable import check_usable
-from spark_jobs.runner import SparkRunner
-from spark_jobs.shuffle import run_shuffled
-from spark_jobs.spec import IngestSpec, TableSpec
-from spark_jobs.task import FirstBad, TaskResult, run_task
-from spark_jobs.until_fit import ChangeTables, Tables, until_fit
+from calve.sink_core.batch import BatchPlan, PartitionCounts, WrittenBatch
+from calve.sink_core.changes.settings import row_changes_of
+from calve.sink_core.changes.standing import standing_of
+from calve.sink_core.config.effective import Pipeline, TableSettings
+from calve.sink_core.control.complete import COUNTED
+from calve.sink_core.decode.others import sum_dropped
+from calve.sink_core.errors import BadRecord
+from calve.sink_core.failpoints import reach
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.tables.outputs import output_of, write_ledger
+from calve.sink_core.tables.parquet import target_file_bytes
+from calve.sink_core.tables.sort_order import distribution_of
+from calve.sink_core.tables.usable import check_usable
+from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.shuffle import run_shuffled
+from calve.spark_jobs.spec import IngestSpec, TableSpec
+from calve.spark_jobs.task import FirstBad, TaskResult, run_task
+from calve.spark_jobs.until_fit import ChangeTables, Tables, until_fit
 
 
 def write_batch(

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from sink_core.errors import ConfigError
+from calve.sink_core.errors import ConfigError
 
 MINIMUM = 17
 _HINT = f"install Java {MINIMUM} or newer (Debian/Ubuntu: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, StringType
 
-from sink_core.batch import ToMerge
-from sink_core.changes.deleted import DELETED_COLUMN
-from sink_core.changes.unavailable import KEEP, UNAVAILABLE, can_keep
+from calve.sink_core.batch import ToMerge
+from calve.sink_core.changes.deleted import DELETED_COLUMN
+from calve.sink_core.changes.unavailable import KEEP, UNAVAILABLE, can_keep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -26,29 +26,29 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
-from sink_core.commit.table import TableCommit
-from sink_core.control.decision import Decision, Verdict
-from sink_core.control.state import CommitState
-from sink_core.dead_letters.choice import Offsets
-from sink_core.dead_letters.events import Tried, events
-from sink_core.dead_letters.look import LettersPlan, plan_letters
-from sink_core.failpoints import reach
-from sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions, TopicPartition
-from sink_core.planning import check_topics
-from sink_core.range_jobs.decision import decide
-from sink_core.range_jobs.job import ranges_of
-from sink_core.range_jobs.look import token_and_log
-from sink_core.session import Session
-from sink_core.tables.kafka_rows import runs_of
-from sink_core.tables.outputs import output_of
-from sink_core.under_way import announce, give_way, given_way_on_error
-from sink_core.verify.offset_sets import union
-from spark_jobs.ingest import task_spec
-from spark_jobs.letters import LettersResult, Set, try_letters
-from spark_jobs.merge import on_spark
-from spark_jobs.runner import SparkRunner
-from spark_jobs.steps import OnProgress, Progress
-from spark_jobs.until_fit import Tables, give, until_fit
+from calve.sink_core.commit.table import TableCommit
+from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.dead_letters.choice import Offsets
+from calve.sink_core.dead_letters.events import Tried, events
+from calve.sink_core.dead_letters.look import LettersPlan, plan_letters
+from calve.sink_core.failpoints import reach
+from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions, TopicPartition
+from calve.sink_core.planning import check_topics
+from calve.sink_core.range_jobs.decision import decide
+from calve.sink_core.range_jobs.job import ranges_of
+from calve.sink_core.range_jobs.look import token_and_log
+from calve.sink_core.session import Session
+from calve.sink_core.tables.kafka_rows import runs_of
+from calve.sink_core.tables.outputs import output_of
+from calve.sink_core.under_way import announce, give_way, given_way_on_error
+from calve.sink_core.verify.offset_sets import union
+from calve.spark_jobs.ingest import task_spec
+from calve.spark_jobs.letters import LettersResult, Set, try_letters
+from calve.spark_jobs.merge import on_spark
+from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.steps import OnProgress, Progress
+from calve.spark_jobs.until_fit import Tables, give, until_fit
 
 TRIES = 20
 """How often in a row a replay is planned again because another range job was published first."""

@@ -18,21 +18,21 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from sink_core.decode.decoded import TRANSFORM, BadValue
-from sink_core.offsets import TopicPartition
-from sink_core.tables.budget import Budget
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.files import WrittenFile
-from sink_core.tables.internal import DeadLetter, dead_letter_rows
-from sink_core.tables.io import open_io
-from sink_core.tables.kafka_column import kafka_array, kafka_with_more
-from sink_core.tables.kafka_rows import Runs
-from sink_core.tables.rewrite import rows_of_file
-from spark_jobs.feeds import Feeds
-from spark_jobs.messages import Int64s
-from spark_jobs.outputs import Output
-from spark_jobs.runner import SparkRunner
-from spark_jobs.spec import IngestSpec
+from calve.sink_core.decode.decoded import TRANSFORM, BadValue
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.files import WrittenFile
+from calve.sink_core.tables.internal import DeadLetter, dead_letter_rows
+from calve.sink_core.tables.io import open_io
+from calve.sink_core.tables.kafka_column import kafka_array, kafka_with_more
+from calve.sink_core.tables.kafka_rows import Runs
+from calve.sink_core.tables.rewrite import rows_of_file
+from calve.spark_jobs.feeds import Feeds
+from calve.spark_jobs.messages import Int64s
+from calve.spark_jobs.outputs import Output
+from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.spec import IngestSpec
 
 Places = dict[TopicPartition, list[int]]
 Set = tuple[str, ...]

@@ -18,20 +18,20 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from sink_core.batch import ToMerge
-from sink_core.changes.merging import StagedFile, check_known, check_mergeable, staged_files
-from sink_core.changes.settings import row_changes_of
-from sink_core.commit.merge import Events, MergeChanges
-from sink_core.config.effective import CatalogSettings
-from sink_core.maintenance.predicate import quoted
-from sink_core.session import Session
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.io import open_io
-from sink_core.tables.projection import rows_by_ids
-from spark_jobs.catalog import attach
-from spark_jobs.ingest import without_history
-from spark_jobs.kept import Kept
-from spark_jobs.procedures import as_ours
+from calve.sink_core.batch import ToMerge
+from calve.sink_core.changes.merging import StagedFile, check_known, check_mergeable, staged_files
+from calve.sink_core.changes.settings import row_changes_of
+from calve.sink_core.commit.merge import Events, MergeChanges
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.maintenance.predicate import quoted
+from calve.sink_core.session import Session
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.io import open_io
+from calve.sink_core.tables.projection import rows_by_ids
+from calve.spark_jobs.catalog import attach
+from calve.spark_jobs.ingest import without_history
+from calve.spark_jobs.kept import Kept
+from calve.spark_jobs.procedures import as_ours
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Message
 
-from sink_core.batch import PartitionCounts
-from sink_core.decode.calendar import MAX_MS
-from sink_core.offsets import OffsetRange
+from calve.sink_core.batch import PartitionCounts
+from calve.sink_core.decode.calendar import MAX_MS
+from calve.sink_core.offsets import OffsetRange
 
 Int64s = npt.NDArray[np.int64]
 

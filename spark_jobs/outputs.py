@@ -14,31 +14,31 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from sink_core.changes.deleted import DELETED_COLUMN
-from sink_core.changes.events import Events
-from sink_core.changes.kafka_key import keyed_events, keyed_rows, keyless, told_by
-from sink_core.changes.keys import RowKeyDecoder, orderless
-from sink_core.changes.rows import NO_ORDER, change_schema, changes_of
-from sink_core.changes.settings import RowChanges, columns_read, events_of
-from sink_core.decode.decoded import Decoded, sifted
-from sink_core.decode.keys import ReadKeys, key_type
-from sink_core.decode.names import ALL, Names, names_of
-from sink_core.tables.arrow import arrow_schema
-from sink_core.tables.budget import Budget
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.evolution import evolved
-from sink_core.tables.files import WrittenFile
-from sink_core.tables.io import open_io
-from sink_core.tables.kafka_column import KAFKA_COLUMN, KAFKA_TIME, has_kafka_column
-from sink_core.tables.partition import column_of
-from sink_core.tables.writer import TableWriter
-from spark_jobs.change_pieces import ChangePieces
-from spark_jobs.pieces import Outbox, PieceWriter
-from spark_jobs.spec import IngestSpec, TableSpec
+from calve.sink_core.changes.deleted import DELETED_COLUMN
+from calve.sink_core.changes.events import Events
+from calve.sink_core.changes.kafka_key import keyed_events, keyed_rows, keyless, told_by
+from calve.sink_core.changes.keys import RowKeyDecoder, orderless
+from calve.sink_core.changes.rows import NO_ORDER, change_schema, changes_of
+from calve.sink_core.changes.settings import RowChanges, columns_read, events_of
+from calve.sink_core.decode.decoded import Decoded, sifted
+from calve.sink_core.decode.keys import ReadKeys, key_type
+from calve.sink_core.decode.names import ALL, Names, names_of
+from calve.sink_core.tables.arrow import arrow_schema
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.evolution import evolved
+from calve.sink_core.tables.files import WrittenFile
+from calve.sink_core.tables.io import open_io
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, KAFKA_TIME, has_kafka_column
+from calve.sink_core.tables.partition import column_of
+from calve.sink_core.tables.writer import TableWriter
+from calve.spark_jobs.change_pieces import ChangePieces
+from calve.spark_jobs.pieces import Outbox, PieceWriter
+from calve.spark_jobs.spec import IngestSpec, TableSpec
 
 if TYPE_CHECKING:
-    from sink_core.changes.writer import ChangeWriter
-    from sink_core.transform.transform import Transforming
+    from calve.sink_core.changes.writer import ChangeWriter
+    from calve.sink_core.transform.transform import Transforming
 
 _Writer: TypeAlias = "TableWriter | PieceWriter | ChangeWriter | ChangePieces"
 
@@ -98,7 +98,7 @@ class Output:
         if table.changes is None:
             return TableWriter(io, self.metadata, self._file_prefix, target_file_size=size, budget=budget)
         # Imported where it is needed: most tasks have no row changes.
-        from sink_core.changes.writer import ChangeWriter
+        from calve.sink_core.changes.writer import ChangeWriter
 
         return ChangeWriter(
             io,
@@ -146,7 +146,7 @@ class Feed(Output):
         if self._table.transform is None:
             return self._columns
         # Imported where it is needed: a task without transforms starts without DuckDB.
-        from sink_core.transform.transform import input_schema
+        from calve.sink_core.transform.transform import input_schema
 
         return input_schema(self._table.transform, self._columns)
 
@@ -155,7 +155,7 @@ class Feed(Output):
         """What makes rows of that."""
         if self._table.transform is None:
             return None
-        from sink_core.transform.transform import Transforming
+        from calve.sink_core.transform.transform import Transforming
 
         return Transforming(self._table.transform, self._columns, table=self.name, key=self.key_type)
 

@@ -16,12 +16,12 @@ from typing import IO
 import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.changes.standing import Bounds
-from sink_core.tables.budget import Budget
-from sink_core.tables.files import WrittenFile
-from sink_core.tables.gathered import Gathered
-from sink_core.tables.partition import split
-from sink_core.tables.sort_order import Distribution, Order
+from calve.sink_core.changes.standing import Bounds
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.files import WrittenFile
+from calve.sink_core.tables.gathered import Gathered
+from calve.sink_core.tables.partition import split
+from calve.sink_core.tables.sort_order import Distribution, Order
 
 PIECE_BYTES = 4 * 1024 * 1024
 """Of Arrow, at most; Spark holds several at a time."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sink_core.config.effective import CatalogSettings
-from sink_core.errors import CommitConflict, RetriableError
-from sink_core.maintenance.predicate import quoted, text
-from spark_jobs.catalog import attach
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.errors import CommitConflict, RetriableError
+from calve.sink_core.maintenance.predicate import quoted, text
+from calve.spark_jobs.catalog import attach
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

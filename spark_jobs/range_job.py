@@ -25,23 +25,23 @@ from dataclasses import dataclass, replace
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sink_core.batch import PartitionCounts, TableOutput
-from sink_core.commit.table import TableCommit
-from sink_core.commit.view import TableView
-from sink_core.control.decision import Decision, Verdict
-from sink_core.control.range_parts import Replaces
-from sink_core.control.state import CommitState
-from sink_core.errors import CommitConflict, TableUnusable
-from sink_core.failpoints import reach
-from sink_core.finding import Finding
-from sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions
-from sink_core.planning import check_topics
-from sink_core.range_jobs.decision import decide
-from sink_core.range_jobs.job import RangePlan, events, ranges_of, read_again, tasks_of
-from sink_core.range_jobs.look import check_readable, dead_letters_in, ledger_rows, token_and_log
-from sink_core.range_jobs.lost import losses, lost_offsets
-from sink_core.range_jobs.missing import missing
-from sink_core.range_jobs.replacing import (
+from calve.sink_core.batch import PartitionCounts, TableOutput
+from calve.sink_core.commit.table import TableCommit
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.range_parts import Replaces
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import CommitConflict, TableUnusable
+from calve.sink_core.failpoints import reach
+from calve.sink_core.finding import Finding
+from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions
+from calve.sink_core.planning import check_topics
+from calve.sink_core.range_jobs.decision import decide
+from calve.sink_core.range_jobs.job import RangePlan, events, ranges_of, read_again, tasks_of
+from calve.sink_core.range_jobs.look import check_readable, dead_letters_in, ledger_rows, token_and_log
+from calve.sink_core.range_jobs.lost import losses, lost_offsets
+from calve.sink_core.range_jobs.missing import missing
+from calve.sink_core.range_jobs.replacing import (
     Replacing,
     check_not_compacted,
     check_replaceable,
@@ -49,21 +49,21 @@ from sink_core.range_jobs.replacing import (
     replaces_of,
     replacing,
 )
-from sink_core.range_jobs.resolving import REFILLED, resolution, resolves
-from sink_core.range_jobs.selected import Wanted, check_same
-from sink_core.session import Session
-from sink_core.tables.kafka_rows import runs_of
-from sink_core.tables.outputs import output_of
-from sink_core.tables.usable import check_usable
-from sink_core.under_way import announce, given_way_on_error
-from sink_core.verify.ledger import LedgerRow
-from spark_jobs.ingest import run_tasks, task_spec
-from spark_jobs.merge import on_spark
-from spark_jobs.rewrite import RewriteSpec, rewrite_files
-from spark_jobs.runner import SparkRunner
-from spark_jobs.steps import OnProgress, Progress
-from spark_jobs.task import TaskResult
-from spark_jobs.until_fit import Tables, give, until_fit
+from calve.sink_core.range_jobs.resolving import REFILLED, resolution, resolves
+from calve.sink_core.range_jobs.selected import Wanted, check_same
+from calve.sink_core.session import Session
+from calve.sink_core.tables.kafka_rows import runs_of
+from calve.sink_core.tables.outputs import output_of
+from calve.sink_core.tables.usable import check_usable
+from calve.sink_core.under_way import announce, given_way_on_error
+from calve.sink_core.verify.ledger import LedgerRow
+from calve.spark_jobs.ingest import run_tasks, task_spec
+from calve.spark_jobs.merge import on_spark
+from calve.spark_jobs.rewrite import RewriteSpec, rewrite_files
+from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.steps import OnProgress, Progress
+from calve.spark_jobs.task import TaskResult
+from calve.spark_jobs.until_fit import Tables, give, until_fit
 
 REPLAYS = 3
 """How often a replay is started again whose files somebody else rewrote before its commit."""

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from sink_core.batch import PartitionCounts
-from sink_core.errors import CalveError, ProtocolError, TerminalError, Unreachable
-from sink_core.finding import Finding
-from sink_core.kafka import clients
-from sink_core.kafka.failures import classify, reported
-from sink_core.offsets import OffsetRange, after
-from spark_jobs.messages import Messages, SliceIndex, columns, count, only
+from calve.sink_core.batch import PartitionCounts
+from calve.sink_core.errors import CalveError, ProtocolError, TerminalError, Unreachable
+from calve.sink_core.finding import Finding
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.failures import classify, reported
+from calve.sink_core.offsets import OffsetRange, after
+from calve.spark_jobs.messages import Messages, SliceIndex, columns, count, only
 
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 8 * 1024 * 1024

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sink_core.control.decision import Verdict
-from sink_core.errors import FindingError
-from sink_core.resolve.answer import Answer, Lines, Resolver, overtaken
-from sink_core.session import Session
-from spark_jobs.range_job import RangeJobs
-from spark_jobs.runner import SparkRunner
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.errors import FindingError
+from calve.sink_core.resolve.answer import Answer, Lines, Resolver, overtaken
+from calve.sink_core.session import Session
+from calve.spark_jobs.range_job import RangeJobs
+from calve.spark_jobs.runner import SparkRunner
 
 
 def refill(runner: SparkRunner) -> Resolver:

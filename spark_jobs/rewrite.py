@@ -10,13 +10,13 @@ from functools import partial
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from sink_core.config.effective import CatalogSettings
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.io import open_io
-from sink_core.tables.kafka_rows import Runs
-from sink_core.tables.rewrite import Rewritten, rewrite_without
-from spark_jobs.runner import SparkRunner
-from spark_jobs.task import TableSpec
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.io import open_io
+from calve.sink_core.tables.kafka_rows import Runs
+from calve.sink_core.tables.rewrite import Rewritten, rewrite_without
+from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.task import TableSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from sink_core.decode.decoded import BadValue
-from sink_core.decode.texts import TextField
-from sink_core.formats import Format
-from sink_core.routing import Condition, Naming, Rule
-from spark_jobs.messages import Int64s
+from calve.sink_core.decode.decoded import BadValue
+from calve.sink_core.decode.texts import TextField
+from calve.sink_core.formats import Format
+from calve.sink_core.routing import Condition, Naming, Rule
+from calve.spark_jobs.messages import Int64s
 
 Part = Int64s | None
 """Places of records in ascending order; None for all."""

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
-from sink_core.commit.coordinator import CommitReport
-from sink_core.config.effective import Pipeline
-from sink_core.control.decision import Verdict
-from sink_core.session import Session
-from spark_jobs.batches import BatchReport, Ingest
-from spark_jobs.merge import on_spark
-from spark_jobs.range_job import RangeJobs, RangeReport
-from spark_jobs.runner import SparkRunner
-from spark_jobs.steps import OnProgress, Progress
+from calve.sink_core.commit.coordinator import CommitReport
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.session import Session
+from calve.spark_jobs.batches import BatchReport, Ingest
+from calve.spark_jobs.merge import on_spark
+from calve.spark_jobs.range_job import RangeJobs, RangeReport
+from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.steps import OnProgress, Progress
 
 LINGER_POLL_S = 0.1
 """Between two looks for news when the next batch may be made at once; else ten times that."""

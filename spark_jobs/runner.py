@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from sink_core.config.connections import SparkSettings
-from sink_core.errors import CalveError, ProtocolError
-from spark_jobs.session import Started, start
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.errors import CalveError, ProtocolError
+from calve.spark_jobs.session import Started, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

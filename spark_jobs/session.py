@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sink_core.config.connections import SparkSettings
-from sink_core.config.references import resolve
-from sink_core.errors import ConfigError, Unreachable
-from sink_core.jars import spark_jars
-from spark_jobs import class_archive
-from spark_jobs.java import find_java
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.config.references import resolve
+from calve.sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.jars import spark_jars
+from calve.spark_jobs import class_archive
+from calve.spark_jobs.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,7 +153,7 @@ def defaults(master: str, driver_memory: int | None, scratch: str) -> dict[str, 
     if master.startswith("local"):
         loopback = "127.0.0.1"
         conf |= {"spark.driver.host": loopback, "spark.driver.bindAddress": loopback, "spark.local.dir": scratch}
-        conf["spark.python.daemon.module"] = "spark_jobs.daemon"
+        conf["spark.python.daemon.module"] = "calve.spark_jobs.daemon"
         # `spark.jars` would copy them for executors, which are the driver itself here.
         conf["spark.driver.extraClassPath"] = os.pathsep.join(map(str, spark_jars()))
     else:

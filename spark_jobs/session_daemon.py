@@ -1,4 +1,4 @@
-"""The daemon of `spark_jobs.daemon` for Spark Connect, which ends by itself once nobody has used it for a while.
+"""The daemon of `calve.spark_jobs.daemon` for Spark Connect, which ends by itself once nobody has used it for a while.
 
 A Connect server has a daemon for each session, and ends none of them before itself: a run a minute would leave
 fourteen hundred of them a day. Spark starts another if one is missing that it needs after all.
@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark import daemon
 
-from spark_jobs.daemon import get_ready, manager
+from calve.spark_jobs.daemon import get_ready, manager
 
 UNUSED_S = 60.0
 """Spark ends workers, whose daemon this is, that had nothing to do for a minute; then this one begins."""

@@ -24,19 +24,19 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from sink_core.changes.standing import Bounds, Standing, all_bounds, standing_schema
-from sink_core.errors import CalveError, RetriableError
-from sink_core.offsets import OffsetRange
-from sink_core.tables.arrow import arrow_schema
-from sink_core.tables.budget import Budget
-from sink_core.tables.files import WrittenFile
-from sink_core.tables.sort_order import Order
-from spark_jobs.outputs import Output
-from spark_jobs.pieces import Outbox, Piece, keys_of, pieces, rows_of
-from spark_jobs.runner import SparkRunner
-from spark_jobs.spec import IngestSpec
-from spark_jobs.standing import standing_pieces, standing_rows
-from spark_jobs.task import TaskResult, run_task
+from calve.sink_core.changes.standing import Bounds, Standing, all_bounds, standing_schema
+from calve.sink_core.errors import CalveError, RetriableError
+from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.tables.arrow import arrow_schema
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.files import WrittenFile
+from calve.sink_core.tables.sort_order import Order
+from calve.spark_jobs.outputs import Output
+from calve.spark_jobs.pieces import Outbox, Piece, keys_of, pieces, rows_of
+from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.spec import IngestSpec
+from calve.spark_jobs.standing import standing_pieces, standing_rows
+from calve.spark_jobs.task import TaskResult, run_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

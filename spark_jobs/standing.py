@@ -10,13 +10,13 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import UUIDType
 
-from sink_core.changes.rows import buckets_of, sources_of
-from sink_core.changes.standing import Bounds, Standing, standing_schema
-from sink_core.config.effective import CatalogSettings
-from sink_core.maintenance.predicate import quoted
-from sink_core.tables.type_text import spark_type_text
-from spark_jobs.catalog import attach
-from spark_jobs.pieces import Piece, pieces
+from calve.sink_core.changes.rows import buckets_of, sources_of
+from calve.sink_core.changes.standing import Bounds, Standing, standing_schema
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.maintenance.predicate import quoted
+from calve.sink_core.tables.type_text import spark_type_text
+from calve.spark_jobs.catalog import attach
+from calve.spark_jobs.pieces import Piece, pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,21 +13,21 @@ import pyarrow as pa
 from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
-from sink_core.batch import Dropped, PartitionCounts
-from sink_core.decode.decoded import BadValue
-from sink_core.errors import BadRecord
-from sink_core.garbage import rare_collections
-from sink_core.offsets import OffsetRange
-from sink_core.tables.budget import Budget
-from sink_core.tables.files import WrittenFile
-from sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
-from sink_core.tables.kafka_column import kafka_array, kafka_with_more
-from spark_jobs.feeds import Feeds, Sorted
-from spark_jobs.messages import Int64s, Messages, only
-from spark_jobs.outputs import Output
-from spark_jobs.pieces import Outbox
-from spark_jobs.reader import RangeReader
-from spark_jobs.spec import IngestSpec, TableSpec
+from calve.sink_core.batch import Dropped, PartitionCounts
+from calve.sink_core.decode.decoded import BadValue
+from calve.sink_core.errors import BadRecord
+from calve.sink_core.garbage import rare_collections
+from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.files import WrittenFile
+from calve.sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
+from calve.sink_core.tables.kafka_column import kafka_array, kafka_with_more
+from calve.spark_jobs.feeds import Feeds, Sorted
+from calve.spark_jobs.messages import Int64s, Messages, only
+from calve.spark_jobs.outputs import Output
+from calve.spark_jobs.pieces import Outbox
+from calve.spark_jobs.reader import RangeReader
+from calve.spark_jobs.spec import IngestSpec, TableSpec
 
 # The client returns a list and leaves an exception set. A call written as `record.headers()` is, once it is hot,
 # specialised to one that does not look for that: the exception then surfaces anywhere, and the list crashes its reader.

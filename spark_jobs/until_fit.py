@@ -11,10 +11,10 @@ from typing import Protocol, TypeVar
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sink_core.commit.schema_change import change_schema
-from sink_core.session import Session
-from sink_core.tables.evolution import merged_by_table
-from spark_jobs.steps import OnProgress, Progress
+from calve.sink_core.commit.schema_change import change_schema
+from calve.sink_core.session import Session
+from calve.sink_core.tables.evolution import merged_by_table
+from calve.spark_jobs.steps import OnProgress, Progress
 
 CHANGES = 3
 """How often tables are changed for one batch. What does not fit them after that is for the dead letters."""

@@ -14,20 +14,20 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from sink_core.batch import TableOutput, ToMerge
-from sink_core.changes.equality import key_of, with_spec_of_deletes
-from sink_core.changes.rows import buckets_of, change_schema
-from sink_core.changes.settings import RowChanges
-from sink_core.changes.writer import ChangeWriter
-from sink_core.commit import own
-from sink_core.commit.append import Attempt, Step, build_append
-from sink_core.commit.merge import Events, Merge
-from sink_core.commit.relisting import with_spec_to_relist
-from sink_core.config.effective import CatalogSettings
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.tables.outputs import output_of
-from spark_jobs.merge import merge_into
+from calve.sink_core.batch import TableOutput, ToMerge
+from calve.sink_core.changes.equality import key_of, with_spec_of_deletes
+from calve.sink_core.changes.rows import buckets_of, change_schema
+from calve.sink_core.changes.settings import RowChanges
+from calve.sink_core.changes.writer import ChangeWriter
+from calve.sink_core.commit import own
+from calve.sink_core.commit.append import Attempt, Step, build_append
+from calve.sink_core.commit.merge import Events, Merge
+from calve.sink_core.commit.relisting import with_spec_to_relist
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.tables.outputs import output_of
+from calve.spark_jobs.merge import merge_into
 
 TOPICS = ("t",)
 TAG = "calve-test"

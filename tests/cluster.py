@@ -14,11 +14,11 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
-from orchestration import broker_files
-from orchestration.detached import HOST, tail
-from sink_core.jars import kafka_jars
-from sink_core.kafka import clients
-from spark_jobs.java import find_java
+from calve.orchestration import broker_files
+from calve.orchestration.detached import HOST, tail
+from calve.sink_core.jars import kafka_jars
+from calve.sink_core.kafka import clients
+from calve.spark_jobs.java import find_java
 from tests import support
 
 NODES = (1, 2, 3)

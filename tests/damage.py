@@ -10,11 +10,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.control.decision import Decision, Verdict
-from sink_core.control.events import DataComplete, DataWritten, encode
-from sink_core.control.log import REQUIRED_CONFIG
-from sink_core.offsets import Position, TopicPartition
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.events import DataComplete, DataWritten, encode
+from calve.sink_core.control.log import REQUIRED_CONFIG
+from calve.sink_core.offsets import Position, TopicPartition
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow
 

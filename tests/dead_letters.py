@@ -8,11 +8,11 @@ from typing import Any
 
 from pyiceberg.types import StringType
 
-from orchestration.broker import Broker
-from sink_core.dead_letters.listing import Letters, letters
-from sink_core.offsets import OffsetRange
-from sink_core.verify.verify import verify
-from spark_jobs.letter_job import LetterJobs, LettersReport
+from calve.orchestration.broker import Broker
+from calve.sink_core.dead_letters.listing import Letters, letters
+from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.letter_job import LetterJobs, LettersReport
 from tests import support
 from tests.pipelines import COLUMNS, Died, Flow, InProcess
 

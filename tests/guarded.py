@@ -23,10 +23,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from orchestration import broker as embedded
-from orchestration.detached import HOST, free_port
-from sink_core.failpoints import VARIABLE
-from sink_core.locks import exclusive
+from calve.orchestration import broker as embedded
+from calve.orchestration.detached import HOST, free_port
+from calve.sink_core.failpoints import VARIABLE
+from calve.sink_core.locks import exclusive
 from tests import support
 from tests.launch import Done, cold, forked
 from tests.pipelines import TIMEOUT_S, Flow

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from orchestration.cli.main import app
+from calve.orchestration.cli.main import app
 
 if TYPE_CHECKING:
-    from spark_jobs.runner import SparkRunner, Task
+    from calve.spark_jobs.runner import SparkRunner, Task
 
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(["tests.preload"])
@@ -43,7 +43,7 @@ Done = subprocess.CompletedProcess[str]
 
 def calve(*arguments: object, **environment: str) -> Done:
     """Give a command in this process. What the command doesn't catch is raised here."""
-    from spark_jobs.runner import SparkRunner
+    from calve.spark_jobs.runner import SparkRunner
 
     given = list(map(str, arguments))
     with pytest.MonkeyPatch.context() as patch:
@@ -103,7 +103,7 @@ def started(*arguments: object, cwd: Path | None = None, **environment: str) -> 
 
 def _command(arguments: list[str], environment: Mapping[str, str], cwd: Path, files: Path) -> None:
     """What the forked process does. Its environment and folder are those of the fork server until here."""
-    from spark_jobs.runner import SparkRunner
+    from calve.spark_jobs.runner import SparkRunner
 
     os.environ.clear()
     os.environ.update(environment)

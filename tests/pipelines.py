@@ -21,18 +21,18 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from sink_core import failpoints
-from sink_core.commit.coordinator import CommitReport
-from sink_core.commit.properties import Own, SummaryKeys, from_summary
-from sink_core.config.connections import SparkSettings
-from sink_core.config.effective import Pipeline
-from sink_core.config.load import CONNECTIONS_FILE, load
-from sink_core.control.events import Event, decode
-from sink_core.control.group import SourceGroup
-from sink_core.offsets import Position, TopicPartition
-from sink_core.session import Session
-from spark_jobs.run import Bounds, RunReport, run_pipeline
-from spark_jobs.runner import SparkRunner, Task
+from calve.sink_core import failpoints
+from calve.sink_core.commit.coordinator import CommitReport
+from calve.sink_core.commit.properties import Own, SummaryKeys, from_summary
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.load import CONNECTIONS_FILE, load
+from calve.sink_core.control.events import Event, decode
+from calve.sink_core.control.group import SourceGroup
+from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.session import Session
+from calve.spark_jobs.run import Bounds, RunReport, run_pipeline
+from calve.spark_jobs.runner import SparkRunner, Task
 from tests import support
 
 E = TypeVar("E", bound=Event)
@@ -272,7 +272,7 @@ def reached(name: str, action: Callable[[], object], *, skip: int = 0) -> Genera
         if left[0] < 0:
             action()
 
-    ours = [m for key, m in sys.modules.items() if key.startswith(("sink_core.", "spark_jobs."))]
+    ours = [m for key, m in sys.modules.items() if key.startswith(("calve.sink_core.", "calve.spark_jobs."))]
     with pytest.MonkeyPatch.context() as patch:
         for module in ours:
             if hasattr(module, "reach") and module is not failpoints:

@@ -4,12 +4,12 @@ import gc
 from importlib import import_module
 
 for name in (
-    "orchestration.cli.main",
-    "sink_core.resolve.resolve",
-    "sink_core.verify.verify",
-    "spark_jobs.maintenance.tasks",
-    "spark_jobs.refill",
-    "spark_jobs.run",
+    "calve.orchestration.cli.main",
+    "calve.sink_core.resolve.resolve",
+    "calve.sink_core.verify.verify",
+    "calve.spark_jobs.maintenance.tasks",
+    "calve.spark_jobs.refill",
+    "calve.spark_jobs.run",
     "pyiceberg.catalog.sql",
     "pyiceberg_core",
     "pyspark.sql.connect.session",

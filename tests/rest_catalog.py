@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pyspark
 
-from orchestration.detached import HOST
-from sink_core.jars import JarSet, resolve
-from spark_jobs.java import find_java
+from calve.orchestration.detached import HOST
+from calve.sink_core.jars import JarSet, resolve
+from calve.spark_jobs.java import find_java
 from tests import support
 
 REST_SERVER = JarSet(

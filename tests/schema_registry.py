@@ -22,9 +22,9 @@ from typing import Any
 import fastavro
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-from orchestration.detached import HOST
-from sink_core.jars import JarSet, resolve
-from spark_jobs.java import find_java
+from calve.orchestration.detached import HOST
+from calve.sink_core.jars import JarSet, resolve
+from calve.spark_jobs.java import find_java
 from tests import support
 
 # The last one that runs on Java 17.

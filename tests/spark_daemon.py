@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs import session_daemon
+from calve.spark_jobs import session_daemon
 
 UNUSED_S = 1.0
 """Spark starts another if one is missing that it needs after all."""

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from spark_jobs.session import defaults
+from calve.spark_jobs.session import defaults
 
 TopicFactory = Callable[..., str]
 Produce = Callable[..., int]

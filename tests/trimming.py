@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from orchestration.broker import Broker
-from sink_core.control.log import ControlLog
-from sink_core.kafka import clients
-from sink_core.maintenance.report import TaskOutcome
-from sink_core.maintenance.trim import trim
-from sink_core.verify.report import VerifyReport
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.log import ControlLog
+from calve.sink_core.kafka import clients
+from calve.sink_core.maintenance.report import TaskOutcome
+from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.verify.report import VerifyReport
+from calve.sink_core.verify.verify import verify
 from tests.pipelines import Flow
 
 AT_ONCE = {"maintenance": {"trim": {"older_than": "0s"}}}

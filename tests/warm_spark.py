@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from orchestration import spark_server
-from sink_core.locks import exclusive
+from calve.orchestration import spark_server
+from calve.sink_core.locks import exclusive
 from tests.support import is_worker, shared_directory
 
 ROOT = Path(__file__).parents[1]

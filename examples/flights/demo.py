@@ -31,11 +31,11 @@ from local import PIPELINE, ROOT
 from pyiceberg.catalog import Catalog
 
 from calve import CalveError, Pipeline, load_pipeline
-from orchestration.defs.flights_by_carrier import delays_by_carrier
-from orchestration.pipelines.names import INGEST, job_name
-from sink_core.commit.properties import SummaryKeys
-from sink_core.tables.catalog import open_catalog
-from sink_core.tables.create import load_if_there
+from calve.orchestration.defs.flights_by_carrier import delays_by_carrier
+from calve.orchestration.pipelines.names import INGEST, job_name
+from calve.sink_core.commit.properties import SummaryKeys
+from calve.sink_core.tables.catalog import open_catalog
+from calve.sink_core.tables.create import load_if_there
 
 FLIGHTS = "air.flights"
 CONSOLE = show.console()

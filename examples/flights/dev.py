@@ -30,11 +30,11 @@ import show
 from confluent_kafka import Producer
 from dagster import DagsterInstance
 
-from orchestration import broker
-from orchestration.pipelines.ingest import MOVED_TAG
-from orchestration.pipelines.runs import WHY_TAG
-from sink_core.errors import CalveError, Unreachable
-from sink_core.kafka.clients import LOGGER
+from calve.orchestration import broker
+from calve.orchestration.pipelines.ingest import MOVED_TAG
+from calve.orchestration.pipelines.runs import WHY_TAG
+from calve.sink_core.errors import CalveError, Unreachable
+from calve.sink_core.kafka.clients import LOGGER
 
 HOST = "127.0.0.1"
 PORT = 3000

@@ -17,9 +17,9 @@ import dagster as dg
 import psutil
 from dagster import DagsterInstance
 
-from orchestration import broker
-from orchestration.pipelines.runs import UNDER_WAY
-from sink_core.errors import ConfigError
+from calve.orchestration import broker
+from calve.orchestration.pipelines.runs import UNDER_WAY
+from calve.sink_core.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent

@@ -15,10 +15,10 @@ import pyarrow.csv
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from sink_core.errors import ConfigError
-from sink_core.kafka.clients import LOGGER
-from sink_core.kafka.failures import reported
-from sink_core.kafka.source import sample
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.kafka.clients import LOGGER
+from calve.sink_core.kafka.failures import reported
+from calve.sink_core.kafka.source import sample
 
 TOPIC = "flights"
 PARTITIONS = 8

@@ -1,4 +1,4 @@
-"""Where errors end: a message and an exit code, no traceback. Exit codes are those of `sink_core.errors`.
+"""Where errors end: a message and an exit code, no traceback. Exit codes are those of `calve.sink_core.errors`.
 
 What nobody expected ends in a line too; its traceback goes to a file, or to the terminal with `calve --debug`.
 """
@@ -16,9 +16,9 @@ from typing import Any, ParamSpec, Protocol
 import typer
 from click.exceptions import ClickException
 
-from orchestration.cli.output import STDERR, say_error
-from sink_core.config.references import redact
-from sink_core.errors import CalveError, TerminalError
+from calve.orchestration.cli.output import STDERR, say_error
+from calve.sink_core.config.references import redact
+from calve.sink_core.errors import CalveError, TerminalError
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells report it."""

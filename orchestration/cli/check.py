@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.cli.boundary import command
-from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
-from orchestration.cli.output import say, say_json, working
-from spark_jobs.java import find_java
+from calve.orchestration.cli.boundary import command
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.output import say, say_json, working
+from calve.spark_jobs.java import find_java
 
 if TYPE_CHECKING:
-    from sink_core.checks.checklist import Outcome
-    from sink_core.config.effective import Pipeline
+    from calve.sink_core.checks.checklist import Outcome
+    from calve.sink_core.config.effective import Pipeline
 
 MOST_TASKS = 64
 """Executors asked at most."""
@@ -38,9 +38,9 @@ def check(
 
     Exit code 0: all is well; 1: a check failed; 2: the files are wrong; 3: a part did not answer.
     """
-    from sink_core.checks.acls import kafka_acls_lines
-    from sink_core.checks.checklist import exit_code
-    from sink_core.config.load import load
+    from calve.sink_core.checks.acls import kafka_acls_lines
+    from calve.sink_core.checks.checklist import exit_code
+    from calve.sink_core.config.load import load
 
     pipeline = load(file, connections)
     outcomes: list[Outcome] = []
@@ -57,11 +57,11 @@ def check(
 
 
 def _outcomes(pipeline: Pipeline, *, spark: bool) -> Iterator[Outcome]:
-    from sink_core.checks.checklist import Check, answers
-    from sink_core.checks.kafka import KafkaChecks
-    from sink_core.checks.registry import registry_checks
-    from sink_core.checks.state import pipeline_state
-    from sink_core.checks.tables import TableChecks
+    from calve.sink_core.checks.checklist import Check, answers
+    from calve.sink_core.checks.kafka import KafkaChecks
+    from calve.sink_core.checks.registry import registry_checks
+    from calve.sink_core.checks.state import pipeline_state
+    from calve.sink_core.checks.tables import TableChecks
 
     kafka = KafkaChecks(pipeline)
     with TableChecks(pipeline, kafka.sample_values) as tables, working("checking") as status:
@@ -84,9 +84,9 @@ def _java(pipeline: Pipeline) -> str:
 def _ask_spark(pipeline: Pipeline) -> str:
     from pyspark.errors import PySparkException
 
-    from sink_core.checks.executors import Probe, summary
-    from sink_core.errors import ConfigError
-    from spark_jobs.runner import SparkRunner
+    from calve.sink_core.checks.executors import Probe, summary
+    from calve.sink_core.errors import ConfigError
+    from calve.spark_jobs.runner import SparkRunner
 
     with SparkRunner(pipeline.spark) as runner:
         try:

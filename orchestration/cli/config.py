@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from orchestration.cli.boundary import command
-from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
-from orchestration.cli.output import say, say_json
+from calve.orchestration.cli.boundary import command
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.output import say, say_json
 
 
 def register(app: typer.Typer) -> None:
@@ -18,7 +18,7 @@ def config(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
     """Show both files as they take effect: defaults filled in, secrets hidden, derived names added."""
     import yaml
 
-    from sink_core.config.load import load
+    from calve.sink_core.config.load import load
 
     described = load(file, connections).describe()
     if as_json:

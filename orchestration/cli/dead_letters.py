@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.boundary import command
-from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
-from orchestration.cli.output import ask, say, say_json, say_table, working
-from orchestration.wording import moment_text
-from sink_core.errors import EXIT_UNREACHABLE
+from calve.orchestration.cli.boundary import command
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.output import ask, say, say_json, say_table, working
+from calve.orchestration.wording import moment_text
+from calve.sink_core.errors import EXIT_UNREACHABLE
 
 if TYPE_CHECKING:
-    from sink_core.dead_letters.listing import Letter, Letters
-    from spark_jobs.letter_job import LettersReport
+    from calve.sink_core.dead_letters.listing import Letter, Letters
+    from calve.spark_jobs.letter_job import LettersReport
 
 app = typer.Typer(help="The records that could not be stored: show them, try them again.", no_args_is_help=True)
 
@@ -39,10 +39,10 @@ def list_(
 
     Of the values the beginning is shown, without what is named like a secret.
     """
-    from orchestration.times import moment_or_age_ms
-    from sink_core.config.load import load
-    from sink_core.dead_letters.listing import letters
-    from sink_core.session import Session
+    from calve.orchestration.times import moment_or_age_ms
+    from calve.sink_core.config.load import load
+    from calve.sink_core.dead_letters.listing import letters
+    from calve.sink_core.session import Session
 
     pipeline = load(file, connections)
     since_ms = None if since is None else moment_or_age_ms(since, "--since", datetime.now(UTC))
@@ -71,12 +71,12 @@ def replay(
     Exit code 1: the dead letters can't be told apart, or a table has a finding. 3: other range jobs were faster, again
     and again.
     """
-    from orchestration.times import offset_range
-    from sink_core.config.load import load
-    from sink_core.control.decision import Verdict
-    from sink_core.session import Session
-    from spark_jobs.letter_job import LetterJobs
-    from spark_jobs.runner import SparkRunner
+    from calve.orchestration.times import offset_range
+    from calve.sink_core.config.load import load
+    from calve.sink_core.control.decision import Verdict
+    from calve.sink_core.session import Session
+    from calve.spark_jobs.letter_job import LetterJobs
+    from calve.spark_jobs.runner import SparkRunner
 
     wanted = [offset_range(text) for text in ranges or []]
     pipeline = load(file, connections)

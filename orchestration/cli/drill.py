@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.boundary import command
-from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
-from orchestration.cli.output import say, say_json, say_table, working
-from sink_core.errors import EXIT_STOPPED, ConfigError
+from calve.orchestration.cli.boundary import command
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.output import say, say_json, say_table, working
+from calve.sink_core.errors import EXIT_STOPPED, ConfigError
 
 if TYPE_CHECKING:
-    from orchestration.drill import Drill, Round
+    from calve.orchestration.drill import Drill, Round
 
 
 def register(app: typer.Typer) -> None:
@@ -40,8 +40,8 @@ def drill(
 
     Exit code 0: no record was lost or is there twice; 1: one was, or something could not be removed.
     """
-    from orchestration.drill import CRASH_POINTS, Drill
-    from sink_core.config.load import load
+    from calve.orchestration.drill import CRASH_POINTS, Drill
+    from calve.sink_core.config.load import load
 
     unknown = sorted(set(only or ()) - set(CRASH_POINTS))
     if unknown:

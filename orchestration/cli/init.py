@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli.boundary import command
-from orchestration.cli.options import AsJson
-from orchestration.cli.output import say, say_json, working
-from sink_core.errors import ConfigError
+from calve.orchestration.cli.boundary import command
+from calve.orchestration.cli.options import AsJson
+from calve.orchestration.cli.output import say, say_json, working
+from calve.sink_core.errors import ConfigError
 
 PIPELINE_FILE, CONNECTIONS_FILE = "pipeline.yaml", "connections.yaml"
 
@@ -46,7 +46,7 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Sample a topic and write a commented pipeline file for it, and connections.yaml where there is none."""
-    from orchestration.new_pipeline import Wanted, new_pipeline
+    from calve.orchestration.new_pipeline import Wanted, new_pipeline
 
     target, shared = directory / PIPELINE_FILE, directory / CONNECTIONS_FILE
     if target.exists() and not force:

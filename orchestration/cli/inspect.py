@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.boundary import command
-from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
-from orchestration.cli.output import say, say_json, say_table, working
-from orchestration.wording import counted, dropped_text
-from sink_core.errors import EXIT_STOPPED
+from calve.orchestration.cli.boundary import command
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.output import say, say_json, say_table, working
+from calve.orchestration.wording import counted, dropped_text
+from calve.sink_core.errors import EXIT_STOPPED
 
 if TYPE_CHECKING:
-    from sink_core.batch import BatchPlan
-    from sink_core.schema_preview import SchemaPreview
-    from sink_core.status import LastBatch, StatusReport, TableStatus
-    from sink_core.verify.report import VerifyReport
+    from calve.sink_core.batch import BatchPlan
+    from calve.sink_core.schema_preview import SchemaPreview
+    from calve.sink_core.status import LastBatch, StatusReport, TableStatus
+    from calve.sink_core.verify.report import VerifyReport
 
 Since = Annotated[
     str | None,
@@ -38,10 +38,10 @@ def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
 
     Writes nothing; the number of tasks assumes this machine's cores.
     """
-    from sink_core.config.load import load
-    from sink_core.planning import Planner
-    from sink_core.schema_preview import SchemaPreview, schema_preview
-    from sink_core.session import Session
+    from calve.sink_core.config.load import load
+    from calve.sink_core.planning import Planner
+    from calve.sink_core.schema_preview import SchemaPreview, schema_preview
+    from calve.sink_core.session import Session
 
     pipeline = load(file, connections)
     with working("reading positions and end offsets"), Session.open(pipeline) as session:
@@ -63,9 +63,9 @@ def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
 
 def status(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """Show lag, batches in flight or not committed, tables and what retention leaves."""
-    from sink_core.config.load import load
-    from sink_core.session import Session
-    from sink_core.status import status as look
+    from calve.sink_core.config.load import load
+    from calve.sink_core.session import Session
+    from calve.sink_core.status import status as look
 
     with working("looking"), Session.open(load(file, connections)) as session:
         report = look(session)
@@ -85,10 +85,10 @@ def verify(
     """Prove that every source offset was accounted for once. Exit code 0: proven; 1: violated, with the ranges."""
     from datetime import UTC, datetime
 
-    from orchestration.times import moment_or_age_ms
-    from sink_core.config.load import load
-    from sink_core.session import Session
-    from sink_core.verify.verify import verify as prove
+    from calve.orchestration.times import moment_or_age_ms
+    from calve.sink_core.config.load import load
+    from calve.sink_core.session import Session
+    from calve.sink_core.verify.verify import verify as prove
 
     since_ms = moment_or_age_ms(since, "--since", datetime.now(UTC)) if since is not None else None
     with working("connecting") as spinner, Session.open(load(file, connections)) as session:

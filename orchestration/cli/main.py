@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import (
+from calve.orchestration.cli import (
     broker,
     check,
     config,
@@ -24,7 +24,7 @@ from orchestration.cli import (
     run,
     spark,
 )
-from orchestration.cli.boundary import DEBUG
+from calve.orchestration.cli.boundary import DEBUG
 
 app = typer.Typer(
     name="calve",

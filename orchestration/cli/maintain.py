@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.boundary import command, raise_failures
-from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
-from orchestration.cli.output import error_document, say, say_json, say_table, working
+from calve.orchestration.cli.boundary import command, raise_failures
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.output import error_document, say, say_json, say_table, working
 
 if TYPE_CHECKING:
-    from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
+    from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
 
 
 class Task(StrEnum):
@@ -46,10 +46,10 @@ def maintain(
 
     Exit code 1 or 3: it failed for a table; it was done for the others.
     """
-    from sink_core.config.load import load
-    from sink_core.session import Session
-    from spark_jobs.maintenance.tasks import run_task
-    from spark_jobs.runner import SparkRunner
+    from calve.sink_core.config.load import load
+    from calve.sink_core.session import Session
+    from calve.spark_jobs.maintenance.tasks import run_task
+    from calve.spark_jobs.runner import SparkRunner
 
     pipeline = load(file, connections)
     with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:

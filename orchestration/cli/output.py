@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from sink_core.errors import CalveError, ConfigError, FindingError
+from calve.sink_core.errors import CalveError, ConfigError, FindingError
 
 STDOUT = Console(highlight=False, markup=False, soft_wrap=True)
 STDERR = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.boundary import command
-from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
-from orchestration.cli.output import error_document, say, say_json, working
-from orchestration.cli.user import user
-from sink_core.errors import CalveError, ConfigError
+from calve.orchestration.cli.boundary import command
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.output import error_document, say, say_json, working
+from calve.orchestration.cli.user import user
+from calve.sink_core.errors import CalveError, ConfigError
 
 if TYPE_CHECKING:
-    from sink_core.control.events import Paused
+    from calve.sink_core.control.events import Paused
 
 
 def register(app: typer.Typer) -> None:
@@ -40,9 +40,9 @@ def pause(
     Exit code 1: with --wait, batches are still listed as under way after the time-out; the pause is in effect anyway.
     With --give-up no run can publish these any more, dead or alive: after the resume their records are read again.
     """
-    from sink_core import pausing
-    from sink_core.config.load import load
-    from sink_core.session import Session
+    from calve.sink_core import pausing
+    from calve.sink_core.config.load import load
+    from calve.sink_core.session import Session
 
     if giving_up and not wait:
         raise ConfigError("--give-up goes with --wait", hint="add --wait, and --timeout 0 to give up at once")
@@ -71,9 +71,9 @@ def pause(
 
 def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """End a pause; or, after a stop, say that its cause is corrected, so that runs are started again."""
-    from sink_core import pausing
-    from sink_core.config.load import load
-    from sink_core.session import Session
+    from calve.sink_core import pausing
+    from calve.sink_core.config.load import load
+    from calve.sink_core.session import Session
 
     pipeline, by = load(file, connections), user()
     with working("connecting"), Session.open(pipeline) as session:
@@ -87,6 +87,6 @@ def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
 
 
 def _document(paused: Paused) -> dict[str, Any]:
-    from sink_core.pausing import since
+    from calve.sink_core.pausing import since
 
     return {"since": since(paused), "by": paused.by, "reason": paused.reason}

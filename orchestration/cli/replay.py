@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.boundary import command
-from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
-from orchestration.cli.output import ask, say, say_json, say_table, working
-from orchestration.wording import counted
-from sink_core.errors import ConfigError
+from calve.orchestration.cli.boundary import command
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.output import ask, say, say_json, say_table, working
+from calve.orchestration.wording import counted
+from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from spark_jobs.range_job import RangePreview, RangeReport
+    from calve.spark_jobs.range_job import RangePreview, RangeReport
 
 
 def register(app: typer.Typer) -> None:
@@ -55,11 +55,11 @@ def replay(
 
     Exit code 1: it can't be known what the table lacks, retention has taken it, or the table was changed meanwhile.
     """
-    from orchestration.times import span
-    from sink_core.config.load import load
-    from sink_core.session import Session
-    from spark_jobs.range_job import RangeJobs
-    from spark_jobs.runner import SparkRunner
+    from calve.orchestration.times import span
+    from calve.sink_core.config.load import load
+    from calve.sink_core.session import Session
+    from calve.spark_jobs.range_job import RangeJobs
+    from calve.spark_jobs.runner import SparkRunner
 
     wanted = span(from_, to, ranges or [], names=("--from", "--to", "--range"))
     if refill and wanted is not None:

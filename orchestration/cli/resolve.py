@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.cli.boundary import command
-from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
-from orchestration.cli.output import ask, say, say_json, working
-from orchestration.cli.user import user
+from calve.orchestration.cli.boundary import command
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.output import ask, say, say_json, working
+from calve.orchestration.cli.user import user
 
 if TYPE_CHECKING:
-    from sink_core.config.effective import Pipeline
-    from sink_core.resolve.answer import Resolver
-    from sink_core.resolve.resolve import Prepared
+    from calve.sink_core.config.effective import Pipeline
+    from calve.sink_core.resolve.answer import Resolver
+    from calve.sink_core.resolve.resolve import Prepared
 
 
 def register(app: typer.Typer) -> None:
@@ -41,9 +41,9 @@ def resolve(
 
     Exit code 2: the finding does not stand, or has no such choice; nothing was changed. 3: somebody was faster.
     """
-    from sink_core.config.load import load
-    from sink_core.resolve.resolve import carry_out, prepare
-    from sink_core.session import Session
+    from calve.sink_core.config.load import load
+    from calve.sink_core.resolve.resolve import carry_out, prepare
+    from calve.sink_core.session import Session
 
     pipeline = load(file, connections)
     with ExitStack() as opened:
@@ -70,8 +70,8 @@ def resolve(
 
 
 def _refill(pipeline: Pipeline, opened: ExitStack) -> Resolver:
-    from spark_jobs.refill import refill
-    from spark_jobs.runner import SparkRunner
+    from calve.spark_jobs.refill import refill
+    from calve.spark_jobs.runner import SparkRunner
 
     return refill(opened.enter_context(SparkRunner(pipeline.spark)))
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli.boundary import command, raise_failures
-from orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
-from orchestration.cli.output import error_document, say, say_json, working
-from orchestration.cli.replay import range_document, say_range
-from orchestration.wording import dropped_text
+from calve.orchestration.cli.boundary import command, raise_failures
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.output import error_document, say, say_json, working
+from calve.orchestration.cli.replay import range_document, say_range
+from calve.orchestration.wording import dropped_text
 
 if TYPE_CHECKING:
-    from sink_core.commit.coordinator import CommitReport
-    from sink_core.commit.table import TableCommit
-    from spark_jobs.batches import BatchReport
-    from spark_jobs.run import RunReport
+    from calve.sink_core.commit.coordinator import CommitReport
+    from calve.sink_core.commit.table import TableCommit
+    from calve.spark_jobs.batches import BatchReport
+    from calve.spark_jobs.run import RunReport
 
 
 def register(app: typer.Typer) -> None:
@@ -45,11 +45,11 @@ def run(
     """
     from dataclasses import replace
 
-    from orchestration.times import duration_s
-    from sink_core.config.load import load
-    from sink_core.session import Session
-    from spark_jobs.run import Bounds, run_pipeline
-    from spark_jobs.runner import SparkRunner
+    from calve.orchestration.times import duration_s
+    from calve.sink_core.config.load import load
+    from calve.sink_core.session import Session
+    from calve.spark_jobs.run import Bounds, run_pipeline
+    from calve.spark_jobs.runner import SparkRunner
 
     pipeline = load(file, connections)
     bounds = Bounds.of(pipeline)
@@ -75,10 +75,10 @@ def run(
 
 def commit(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """Take what is published into its tables; the coordinator alone. Safe beside a run, and twice at once."""
-    from sink_core.config.load import load
-    from sink_core.session import Session
-    from spark_jobs.merge import on_spark
-    from spark_jobs.runner import SparkRunner
+    from calve.sink_core.config.load import load
+    from calve.sink_core.session import Session
+    from calve.spark_jobs.merge import on_spark
+    from calve.spark_jobs.runner import SparkRunner
 
     pipeline = load(file, connections)
     with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:

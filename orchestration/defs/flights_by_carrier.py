@@ -47,8 +47,8 @@ AS_FLIGHTS_COME = (
 )
 def delays_by_carrier(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
     """Flights, cancellations and mean departure delay of each carrier, all from one snapshot of the flights."""
-    from sink_core.config.load import load
-    from sink_core.tables.catalog import open_catalog
+    from calve.sink_core.config.load import load
+    from calve.sink_core.tables.catalog import open_catalog
 
     with open_catalog(load(PIPELINE).catalog) as catalog:
         flights = catalog.load_table(FLIGHTS)

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster._utils.warnings import disable_dagster_warnings
 
-from orchestration.pipelines import specs
-from orchestration.pipelines.checks import checks_of
-from orchestration.pipelines.commit import commit_of
-from orchestration.pipelines.ingest import ingest_of
-from orchestration.pipelines.names import CHECKS, COMMIT, INGEST, job_name, resource_key, run_tags, table_key
-from orchestration.pipelines.operations import dead_letters, looking, pausing, replay, resolving
-from orchestration.pipelines.operations.job import job_of
-from orchestration.pipelines.operations.maintenance import maintenance_jobs, maintenance_schedules
-from orchestration.pipelines.schedules import checks_schedule, commit_schedule
-from orchestration.pipelines.sensor import lag_sensor
-from orchestration.pipelines.spark import spark_resource
-from orchestration.pipelines.watch import Watch
-from sink_core.config.effective import Pipeline
-from sink_core.errors import ConfigError
+from calve.orchestration.pipelines import specs
+from calve.orchestration.pipelines.checks import checks_of
+from calve.orchestration.pipelines.commit import commit_of
+from calve.orchestration.pipelines.ingest import ingest_of
+from calve.orchestration.pipelines.names import CHECKS, COMMIT, INGEST, job_name, resource_key, run_tags, table_key
+from calve.orchestration.pipelines.operations import dead_letters, looking, pausing, replay, resolving
+from calve.orchestration.pipelines.operations.job import job_of
+from calve.orchestration.pipelines.operations.maintenance import maintenance_jobs, maintenance_schedules
+from calve.orchestration.pipelines.schedules import checks_schedule, commit_schedule
+from calve.orchestration.pipelines.sensor import lag_sensor
+from calve.orchestration.pipelines.spark import spark_resource
+from calve.orchestration.pipelines.watch import Watch
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import (

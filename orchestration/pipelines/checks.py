@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from orchestration.pipelines import verdicts
-from orchestration.pipelines.names import CHECKS, PIPELINE_TAG, batches_key, op_name, table_key
-from orchestration.pipelines.runs import failures_told
-from orchestration.pipelines.verdicts import Verdict
-from sink_core.config.effective import Pipeline
+from calve.orchestration.pipelines import verdicts
+from calve.orchestration.pipelines.names import CHECKS, PIPELINE_TAG, batches_key, op_name, table_key
+from calve.orchestration.pipelines.runs import failures_told
+from calve.orchestration.pipelines.verdicts import Verdict
+from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
-    from sink_core.session import Session
+    from calve.sink_core.session import Session
 
 DESCRIPTIONS = {
     verdicts.LAG: "Records that wait, against objectives.lag.",
@@ -57,7 +57,7 @@ def checks_of(pipeline: Pipeline) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(name=op_name(pipeline, CHECKS), specs=specs(pipeline), can_subset=True)
     def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        from sink_core.session import Session
+        from calve.sink_core.session import Session
 
         wanted = context.selected_asset_check_keys
         with failures_told(context.instance, context.run, pipeline), Session.open(pipeline) as session:
@@ -72,14 +72,14 @@ def checks_of(pipeline: Pipeline) -> dg.AssetChecksDefinition:
 
 def look(pipeline: Pipeline, session: "Session") -> list[Verdict]:
     """Every verdict but the proof."""
-    from sink_core.status import status
+    from calve.sink_core.status import status
 
     return verdicts.health(pipeline, status(session), session.log.state.batches.values())
 
 
 def prove(pipeline: Pipeline, session: "Session") -> Iterator[Verdict]:
     """The proof, as far back as `dagster.prove_since` says; nothing if there is nothing to prove yet."""
-    from sink_core.verify.verify import verify
+    from calve.sink_core.verify.verify import verify
 
     back_s = pipeline.config.dagster.prove_since
     since_ms = None if back_s is None else time.time_ns() // 1_000_000 - round(back_s * 1000)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from orchestration.pipelines import metadata, specs, table_page
-from orchestration.pipelines.names import COMMIT, op_name, pool, table_key
-from orchestration.pipelines.runs import failures_told, held_by_pause, made_by
-from sink_core.config.effective import Pipeline
+from calve.orchestration.pipelines import metadata, specs, table_page
+from calve.orchestration.pipelines.names import COMMIT, op_name, pool, table_key
+from calve.orchestration.pipelines.runs import failures_told, held_by_pause, made_by
+from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
-    from sink_core.session import Session
+    from calve.sink_core.session import Session
 
 
 def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
@@ -24,9 +24,9 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
         name=op_name(pipeline, COMMIT), specs=specs.tables(pipeline), pool=pool(pipeline, COMMIT), can_subset=True
     )
     def commit(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any] | dg.AssetMaterialization]:
-        from sink_core.session import Session
-        from spark_jobs.merge import on_spark
-        from spark_jobs.runner import SparkRunner
+        from calve.sink_core.session import Session
+        from calve.spark_jobs.merge import on_spark
+        from calve.spark_jobs.runner import SparkRunner
 
         with (
             failures_told(context.instance, context.run, pipeline),

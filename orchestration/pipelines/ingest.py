@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from orchestration.pipelines import checks, metadata, specs, table_page, verdicts
-from orchestration.pipelines.names import COMMIT, INGEST, batches_key, op_name, pool, resource_key, table_key
-from orchestration.pipelines.runs import failures_told, held_by_pause, made_by
-from orchestration.pipelines.spark import session_of
-from orchestration.wording import counted
-from sink_core.config.effective import Pipeline
-from sink_core.errors import CalveError
+from calve.orchestration.pipelines import checks, metadata, specs, table_page, verdicts
+from calve.orchestration.pipelines.names import COMMIT, INGEST, batches_key, op_name, pool, resource_key, table_key
+from calve.orchestration.pipelines.runs import failures_told, held_by_pause, made_by
+from calve.orchestration.pipelines.spark import session_of
+from calve.orchestration.wording import counted
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.errors import CalveError
 
 if TYPE_CHECKING:
-    from sink_core.commit.coordinator import CommitReport
-    from sink_core.commit.table import TableCommit
-    from sink_core.session import Session
-    from spark_jobs.batches import BatchReport
-    from spark_jobs.run import Bounds, Progress, RunReport
-    from spark_jobs.runner import SparkRunner
+    from calve.sink_core.commit.coordinator import CommitReport
+    from calve.sink_core.commit.table import TableCommit
+    from calve.sink_core.session import Session
+    from calve.spark_jobs.batches import BatchReport
+    from calve.spark_jobs.run import Bounds, Progress, RunReport
+    from calve.spark_jobs.runner import SparkRunner
 
 MOVED_TAG = "calve/moved"
 PROOF_EVERY_S = 600.0
@@ -54,8 +54,8 @@ def ingest_of(pipeline: Pipeline) -> dg.AssetsDefinition:
         required_resource_keys={resource_key(pipeline)},
     )
     def ingest(context: dg.AssetExecutionContext, config: IngestConfig) -> Iterator[Told]:
-        from sink_core.session import Session
-        from spark_jobs.runner import SparkRunner
+        from calve.sink_core.session import Session
+        from calve.spark_jobs.runner import SparkRunner
 
         start_session = session_of(getattr(context.resources, resource_key(pipeline)))
         with (
@@ -80,8 +80,8 @@ class _Run:
     """Its last commit, told at the end: of each batch it says nothing that the batch does not."""
 
     def through(self, runner: "SparkRunner", bounds: "Bounds") -> Iterator[Told]:
-        from spark_jobs.batches import BatchReport
-        from spark_jobs.run import RunReport, run_steps
+        from calve.spark_jobs.batches import BatchReport
+        from calve.spark_jobs.run import RunReport, run_steps
 
         report, committing = RunReport(), self.pipeline.config.commit.every == "batch"
         steps = run_steps(
@@ -177,7 +177,7 @@ class _Run:
 
 
 def _bounds(pipeline: Pipeline, config: IngestConfig) -> "Bounds":
-    from spark_jobs.run import Bounds
+    from calve.spark_jobs.run import Bounds
 
     wanted = {
         "max_batches": config.max_batches,

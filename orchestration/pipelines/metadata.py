@@ -15,15 +15,15 @@ from dagster._core.definitions.data_version import (
     NULL_EVENT_POINTER,
 )
 
-from orchestration.wording import moment_text
+from calve.orchestration.wording import moment_text
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-    from sink_core.commit.table import TableCommit
-    from sink_core.dead_letters.listing import Letters
-    from spark_jobs.batches import BatchReport
-    from spark_jobs.range_job import RangePreview, RangeReport
+    from calve.sink_core.commit.table import TableCommit
+    from calve.sink_core.dead_letters.listing import Letters
+    from calve.spark_jobs.batches import BatchReport
+    from calve.spark_jobs.range_job import RangePreview, RangeReport
 
 SHOWN_RANGES = 100
 
@@ -139,7 +139,7 @@ def of_range_jobs(reports: Sequence[RangeReport]) -> dict[str, Any]:
 
 def of_schema(schema: Schema) -> dict[str, Any]:
     """The columns with their Iceberg types."""
-    from sink_core.tables.type_text import type_text
+    from calve.sink_core.tables.type_text import type_text
 
     return column_schema((f.name, type_text(f.field_type), f.required, f.doc) for f in schema.fields)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from sink_core.config.effective import Pipeline
+from calve.sink_core.config.effective import Pipeline
 
 PIPELINE_TAG = "calve/pipeline"
 STAGE_TAG = "calve/stage"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster import DagsterInstance
 
-from orchestration.pipelines.names import (
+from calve.orchestration.pipelines.names import (
     CONFIG_TAG,
     ERROR_TAG,
     INGEST,
@@ -23,12 +23,12 @@ from orchestration.pipelines.names import (
     WHY_TAG,
     job_name,
 )
-from orchestration.pipelines.trigger import LastRuns
-from sink_core.config.effective import Pipeline
-from sink_core.errors import CalveError, FindingError, TerminalError
+from calve.orchestration.pipelines.trigger import LastRuns
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.errors import CalveError, FindingError, TerminalError
 
 if TYPE_CHECKING:
-    from sink_core.control.state import CommitState
+    from calve.sink_core.control.state import CommitState
 
 UNDER_WAY = [
     dg.DagsterRunStatus.QUEUED,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from orchestration.pipelines.names import CHECKS, COMMIT, job_name
-from orchestration.pipelines.watch import Watch
-from sink_core.config.effective import Pipeline
-from sink_core.errors import CalveError, ConfigError
+from calve.orchestration.pipelines.names import CHECKS, COMMIT, job_name
+from calve.orchestration.pipelines.watch import Watch
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.errors import CalveError, ConfigError
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import (

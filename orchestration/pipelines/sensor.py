@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from orchestration.pipelines import trigger
-from orchestration.pipelines.names import pattern_key, topic_key
-from orchestration.pipelines.runs import last_runs, short
-from orchestration.pipelines.trigger import Decision, Memory, Sight
-from orchestration.pipelines.watch import Watch
-from sink_core.config.effective import Pipeline
-from sink_core.errors import CalveError
+from calve.orchestration.pipelines import trigger
+from calve.orchestration.pipelines.names import pattern_key, topic_key
+from calve.orchestration.pipelines.runs import last_runs, short
+from calve.orchestration.pipelines.trigger import Decision, Memory, Sight
+from calve.orchestration.pipelines.watch import Watch
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.errors import CalveError
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import (

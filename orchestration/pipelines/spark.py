@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from sink_core.config.connections import SparkSettings
+from calve.sink_core.config.connections import SparkSettings
 
 if TYPE_CHECKING:
     from dagster_pyspark import LazyPySparkResource
@@ -56,7 +56,7 @@ def session_of(resource: Late | LazyPySparkResource) -> Callable[[], SparkSessio
 def _lazy(settings: SparkSettings) -> Generator[LazyPySparkResource]:
     from dagster_pyspark import LazyPySparkResource
 
-    from spark_jobs.session import configuration
+    from calve.spark_jobs.session import configuration
 
     with configuration(settings) as conf:
         yield LazyPySparkResource(spark_config=conf)

@@ -7,10 +7,10 @@ from typing import Any
 import dagster as dg
 from dagster._utils.warnings import disable_dagster_warnings
 
-from orchestration.pipelines.metadata import of_columns
-from orchestration.pipelines.names import batches_key, pattern_key, source_keys, table_key, topic_key
-from sink_core.config.effective import Pipeline, TableSettings
-from sink_core.config.tables import InDagster
+from calve.orchestration.pipelines.metadata import of_columns
+from calve.orchestration.pipelines.names import batches_key, pattern_key, source_keys, table_key, topic_key
+from calve.sink_core.config.effective import Pipeline, TableSettings
+from calve.sink_core.config.tables import InDagster
 
 COMPONENT_FILES = ("defs.yaml", "component.yaml")
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from orchestration.pipelines.metadata import of_commit, of_schema, tags_of_table
-from orchestration.pipelines.names import batches_key, table_key, topic_key
-from sink_core.config.effective import Pipeline
-from sink_core.config.references import HIDDEN, names_a_secret
+from calve.orchestration.pipelines.metadata import of_commit, of_schema, tags_of_table
+from calve.orchestration.pipelines.names import batches_key, table_key, topic_key
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.references import HIDDEN, names_a_secret
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from sink_core.commit.table import TableCommit
+    from calve.sink_core.commit.table import TableCommit
 
 SHOWN_CHARACTERS = 80
 SHOWN_COLUMNS = 40

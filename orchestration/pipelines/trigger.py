@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from pydantic import TypeAdapter
 
-from sink_core.config.pipeline import Trigger
+from calve.sink_core.config.pipeline import Trigger
 
 BACK_OFF_S = 30.0
 BACK_OFF_MOST_S = 1800.0

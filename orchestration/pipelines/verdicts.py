@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from orchestration.wording import counted, dropped_text
-from sink_core.config.effective import Pipeline
+from calve.orchestration.wording import counted, dropped_text
+from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
-    from sink_core.control.state import BatchSeen
-    from sink_core.dead_letters.misfits import Misfits
-    from sink_core.status import PartitionStatus, StatusReport, TableStatus
-    from sink_core.verify.report import VerifyReport
+    from calve.sink_core.control.state import BatchSeen
+    from calve.sink_core.dead_letters.misfits import Misfits
+    from calve.sink_core.status import PartitionStatus, StatusReport, TableStatus
+    from calve.sink_core.verify.report import VerifyReport
 
 LAG, RETENTION, FRESHNESS, FILE_SIZES, DROPPED, RATE, MISFITS, PROOF = (
     "lag",
@@ -138,7 +138,7 @@ def file_sizes(table: TableStatus, target_bytes: int) -> Verdict:
 def dropped_fields(table: TableStatus) -> Verdict:
     """Fields that records have and the table does not: nothing says that nobody misses them."""
     # Heavy, and needed where checks run only.
-    from sink_core.tables.kafka_column import KAFKA_TIME
+    from calve.sink_core.tables.kafka_column import KAFKA_TIME
 
     fields = {name: number for name, number in table.dropped.items() if name != KAFKA_TIME}
     what_to_do = "allow evolve: [add_column], or name in ignore_fields what nobody misses"

@@ -12,15 +12,15 @@ from functools import cache, cached_property
 
 from confluent_kafka.admin import AdminClient
 
-from orchestration.pipelines.trigger import Sight
-from sink_core.config.effective import Pipeline
-from sink_core.control import checks
-from sink_core.control.log import PARTITION, ControlLog
-from sink_core.control.state import CommitState
-from sink_core.errors import ConfigError, FindingError, ProtocolError, TerminalError
-from sink_core.kafka import clients
-from sink_core.kafka.source import Topic, describe_topics, end_offsets, topics_like
-from sink_core.offsets import Offsets, TopicPartition
+from calve.orchestration.pipelines.trigger import Sight
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.control import checks
+from calve.sink_core.control.log import PARTITION, ControlLog
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import ConfigError, FindingError, ProtocolError, TerminalError
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, topics_like
+from calve.sink_core.offsets import Offsets, TopicPartition
 
 LOOK_TIMEOUT_S = 2.0
 """For each question; the other pipelines' sensors may have to wait for it."""

@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from sink_core.changes.events import Said, columns_under
-from sink_core.changes.flags import Bools, is_in, nulls
+from calve.sink_core.changes.events import Said, columns_under
+from calve.sink_core.changes.flags import Bools, is_in, nulls
 
 _BEFORE, _AFTER, _OP, _STATUS, _DATABASE, _MOMENT = "before", "after", "op", "status", "databaseName", "ts_ms"
 

@@ -8,8 +8,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import BooleanType, NestedField
 
-from sink_core.errors import TableUnusable
-from sink_core.tables.kafka_column import KAFKA_COLUMN
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN
 
 DELETED_COLUMN = "_is_deleted"
 """Iceberg has reserved `_deleted`: Spark reads no table with a column of that name."""

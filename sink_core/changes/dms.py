@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType
 
-from sink_core.changes.events import Said, columns_under, optional
-from sink_core.changes.flags import is_in
+from calve.sink_core.changes.events import Said, columns_under, optional
+from calve.sink_core.changes.flags import is_in
 
 _DATA, _BEFORE, _METADATA, _OPERATION, _KIND = "data", "before-image", "metadata", "operation", "record-type"
 _CONTROL, _TRUNCATES = "control", ("truncate-table", "truncate")

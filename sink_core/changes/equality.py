@@ -20,9 +20,9 @@ from pyiceberg.table.update import AddPartitionSpecUpdate, AssertDefaultSpecId, 
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import DoubleType, FloatType
 
-from sink_core.config.problems import nearest
-from sink_core.errors import CommitConflict, TableUnusable
-from sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.config.problems import nearest
+from calve.sink_core.errors import CommitConflict, TableUnusable
+from calve.sink_core.tables.catalog import unreachable_as_ours
 
 TRIES = 5
 _IDS = 1_000_000

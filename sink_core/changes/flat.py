@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType
 
-from sink_core.changes.events import Said, optional
-from sink_core.changes.flags import Bools, is_in
+from calve.sink_core.changes.events import Said, optional
+from calve.sink_core.changes.flags import Bools, is_in
 
 MADE = ("c", "r", "i", "create", "read", "insert", "load")
 CHANGED = ("u", "update")

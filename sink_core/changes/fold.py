@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sink_core.changes.rows import DELETES, OFFSET, SOURCE, source_of
-from sink_core.errors import BadRecord
+from calve.sink_core.changes.rows import DELETES, OFFSET, SOURCE, source_of
+from calve.sink_core.errors import BadRecord
 
 _STANDS = -1
 

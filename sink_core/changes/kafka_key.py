@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
-from sink_core.changes.keys import NO_KEY
-from sink_core.decode.decoded import FIT, BadValue, Decoded
-from sink_core.errors import ConfigError, TableUnusable
-from sink_core.tables.type_text import parse_type, type_text
+from calve.sink_core.changes.keys import NO_KEY
+from calve.sink_core.decode.decoded import FIT, BadValue, Decoded
+from calve.sink_core.errors import ConfigError, TableUnusable
+from calve.sink_core.tables.type_text import parse_type, type_text
 
 KEY_COLUMN = "_key"
 """The column of a key that is a single value."""

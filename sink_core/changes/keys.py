@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, DecimalType, IntegerType, LongType
 
-from sink_core.changes.rows import NO_ORDER
-from sink_core.decode.decoded import FIT, BadValue, Decoded, cut, placed
-from sink_core.decode.json import JsonDecoder
-from sink_core.decode.names import UNCOUNTED
-from sink_core.tables.arrow import arrow_schema
+from calve.sink_core.changes.rows import NO_ORDER
+from calve.sink_core.decode.decoded import FIT, BadValue, Decoded, cut, placed
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.decode.names import UNCOUNTED
+from calve.sink_core.tables.arrow import arrow_schema
 
 NO_KEY = "a tombstone without a key: nothing says which row goes"
 _BARE = (BooleanType, IntegerType, LongType, DecimalType)

@@ -10,11 +10,11 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.types import TimeType, UUIDType
 
-from sink_core.batch import ToMerge
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.errors import TableUnusable
-from sink_core.tables.manifests import entries_of
+from calve.sink_core.batch import ToMerge
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.tables.manifests import entries_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import BooleanType, IcebergType
 
-from sink_core.offsets import TopicPartition
-from sink_core.tables.arrow import arrow_schema
-from sink_core.tables.partition import transformed
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.tables.arrow import arrow_schema
+from calve.sink_core.tables.partition import transformed
 
 DELETES, SOURCE, OFFSET = -3, -2, -1
 """Places of the further columns: whether the row of the key goes, of which source partition, at which offset."""

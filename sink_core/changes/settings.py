@@ -9,19 +9,19 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import StringType
 
-from sink_core.batch import ToMerge
-from sink_core.changes.debezium import Debezium
-from sink_core.changes.deleted import DELETED_COLUMN, check_deleted
-from sink_core.changes.dms import Dms
-from sink_core.changes.equality import key_of
-from sink_core.changes.events import ORDER_COLUMN, Envelope, Events
-from sink_core.changes.flat import Flat
-from sink_core.changes.kafka_key import check_key_types, key_columns, optional_key
-from sink_core.changes.merging import check_mergeable
-from sink_core.changes.standing import order_of, source_fields
-from sink_core.config.effective import TableSettings
-from sink_core.errors import TableUnusable
-from sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
+from calve.sink_core.batch import ToMerge
+from calve.sink_core.changes.debezium import Debezium
+from calve.sink_core.changes.deleted import DELETED_COLUMN, check_deleted
+from calve.sink_core.changes.dms import Dms
+from calve.sink_core.changes.equality import key_of
+from calve.sink_core.changes.events import ORDER_COLUMN, Envelope, Events
+from calve.sink_core.changes.flat import Flat
+from calve.sink_core.changes.kafka_key import check_key_types, key_columns, optional_key
+from calve.sink_core.changes.merging import check_mergeable
+from calve.sink_core.changes.standing import order_of, source_fields
+from calve.sink_core.config.effective import TableSettings
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,16 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.changes.equality import keys_only
-from sink_core.changes.fold import check_unmoved, folded, last_by_key, not_outdated
-from sink_core.changes.keeping import filled, needed
-from sink_core.changes.rows import places_of
-from sink_core.changes.settings import RowChanges
-from sink_core.errors import ProtocolError
-from sink_core.tables.budget import Budget
-from sink_core.tables.files import WrittenFile
-from sink_core.tables.partition import column_of
-from sink_core.tables.writer import TableWriter
+from calve.sink_core.changes.equality import keys_only
+from calve.sink_core.changes.fold import check_unmoved, folded, last_by_key, not_outdated
+from calve.sink_core.changes.keeping import filled, needed
+from calve.sink_core.changes.rows import places_of
+from calve.sink_core.changes.settings import RowChanges
+from calve.sink_core.errors import ProtocolError
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.files import WrittenFile
+from calve.sink_core.tables.partition import column_of
+from calve.sink_core.tables.writer import TableWriter
 
 FOLD_BYTES = 32 * 1024 * 1024
 """Of Arrow, gathered before the changes of each key become one."""

@@ -9,9 +9,9 @@ from typing import Literal
 
 from confluent_kafka.admin import AclOperation
 
-from sink_core.config.effective import Pipeline
-from sink_core.config.references import malformed, redact
-from sink_core.routing import beginning
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.references import malformed, redact
+from calve.sink_core.routing import beginning
 
 READ_SOURCE = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 USE_CONTROL = (

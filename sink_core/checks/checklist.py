@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from confluent_kafka import KafkaException
 
-from sink_core.errors import (
+from calve.sink_core.errors import (
     EXIT_DONE,
     EXIT_STOPPED,
     EXIT_UNREACHABLE,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from sink_core.config.effective import Pipeline
-from sink_core.config.references import resolve
-from sink_core.errors import ConfigError
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.references import resolve
+from calve.sink_core.errors import ConfigError
 
 MODULES = ("confluent_kafka", "numpy", "pyarrow", "pyarrow.json", "pyiceberg", "pyiceberg_core")
 """What a task imports beside Calve itself, without which not even the question can be asked."""

@@ -11,16 +11,16 @@ from typing import Any
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, ResourceType
 
-from sink_core.checks import acls
-from sink_core.checks.checklist import Check, MissingPermission, Note
-from sink_core.config.effective import Pipeline
-from sink_core.config.units import DAY
-from sink_core.control.log import CREATED_CONFIG, ControlLog
-from sink_core.errors import ConfigError
-from sink_core.kafka import clients
-from sink_core.kafka.failures import reported
-from sink_core.kafka.first_contact import cluster
-from sink_core.kafka.source import describe_topics, end_offsets, largest_batch, sample_values, topics_like
+from calve.sink_core.checks import acls
+from calve.sink_core.checks.checklist import Check, MissingPermission, Note
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.units import DAY
+from calve.sink_core.control.log import CREATED_CONFIG, ControlLog
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.failures import reported
+from calve.sink_core.kafka.first_contact import cluster
+from calve.sink_core.kafka.source import describe_topics, end_offsets, largest_batch, sample_values, topics_like
 
 TIMEOUT_S = 10.0
 SAMPLE_RECORDS = 1_000

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sink_core.checks.checklist import Check, Note
-from sink_core.config.effective import Pipeline
-from sink_core.config.reading import RegistrySettings, SchemaFile
-from sink_core.decode.keys import KeyDecoder
-from sink_core.formats import Formats, RegistryFormat, Sample, fixed_schema
-from sink_core.registry import Registry
+from calve.sink_core.checks.checklist import Check, Note
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.reading import RegistrySettings, SchemaFile
+from calve.sink_core.decode.keys import KeyDecoder
+from calve.sink_core.formats import Formats, RegistryFormat, Sample, fixed_schema
+from calve.sink_core.registry import Registry
 
 
 def registry_checks(pipeline: Pipeline, sample: Sample) -> tuple[Check, ...]:

@@ -12,16 +12,16 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from sink_core.changes.settings import row_changes_of
-from sink_core.checks.checklist import Check, Note
-from sink_core.config.effective import Pipeline, TableSettings
-from sink_core.decode.keys import key_type
-from sink_core.errors import ConfigError
-from sink_core.formats import Sample
-from sink_core.tables.catalog import open_catalog, unreachable_as_ours
-from sink_core.tables.create import Columns, columns_shown, load_if_there, missing_table, new_table
-from sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
-from sink_core.tables.usable import check_usable
+from calve.sink_core.changes.settings import row_changes_of
+from calve.sink_core.checks.checklist import Check, Note
+from calve.sink_core.config.effective import Pipeline, TableSettings
+from calve.sink_core.decode.keys import key_type
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.formats import Sample
+from calve.sink_core.tables.catalog import open_catalog, unreachable_as_ours
+from calve.sink_core.tables.create import Columns, columns_shown, load_if_there, missing_table, new_table
+from calve.sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
+from calve.sink_core.tables.usable import check_usable
 
 EQUALITY_DELETES = (
     "its rows change by equality deletes: engines on Iceberg's Java library read these, pyiceberg and DuckDB do not; "
@@ -137,7 +137,7 @@ class TableChecks:
     def _check_transform(self, settings: TableSettings, schema: Schema) -> None:
         """Bind the table's SQL to the columns. Raises ConfigError."""
         if settings.transform is not None:
-            from sink_core.transform.transform import Transforming
+            from calve.sink_core.transform.transform import Transforming
 
             key = key_type(self._pipeline.keys_as(settings))
             Transforming(settings.transform, without_kafka_column(schema), table=settings.name, key=key)

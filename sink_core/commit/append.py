@@ -25,14 +25,14 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from sink_core.batch import ManifestRef
-from sink_core.commit.relisting import asserted, relisted
-from sink_core.commit.replace import paths_of
-from sink_core.failpoints import reach
-from sink_core.rules import ALL, Rules
-from sink_core.tables.clock import not_updated_past, time_for
-from sink_core.tables.entries import live_entries
-from sink_core.tables.manifests import manifest_file, rewritten_name, write_without
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.commit.relisting import asserted, relisted
+from calve.sink_core.commit.replace import paths_of
+from calve.sink_core.failpoints import reach
+from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tables.clock import not_updated_past, time_for
+from calve.sink_core.tables.entries import live_entries
+from calve.sink_core.tables.manifests import manifest_file, rewritten_name, write_without
 
 FOREVER_MS = 2**63 - 1
 """The tag's `max-ref-age-ms`: without it a table's `history.expire.max-ref-age-ms` could expire tag and snapshot."""

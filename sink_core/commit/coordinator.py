@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from sink_core.commit.parallel import Lanes
-from sink_core.commit.table import TableCommit, TableCommitter
-from sink_core.control.events import CommitComplete, CommitToTable
-from sink_core.control.log import ControlLog
-from sink_core.control.state import CommitState
-from sink_core.errors import CalveError, FindingError
-from sink_core.failpoints import reach
+from calve.sink_core.commit.parallel import Lanes
+from calve.sink_core.commit.table import TableCommit, TableCommitter
+from calve.sink_core.control.events import CommitComplete, CommitToTable
+from calve.sink_core.control.log import ControlLog
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import CalveError, FindingError
+from calve.sink_core.failpoints import reach
 
 
 @dataclass(frozen=True, slots=True)

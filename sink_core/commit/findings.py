@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sink_core.commit.properties import Own
-from sink_core.commit.view import TableView
-from sink_core.control.state import CommitState
-from sink_core.finding import Finding
+from calve.sink_core.commit.properties import Own
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.finding import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from sink_core.commit.view import TableView
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.errors import TableUnusable
-from sink_core.tables.entries import live_entries
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.tables.entries import live_entries
 
 
 def holds_tagged_files(table: Table, view: TableView) -> bool:

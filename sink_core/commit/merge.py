@@ -20,16 +20,16 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from sink_core.changes.merging import Part, first_part
-from sink_core.commit.append import Attempt
-from sink_core.commit.staging import STAGING_MS, Staging, build_merged, dropping, merged_in, staging_of
-from sink_core.commit.swap import swap
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.errors import CommitConflict, TableUnusable, Unreachable
-from sink_core.failpoints import reach
-from sink_core.rules import ALL, Rules
-from sink_core.tables.catalog import said, unreachable_as_ours
+from calve.sink_core.changes.merging import Part, first_part
+from calve.sink_core.commit.append import Attempt
+from calve.sink_core.commit.staging import STAGING_MS, Staging, build_merged, dropping, merged_in, staging_of
+from calve.sink_core.commit.swap import swap
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.errors import CommitConflict, TableUnusable, Unreachable
+from calve.sink_core.failpoints import reach
+from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tables.catalog import said, unreachable_as_ours
 
 MERGES = 3
 """Lost races of a merge before the table stays behind: each costs as much as the merge."""

@@ -14,14 +14,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import In
 from pyiceberg.table import Table
 
-from sink_core.commit.properties import name_of
-from sink_core.commit.view import TableView
-from sink_core.control.state import CommitState
-from sink_core.errors import ConfigError
-from sink_core.finding import Finding
-from sink_core.offsets import OffsetRange, Offsets, TopicPartition
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.create import load_if_there
+from calve.sink_core.commit.properties import name_of
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.finding import Finding
+from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.create import load_if_there
 
 _COLUMNS = ("topic_id", "partition", "start_offset", "end_offset", "written")
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sink_core.batch import ManifestRef
-from sink_core.commit.findings import Identity
-from sink_core.commit.properties import Own
-from sink_core.commit.view import TableView
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.control.state import CommitState
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.commit.findings import Identity
+from calve.sink_core.commit.properties import Own
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.state import CommitState
 
 
 def manifests_of(events: Iterable[Logged[DataWritten]]) -> list[ManifestRef]:

@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from pyiceberg.catalog import Catalog
 
-from sink_core.changes.merging import Part, first_part
-from sink_core.commit.merge import Events, Merging
-from sink_core.commit.table import TableCommitter
-from sink_core.control.state import CommitState
-from sink_core.errors import CalveError
+from calve.sink_core.changes.merging import Part, first_part
+from calve.sink_core.commit.merge import Events, Merging
+from calve.sink_core.commit.table import TableCommitter
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import CalveError
 
 T = TypeVar("T")
 

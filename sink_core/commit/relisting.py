@@ -17,9 +17,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertDefaultSpecId, AssertLastAssignedPartitionId, TableRequirement
 from pyiceberg.typedef import Record
 
-from sink_core.batch import ManifestRef
-from sink_core.changes.equality import global_spec, with_global_spec
-from sink_core.tables.manifests import entries_of, rewritten_name, write_manifest_of
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.changes.equality import global_spec, with_global_spec
+from calve.sink_core.tables.manifests import entries_of, rewritten_name, write_manifest_of
 
 _FILE = DATA_FILE_TYPE[2].fields
 

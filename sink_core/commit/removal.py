@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from sink_core.batch import ManifestRef
-from sink_core.commit.replace import has_deletes, head_manifests, live_files, partitions_known
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.control.state import CommitState
-from sink_core.errors import TableUnusable
-from sink_core.failpoints import reach
-from sink_core.offsets import OffsetRange
-from sink_core.range_jobs.job import ranges_of
-from sink_core.tables.files import WrittenFile
-from sink_core.tables.kafka_rows import may_hold, place_fields, runs_of
-from sink_core.tables.manifests import rewritten_name, rewritten_prefix, write_manifest, write_manifest_of
-from sink_core.tables.rewrite import Rewritten, rewrite_without
-from sink_core.verify.offset_sets import by_partition
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.commit.replace import has_deletes, head_manifests, live_files, partitions_known
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.failpoints import reach
+from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.range_jobs.job import ranges_of
+from calve.sink_core.tables.files import WrittenFile
+from calve.sink_core.tables.kafka_rows import may_hold, place_fields, runs_of
+from calve.sink_core.tables.manifests import rewritten_name, rewritten_prefix, write_manifest, write_manifest_of
+from calve.sink_core.tables.rewrite import Rewritten, rewrite_without
+from calve.sink_core.verify.offset_sets import by_partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,14 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.batch import ManifestRef
-from sink_core.commit.view import TableView
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.control.range_parts import Replaces
-from sink_core.rules import ALL, Rules
-from sink_core.tables.entries import live_entries
-from sink_core.tables.manifests import entries_of
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.range_parts import Replaces
+from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tables.entries import live_entries
+from calve.sink_core.tables.manifests import entries_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from sink_core.commit.swap import ATTEMPTS, back_off, gave_up
-from sink_core.config.tables import EvolveStep
-from sink_core.errors import TableUnusable
-from sink_core.failpoints import reach
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.evolution import Evolved, Used, evolved
+from calve.sink_core.commit.swap import ATTEMPTS, back_off, gave_up
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.failpoints import reach
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.evolution import Evolved, Used, evolved
 
 _LAST_ADDED = -1
 

@@ -24,9 +24,9 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from sink_core.commit.append import FOREVER_MS, Attempt, Step, at_ref, new_snapshot, set_ref
-from sink_core.rules import ALL, Rules
-from sink_core.tables.clock import not_updated_past
+from calve.sink_core.commit.append import FOREVER_MS, Attempt, Step, at_ref, new_snapshot, set_ref
+from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tables.clock import not_updated_past
 
 STAGING_MS = 24 * 3600 * 1000
 """How old a staging branch's head must be before expiry drops the branch. A merge whose branch goes is done again."""

@@ -11,9 +11,9 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from sink_core.commit.append import Attempt
-from sink_core.errors import CalveError, CommitConflict, UnknownOutcome, Unreachable
-from sink_core.tables.catalog import said, without_tags
+from calve.sink_core.commit.append import Attempt
+from calve.sink_core.errors import CalveError, CommitConflict, UnknownOutcome, Unreachable
+from calve.sink_core.tables.catalog import said, without_tags
 
 ATTEMPTS = 10
 """Lost races before a table stays behind until the next commit."""

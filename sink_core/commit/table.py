@@ -20,27 +20,27 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from sink_core.commit.append import Attempt, Step, build_append
-from sink_core.commit.findings import AncestryCut, Identity, compare, dropped
-from sink_core.commit.held import check_still_there, holds_tagged_files
-from sink_core.commit.merge import MERGES, NO_MERGING, Merge, Merging, lost_merges
-from sink_core.commit.others import Others, Reading, reading_of
-from sink_core.commit.own import Share, gone_of, manifests_of, own_of, shares_of
-from sink_core.commit.properties import Own, SummaryKeys, to_summary
-from sink_core.commit.relisting import with_spec_to_relist
-from sink_core.commit.removal import Removal, removal
-from sink_core.commit.replace import Taken, fitting
-from sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
-from sink_core.commit.view import TableView, rows_told, view_of
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.control.state import CommitState
-from sink_core.errors import TableUnusable
-from sink_core.failpoints import reach
-from sink_core.finding import Finding
-from sink_core.range_jobs.resolving import resolution
-from sink_core.rules import ALL, Rules
-from sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.commit.append import Attempt, Step, build_append
+from calve.sink_core.commit.findings import AncestryCut, Identity, compare, dropped
+from calve.sink_core.commit.held import check_still_there, holds_tagged_files
+from calve.sink_core.commit.merge import MERGES, NO_MERGING, Merge, Merging, lost_merges
+from calve.sink_core.commit.others import Others, Reading, reading_of
+from calve.sink_core.commit.own import Share, gone_of, manifests_of, own_of, shares_of
+from calve.sink_core.commit.properties import Own, SummaryKeys, to_summary
+from calve.sink_core.commit.relisting import with_spec_to_relist
+from calve.sink_core.commit.removal import Removal, removal
+from calve.sink_core.commit.replace import Taken, fitting
+from calve.sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
+from calve.sink_core.commit.view import TableView, rows_told, view_of
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.failpoints import reach
+from calve.sink_core.finding import Finding
+from calve.sink_core.range_jobs.resolving import resolution
+from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tables.catalog import unreachable_as_ours
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 
-from sink_core.commit.properties import Own, SummaryKeys, from_summary, others_in
+from calve.sink_core.commit.properties import Own, SummaryKeys, from_summary, others_in
 
 REMEMBERED = 64
 """Tables of whose snapshots is kept what they said; the one looked at longest ago makes room."""

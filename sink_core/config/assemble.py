@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sink_core.config.connections import CatalogConnection, Connections, KafkaConnection, SparkSettings
-from sink_core.config.effective import INLINE, CatalogSettings, KafkaSettings, Pipeline
-from sink_core.config.model import Location
-from sink_core.config.pipeline import PipelineConfig
-from sink_core.config.problems import nearest
-from sink_core.config.reading import readings
-from sink_core.config.source import KeyFormat, Source, ValueFormat
-from sink_core.errors import ConfigError
+from calve.sink_core.config.connections import CatalogConnection, Connections, KafkaConnection, SparkSettings
+from calve.sink_core.config.effective import INLINE, CatalogSettings, KafkaSettings, Pipeline
+from calve.sink_core.config.model import Location
+from calve.sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.config.problems import nearest
+from calve.sink_core.config.reading import readings
+from calve.sink_core.config.source import KeyFormat, Source, ValueFormat
+from calve.sink_core.errors import ConfigError
 
 INLINE_CATALOG = "calve"
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from sink_core.config.model import Model, NestedProperty, Property, Text, refusal
-from sink_core.config.units import Bytes
+from calve.sink_core.config.model import Model, NestedProperty, Property, Text, refusal
+from calve.sink_core.config.units import Bytes
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,40}$")]
 """The name of a connection."""

@@ -1,7 +1,7 @@
 """Writes what can be known of the files' syntax from the models: two JSON Schemas and the reference page.
 
-`python -m sink_core.config.document` writes them into `docs/`; with `--check` it only says which of them are out of
-date and exits 1 if any is.
+`python -m calve.sink_core.config.document` writes them into `docs/`; with `--check` it only says which of them are out
+of date and exits 1 if any is.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from sink_core.config.connections import OWNED_BY_CALVE, Connections
-from sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.config.connections import OWNED_BY_CALVE, Connections
+from calve.sink_core.config.pipeline import PipelineConfig
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _CONNECTIONS = {"KafkaConnection": "kafka", "CatalogConnection": "catalog", "SparkSettings": "spark"}
 _HEAD = """# Reference: the two files
 
-Written from the models by `python -m sink_core.config.document`; don't edit. Editors complete and check the files with
-`pipeline.schema.json` and `connections.schema.json`.
+Written from the models by `python -m calve.sink_core.config.document`; don't edit. Editors complete and check the files
+with `pipeline.schema.json` and `connections.schema.json`.
 
 - A **size** is a number with a unit: `256MiB`, `4GiB`, `1.5GB`. A **duration**: `500ms`, `5s`, `10m`, `2h`, `7d`.
   A **percentage**: `5%`. A bare number is refused, `0` excepted.
@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
     stale = [name for name, text in documents().items() if _current(DOCS / name) != text]
     if "--check" in arguments:
         for name in stale:
-            sys.stdout.write(f"docs/{name} is out of date; run python -m sink_core.config.document\n")
+            sys.stdout.write(f"docs/{name} is out of date; run python -m calve.sink_core.config.document\n")
         return 1 if stale else 0
     for name in stale:
         (DOCS / name).write_text(documents()[name], encoding="utf-8")

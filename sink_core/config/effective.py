@@ -10,14 +10,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sink_core.config.connections import SparkSettings
-from sink_core.config.pipeline import PipelineConfig
-from sink_core.config.reading import ALIKE, Readings
-from sink_core.config.references import redact, resolve, without_user_info
-from sink_core.config.routes import fed_tables, is_open, may_feed, namings
-from sink_core.config.tables import KAFKA, AutoCreate, EvolveStep, HistoryChoice, InDagster, Transform, UnknownFields
-from sink_core.errors import ConfigError
-from sink_core.routing import ALL, Naming, Rule
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.config.reading import ALIKE, Readings
+from calve.sink_core.config.references import redact, resolve, without_user_info
+from calve.sink_core.config.routes import fed_tables, is_open, may_feed, namings
+from calve.sink_core.config.tables import (
+    KAFKA,
+    AutoCreate,
+    EvolveStep,
+    HistoryChoice,
+    InDagster,
+    Transform,
+    UnknownFields,
+)
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.routing import ALL, Naming, Rule
 
 T = TypeVar("T")
 

@@ -9,14 +9,14 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from sink_core.config.assemble import assemble, names_of_connections, unknown_names
-from sink_core.config.connections import Connections
-from sink_core.config.effective import Pipeline
-from sink_core.config.model import Model
-from sink_core.config.pipeline import PipelineConfig
-from sink_core.config.problems import problem, problems
-from sink_core.config.yaml_file import Document, documents, read
-from sink_core.errors import ConfigError
+from calve.sink_core.config.assemble import assemble, names_of_connections, unknown_names
+from calve.sink_core.config.connections import Connections
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.model import Model
+from calve.sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.config.problems import problem, problems
+from calve.sink_core.config.yaml_file import Document, documents, read
+from calve.sink_core.errors import ConfigError
 
 CONNECTIONS_FILE = "connections.yaml"
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
-from sink_core.config.fields import Cron
-from sink_core.config.model import Model, refusal
-from sink_core.config.units import DAY, GIB, HOUR, Bytes, Duration
+from calve.sink_core.config.fields import Cron
+from calve.sink_core.config.model import Model, refusal
+from calve.sink_core.config.units import DAY, GIB, HOUR, Bytes, Duration
 
 Task = Literal["compact", "manifests", "expire", "orphans", "trim", "keep_alive"]
 """What maintenance does, each with settings of its name."""

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from sink_core.config.references import malformed, redact
+from calve.sink_core.config.references import malformed, redact
 
 Location = tuple[int | str, ...]
 """Where a value stands in a file: keys and list indexes from the outside in."""

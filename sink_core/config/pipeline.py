@@ -10,14 +10,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, model_validator
 
-from sink_core.config.connections import CatalogConnection, Name, SparkSettings
-from sink_core.config.fields import Cron, KeyPart, Owner, TableName, TopicName
-from sink_core.config.maintenance import Maintenance
-from sink_core.config.model import Location, Model, comes_with, refuse_at
-from sink_core.config.row_changes import row_changes
-from sink_core.config.source import INLINE, NAMED, Source, name_or_inline
-from sink_core.config.tables import Table, TableDefaults
-from sink_core.config.units import (
+from calve.sink_core.config.connections import CatalogConnection, Name, SparkSettings
+from calve.sink_core.config.fields import Cron, KeyPart, Owner, TableName, TopicName
+from calve.sink_core.config.maintenance import Maintenance
+from calve.sink_core.config.model import Location, Model, comes_with, refuse_at
+from calve.sink_core.config.row_changes import row_changes
+from calve.sink_core.config.source import INLINE, NAMED, Source, name_or_inline
+from calve.sink_core.config.tables import Table, TableDefaults
+from calve.sink_core.config.units import (
     DAY,
     GIB,
     MIB,
@@ -27,7 +27,7 @@ from sink_core.config.units import (
     Duration,
     Percent,
 )
-from sink_core.routing import TOPIC, VALUE, is_internal, placeholders
+from calve.sink_core.routing import TOPIC, VALUE, is_internal, placeholders
 
 CatalogChoice = Annotated[Annotated[Name, NAMED] | Annotated[CatalogConnection, INLINE], Discriminator(name_or_inline)]
 SparkChoice = Annotated[Annotated[Name, NAMED] | Annotated[SparkSettings, INLINE], Discriminator(name_or_inline)]

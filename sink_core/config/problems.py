@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from sink_core.config.model import Location
-from sink_core.config.references import redact
-from sink_core.config.yaml_file import Document
+from calve.sink_core.config.model import Location
+from calve.sink_core.config.references import redact
+from calve.sink_core.config.yaml_file import Document
 
 Schema = Mapping[str, Any]
 

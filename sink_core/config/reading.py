@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sink_core.config.connections import RegistryConnection
-from sink_core.config.source import KeyFormat, Source, TopicFormats, ValueFormat
-from sink_core.errors import ConfigError
+from calve.sink_core.config.connections import RegistryConnection
+from calve.sink_core.config.source import KeyFormat, Source, TopicFormats, ValueFormat
+from calve.sink_core.errors import ConfigError
 
 BINARY = "binary"
 """What keys are that nobody looks into."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from sink_core.errors import ConfigError
+from calve.sink_core.errors import ConfigError
 
 HIDDEN = "***"
 FORM = "${ENV:NAME}"

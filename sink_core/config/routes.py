@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sink_core.config.pipeline import PipelineConfig
-from sink_core.config.tables import Table
-from sink_core.errors import ConfigError
-from sink_core.routing import (
+from calve.sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.config.tables import Table
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.routing import (
     VALUE,
     Condition,
     Naming,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sink_core.config.model import Location
-from sink_core.config.source import Source
-from sink_core.config.tables import KAFKA, Table, TableDefaults
+from calve.sink_core.config.model import Location
+from calve.sink_core.config.source import Source
+from calve.sink_core.config.tables import KAFKA, Table, TableDefaults
 
 Problem = tuple[Location, str, object]
 

@@ -8,9 +8,9 @@ from typing import Annotated, Literal, Self, cast
 
 from pydantic import AwareDatetime, BaseModel, Discriminator, Field, Tag, model_validator
 
-from sink_core.config.connections import KafkaConnection, Name
-from sink_core.config.fields import Regex, TopicName
-from sink_core.config.model import Location, Model, refusal, refuse_at
+from calve.sink_core.config.connections import KafkaConnection, Name
+from calve.sink_core.config.fields import Regex, TopicName
+from calve.sink_core.config.model import Location, Model, refusal, refuse_at
 
 # Parts of an error's location that start with "<" name a branch of a union, not a key, and are not shown.
 NAMED, INLINE = Tag("<name>"), Tag("<inline>")

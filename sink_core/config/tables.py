@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from sink_core.config.fields import ColumnName, FieldPath, Owner, Regex, TableNames, TopicName
-from sink_core.config.model import Model, refusal
-from sink_core.config.units import MIB, Bytes
+from calve.sink_core.config.fields import ColumnName, FieldPath, Owner, Regex, TableNames, TopicName
+from calve.sink_core.config.model import Model, refusal
+from calve.sink_core.config.units import MIB, Bytes
 
 
 class AutoCreate(Model):

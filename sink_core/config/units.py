@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from sink_core.config.model import refusal
+from calve.sink_core.config.model import refusal
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 SECOND, MINUTE, HOUR, DAY = 1.0, 60.0, 3600.0, 86400.0

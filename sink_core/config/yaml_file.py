@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import yaml
 
-from sink_core.config.model import Location
-from sink_core.config.references import of_dagster
-from sink_core.errors import ConfigError
+from calve.sink_core.config.model import Location
+from calve.sink_core.config.references import of_dagster
+from calve.sink_core.errors import ConfigError
 
 _MERGE = "tag:yaml.org,2002:merge"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from sink_core.control.events import Checkpoint, CheckpointPart
-from sink_core.control.range_parts import RangeJob
-from sink_core.control.state import CommitState
-from sink_core.offsets import offsets_to_dense
+from calve.sink_core.control.events import Checkpoint, CheckpointPart
+from calve.sink_core.control.range_parts import RangeJob
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.offsets import offsets_to_dense
 
 Stored = Mapping[str, Mapping[str, int]]
 """By table and UUID the control offset (exclusive) up to which the table has taken events in."""

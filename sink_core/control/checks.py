@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sink_core.control.events import PipelineBound
-from sink_core.control.state import CommitState
-from sink_core.finding import Finding
-from sink_core.offsets import Offsets, Positions
-from sink_core.rules import ALL, Rules
+from calve.sink_core.control.events import PipelineBound
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.finding import Finding
+from calve.sink_core.offsets import Offsets, Positions
+from calve.sink_core.rules import ALL, Rules
 
 FOREIGN_EVENTS = "foreign-events"
 

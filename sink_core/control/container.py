@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import fastavro
 
-from sink_core.control.schemas import MIN_READER_KEY, SCHEMAS
+from calve.sink_core.control.schemas import MIN_READER_KEY, SCHEMAS
 
 _CODEC = "deflate"
 _CODEC_KEY = "avro.codec"

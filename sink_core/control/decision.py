@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from sink_core.batch import BatchPlan
-from sink_core.control.state import CommitState
-from sink_core.offsets import Positions, batch_id_of
+from calve.sink_core.batch import BatchPlan
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.offsets import Positions, batch_id_of
 
 
 class Verdict(Enum):

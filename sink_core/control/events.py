@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any, ClassVar, cast
 
-from sink_core.batch import Dropped, ManifestRef, PartitionSummary, ToMerge, rows_in
-from sink_core.control.container import opened, packed
-from sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
-from sink_core.control.schemas import (
+from calve.sink_core.batch import Dropped, ManifestRef, PartitionSummary, ToMerge, rows_in
+from calve.sink_core.control.container import opened, packed
+from calve.sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
+from calve.sink_core.control.schemas import (
     CHANGING_READER,
     MERGING_READER,
     MIN_READER,
@@ -26,7 +26,7 @@ from sink_core.control.schemas import (
     REMOVING_READER,
     REPLACING_READER,
 )
-from sink_core.errors import ForeignEvent, ProtocolError
+from calve.sink_core.errors import ForeignEvent, ProtocolError
 
 CALVE_VERSION = version("calve")
 ByPartition = Mapping[str, tuple[int, ...]]

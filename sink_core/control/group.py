@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from sink_core.errors import Unreachable
-from sink_core.kafka import clients
-from sink_core.kafka.failures import reported
-from sink_core.offsets import Position, Positions, TopicPartition
-from sink_core.rules import ALL, Rules
+from calve.sink_core.errors import Unreachable
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.failures import reported
+from calve.sink_core.offsets import Position, Positions, TopicPartition
+from calve.sink_core.rules import ALL, Rules
 
 TIMEOUT_S = 60.0
 _RETRY_S = 0.1

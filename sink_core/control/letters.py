@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import Producer
 
-from sink_core.errors import UnknownOutcome
-from sink_core.kafka import clients
+from calve.sink_core.errors import UnknownOutcome
+from calve.sink_core.kafka import clients
 
 SENT_BYTES = 16 * 1024 * 1024
 """So much is handed to the client at a time, and waited for; a single message may be larger."""

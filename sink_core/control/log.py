@@ -11,10 +11,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from sink_core.control import checks
-from sink_core.control.events import Event, decode, encode
-from sink_core.control.state import CommitState
-from sink_core.errors import (
+from calve.sink_core.control import checks
+from calve.sink_core.control.events import Event, decode, encode
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import (
     CalveError,
     ConfigError,
     FindingError,
@@ -23,12 +23,12 @@ from sink_core.errors import (
     RetriableError,
     Unreachable,
 )
-from sink_core.finding import Finding
-from sink_core.kafka import clients
-from sink_core.kafka.failures import classify, reported
-from sink_core.kafka.source import end_offsets, high_watermarks, log_starts, offsets_at, topic_ids
-from sink_core.offsets import TopicPartition, after
-from sink_core.rules import ALL, Rules
+from calve.sink_core.finding import Finding
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.failures import classify, reported
+from calve.sink_core.kafka.source import end_offsets, high_watermarks, log_starts, offsets_at, topic_ids
+from calve.sink_core.offsets import TopicPartition, after
+from calve.sink_core.rules import ALL, Rules
 
 PARTITION = 0
 READ_TIMEOUT_S = 60.0

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from sink_core.control.events import DataComplete, DataWritten, Event
-from sink_core.control.range_parts import RangeJob
+from calve.sink_core.control.events import DataComplete, DataWritten, Event
+from calve.sink_core.control.range_parts import RangeJob
 
 E = TypeVar("E", bound=Event)
 

@@ -25,18 +25,18 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from sink_core.control.decision import Decision, Verdict
-from sink_core.control.events import BatchAbandoned, Event, encode
-from sink_core.control.group import SourceGroup, to_kafka
-from sink_core.control.letters import NONE, Letters
-from sink_core.control.log import PARTITION, ControlLog, headers
-from sink_core.control.state import CommitState
-from sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
-from sink_core.failpoints import reach
-from sink_core.kafka import clients
-from sink_core.kafka.failures import classify
-from sink_core.offsets import NO_TOKEN, Position, Positions, TopicPartition
-from sink_core.rules import ALL, Rules
+from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.events import BatchAbandoned, Event, encode
+from calve.sink_core.control.group import SourceGroup, to_kafka
+from calve.sink_core.control.letters import NONE, Letters
+from calve.sink_core.control.log import PARTITION, ControlLog, headers
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
+from calve.sink_core.failpoints import reach
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.failures import classify
+from calve.sink_core.offsets import NO_TOKEN, Position, Positions, TopicPartition
+from calve.sink_core.rules import ALL, Rules
 
 ATTEMPTS = 6
 """Two live publishers fence each other at most this often before one gives up."""

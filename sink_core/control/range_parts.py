@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sink_core.batch import ManifestRef
-from sink_core.offsets import TopicPartition
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.offsets import TopicPartition
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

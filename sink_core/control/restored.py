@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sink_core.control.events import Checkpoint, CheckpointPart, Paused, PipelineBound, Resumed
-from sink_core.control.range_parts import RangeJob
+from calve.sink_core.control.events import Checkpoint, CheckpointPart, Paused, PipelineBound, Resumed
+from calve.sink_core.control.range_parts import RangeJob
 
 
 def bound(event: Checkpoint) -> PipelineBound:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from sink_core.batch import Dropped
-from sink_core.control import restored
-from sink_core.control.events import (
+from calve.sink_core.batch import Dropped
+from calve.sink_core.control import restored
+from calve.sink_core.control.events import (
     BatchAbandoned,
     ByPartition,
     Checkpoint,
@@ -23,11 +23,11 @@ from sink_core.control.events import (
     Resumed,
     StartCommit,
 )
-from sink_core.control.logged import Logged, jobs_of
-from sink_core.control.range_parts import RangeJob
-from sink_core.errors import ProtocolError
-from sink_core.offsets import NOWHERE, Offsets, TopicPartition, batch_id_of, dense_to_offsets
-from sink_core.rules import ALL, Rules
+from calve.sink_core.control.logged import Logged, jobs_of
+from calve.sink_core.control.range_parts import RangeJob
+from calve.sink_core.errors import ProtocolError
+from calve.sink_core.offsets import NOWHERE, Offsets, TopicPartition, batch_id_of, dense_to_offsets
+from calve.sink_core.rules import ALL, Rules
 
 UNREAD = 0
 """The `through_ms` of a partition with records waiting of which none has been read: no timestamp can be promised."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
 
-from sink_core.control.range_parts import RangeJob
-from sink_core.offsets import TopicPartition
-from sink_core.verify.deep import NONE
-from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.offset_sets import by_partition, of_range
+from calve.sink_core.control.range_parts import RangeJob
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.verify.deep import NONE
+from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.offset_sets import by_partition, of_range
 
 Offsets = dict[TopicPartition, BitMap64]
 MOST = 10_000

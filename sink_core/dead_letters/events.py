@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
 
-from sink_core.batch import TableOutput
-from sink_core.control.complete import COUNTED, written
-from sink_core.control.events import DataComplete, DataWritten
-from sink_core.control.range_parts import RangeRead
-from sink_core.offsets import Position, TopicPartition
-from sink_core.verify.offset_sets import runs, union
+from calve.sink_core.batch import TableOutput
+from calve.sink_core.control.complete import COUNTED, written
+from calve.sink_core.control.events import DataComplete, DataWritten
+from calve.sink_core.control.range_parts import RangeRead
+from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.verify.offset_sets import runs, union
 
 OffsetSets = Mapping[TopicPartition, BitMap64]
 

@@ -15,10 +15,10 @@ from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, G
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table
 
-from sink_core.config.references import HIDDEN, names_a_secret
-from sink_core.errors import TableUnusable
-from sink_core.session import Session
-from sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.config.references import HIDDEN, names_a_secret
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.session import Session
+from calve.sink_core.tables.catalog import unreachable_as_ours
 
 PREVIEW = 80
 """Characters shown of a value at most."""

@@ -9,21 +9,21 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
-from sink_core.commit.replace import has_deletes, head_manifests
-from sink_core.dead_letters.choice import Chosen, Offsets, choose
-from sink_core.errors import TableUnusable
-from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.range_jobs.job import ranges_of
-from sink_core.range_jobs.look import ledger_rows, places_in
-from sink_core.session import Session
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
-from sink_core.tables.kafka_rows import may_hold, place_fields, runs_of
-from sink_core.tables.usable import check_usable
-from sink_core.verify.deep import NONE, Held
-from sink_core.verify.files import ReadableFiles, head_tasks
-from sink_core.verify.offset_sets import by_partition, shown
-from sink_core.verify.report import Evidence
+from calve.sink_core.commit.replace import has_deletes, head_manifests
+from calve.sink_core.dead_letters.choice import Chosen, Offsets, choose
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.range_jobs.job import ranges_of
+from calve.sink_core.range_jobs.look import ledger_rows, places_in
+from calve.sink_core.session import Session
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
+from calve.sink_core.tables.kafka_rows import may_hold, place_fields, runs_of
+from calve.sink_core.tables.usable import check_usable
+from calve.sink_core.verify.deep import NONE, Held
+from calve.sink_core.verify.files import ReadableFiles, head_tasks
+from calve.sink_core.verify.offset_sets import by_partition, shown
+from calve.sink_core.verify.report import Evidence
 
 _COLUMNS = ("batch_id", "topic", "partition", "offset")
 

@@ -14,11 +14,11 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import FileScanTask, Table
 
-from sink_core.dead_letters.listing import folded
-from sink_core.decode.decoded import FIT
-from sink_core.session import Session
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.entries import live_entries
+from calve.sink_core.dead_letters.listing import folded
+from calve.sink_core.decode.decoded import FIT
+from calve.sink_core.session import Session
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.entries import live_entries
 
 _COLUMNS = ("stage", "error", "timestamp")
 _PARSED = re.compile(r"(.+): (?:\w+, not \w+|was specified twice)$")

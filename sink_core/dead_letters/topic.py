@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from sink_core.batch import TableOutput
-from sink_core.control.letters import Letters, Message
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.manifests import entries_of
+from calve.sink_core.batch import TableOutput
+from calve.sink_core.control.letters import Letters, Message
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.manifests import entries_of
 
 PREFIX = "__connect.errors."
 BATCH, LEFT_OUT = "calve.batch", "calve.left.out"

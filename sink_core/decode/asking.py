@@ -9,14 +9,14 @@ from typing import Any, Generic, TypeVar
 
 from pyiceberg.schema import Schema, index_by_name
 
-from sink_core.config.tables import EvolveStep
-from sink_core.decode.decoded import Decoded
-from sink_core.decode.names import Names
-from sink_core.decode.others import lacking
-from sink_core.errors import ConfigError
-from sink_core.tables.columns import Columns
-from sink_core.tables.evolution import merged
-from sink_core.tables.schema_wants import schema_wants
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.decode.decoded import Decoded
+from calve.sink_core.decode.names import Names
+from calve.sink_core.decode.others import lacking
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.columns import Columns
+from calve.sink_core.tables.evolution import merged
+from calve.sink_core.tables.schema_wants import schema_wants
 
 S = TypeVar("S")
 

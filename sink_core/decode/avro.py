@@ -17,17 +17,17 @@ import pyarrow as pa
 from fastavro import schemaless_reader
 from pyiceberg.schema import Schema
 
-from sink_core.config.tables import EvolveStep
-from sink_core.decode.asking import Asking, lacks_columns
-from sink_core.decode.avro_at_once import reader
-from sink_core.decode.avro_schema import WriterSchema, shown
-from sink_core.decode.avro_types import Carriers
-from sink_core.decode.convert import Converter, from_typed
-from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
-from sink_core.decode.framing import Framing
-from sink_core.decode.names import EXACT, Names
-from sink_core.tables.arrow import file_schema
-from sink_core.tables.avro_columns import avro_columns, avro_wants
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.decode.asking import Asking, lacks_columns
+from calve.sink_core.decode.avro_at_once import reader
+from calve.sink_core.decode.avro_schema import WriterSchema, shown
+from calve.sink_core.decode.avro_types import Carriers
+from calve.sink_core.decode.convert import Converter, from_typed
+from calve.sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
+from calve.sink_core.decode.framing import Framing
+from calve.sink_core.decode.names import EXACT, Names
+from calve.sink_core.tables.arrow import file_schema
+from calve.sink_core.tables.avro_columns import avro_columns, avro_wants
 
 # fastavro quotes what it reads from, by its place in memory.
 _READER = re.compile(r" from <_io\.BytesIO.*>")

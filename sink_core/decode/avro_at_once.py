@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sink_core.decode.avro_batch import Batch, Int64s, Suspects, TooManySteps
-from sink_core.decode.avro_schema import Node, WriterSchema, exact, logical
+from calve.sink_core.decode.avro_batch import Batch, Int64s, Suspects, TooManySteps
+from calve.sink_core.decode.avro_schema import Node, WriterSchema, exact, logical
 
 _PADDING = bytes(16)
 # Each takes out the records in which the same field is unusual.

@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sink_core.decode.avro_schema import Node, WriterSchema, logical, shown
-from sink_core.decode.convert import column_name
-from sink_core.decode.names import EXACT, Names, TwoOfOne
+from calve.sink_core.decode.avro_schema import Node, WriterSchema, logical, shown
+from calve.sink_core.decode.convert import column_name
+from calve.sink_core.decode.names import EXACT, Names, TwoOfOne
 
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _INTEGERS = ("int", "long")

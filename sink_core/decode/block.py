@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json as pj
 
-from sink_core.decode.text import carried_as_text
+from calve.sink_core.decode.text import carried_as_text
 
 UNFRAMED = "not a JSON object: it doesn't begin with { and end with }"
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sink_core.decode.decoded import Decoded, sifted
+from calve.sink_core.decode.decoded import Decoded, sifted
 
 MAX_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, since 1970."""

@@ -14,16 +14,24 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.schema import Schema
 
-from sink_core.config.tables import EvolveStep
-from sink_core.decode.asking import asking_columns
-from sink_core.decode.connect_schema import FLOATS, ConnectType, connect_type
-from sink_core.decode.connect_types import Carriers, Leaf, exactly, from_connect, read_as, read_as_numbers, to_column
-from sink_core.decode.convert import Converter
-from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, Decoder, cut, in_order, placed
-from sink_core.decode.envelope import Envelope, opened, plain
-from sink_core.decode.json import JsonDecoder
-from sink_core.decode.names import ALL, EXACT, UNCOUNTED, Names
-from sink_core.tables.connect_columns import connect_columns
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.decode.asking import asking_columns
+from calve.sink_core.decode.connect_schema import FLOATS, ConnectType, connect_type
+from calve.sink_core.decode.connect_types import (
+    Carriers,
+    Leaf,
+    exactly,
+    from_connect,
+    read_as,
+    read_as_numbers,
+    to_column,
+)
+from calve.sink_core.decode.convert import Converter
+from calve.sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, Decoder, cut, in_order, placed
+from calve.sink_core.decode.envelope import Envelope, opened, plain
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.decode.names import ALL, EXACT, UNCOUNTED, Names
+from calve.sink_core.tables.connect_columns import connect_columns
 
 _NOTHING = "the payload is null: there is nothing to store"
 _MOST_SCHEMAS = 1000

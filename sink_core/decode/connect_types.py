@@ -48,9 +48,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.decode.connect_schema import ConnectType
-from sink_core.decode.names import EXACT, Names, TwoOfOne
-from sink_core.tables.type_text import DECIMAL_DIGITS
+from calve.sink_core.decode.connect_schema import ConnectType
+from calve.sink_core.decode.names import EXACT, Names, TwoOfOne
+from calve.sink_core.tables.type_text import DECIMAL_DIGITS
 
 _EXACT = Context(prec=50)
 _DAY_MS = 24 * 60 * 60 * 1000

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from sink_core.decode.text import from_text
-from sink_core.tables.arrow import Leaf, arrow_schema, file_schema, missing, rebuild
+from calve.sink_core.decode.text import from_text
+from calve.sink_core.tables.arrow import Leaf, arrow_schema, file_schema, missing, rebuild
 
 _DAY_MICROS = 24 * 60 * 60 * 1_000_000
 

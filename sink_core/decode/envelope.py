@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sink_core.decode.connect_schema import FLOATS, ConnectType
-from sink_core.decode.maps import Digits, no_key_twice
+from calve.sink_core.decode.connect_schema import FLOATS, ConnectType
+from calve.sink_core.decode.maps import Digits, no_key_twice
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")

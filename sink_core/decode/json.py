@@ -24,16 +24,16 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from sink_core.config.tables import EvolveStep
-from sink_core.decode.block import UNFRAMED, framed, join, only_batch, parsed_schema, read, stripped
-from sink_core.decode.convert import Converter, from_json
-from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
-from sink_core.decode.maps import has_maps, with_entries, with_whole_numbers
-from sink_core.decode.misfit import UNREADABLE, misfit
-from sink_core.decode.names import EXACT, Names, TwoOfOne
-from sink_core.decode.others import counted, looked_for, may_be_shown, others_in, says_something
-from sink_core.decode.wants import Wants
-from sink_core.tables.arrow import file_schema
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.decode.block import UNFRAMED, framed, join, only_batch, parsed_schema, read, stripped
+from calve.sink_core.decode.convert import Converter, from_json
+from calve.sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
+from calve.sink_core.decode.maps import has_maps, with_entries, with_whole_numbers
+from calve.sink_core.decode.misfit import UNREADABLE, misfit
+from calve.sink_core.decode.names import EXACT, Names, TwoOfOne
+from calve.sink_core.decode.others import counted, looked_for, may_be_shown, others_in, says_something
+from calve.sink_core.decode.wants import Wants
+from calve.sink_core.tables.arrow import file_schema
 
 # Up to this many records, looking at each is cheaper than parsing halves again.
 _LOOK_CLOSER = 128

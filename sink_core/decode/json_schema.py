@@ -13,11 +13,11 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 
-from sink_core.config.tables import EvolveStep
-from sink_core.decode.decoded import DECODE, BadValue, Decoded, cut, placed
-from sink_core.decode.framing import Framing
-from sink_core.decode.json import JsonDecoder
-from sink_core.decode.names import EXACT, Names
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.decode.decoded import DECODE, BadValue, Decoded, cut, placed
+from calve.sink_core.decode.framing import Framing
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.decode.names import EXACT, Names
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,15 +18,15 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from sink_core.config.reading import KeySettings
-from sink_core.decode.decoded import DECODE, BadValue, Decoded, cut, placed
-from sink_core.decode.names import UNCOUNTED
-from sink_core.decode.whole import COLUMN, whole_schema
-from sink_core.errors import ConfigError
-from sink_core.formats import FixedAvro, Format, RegistryFormat, format_of
-from sink_core.tables.arrow import arrow_schema
-from sink_core.tables.kafka_column import RAW_KEY
-from sink_core.tables.type_text import parse_type, type_text
+from calve.sink_core.config.reading import KeySettings
+from calve.sink_core.decode.decoded import DECODE, BadValue, Decoded, cut, placed
+from calve.sink_core.decode.names import UNCOUNTED
+from calve.sink_core.decode.whole import COLUMN, whole_schema
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.formats import FixedAvro, Format, RegistryFormat, format_of
+from calve.sink_core.tables.arrow import arrow_schema
+from calve.sink_core.tables.kafka_column import RAW_KEY
+from calve.sink_core.tables.type_text import parse_type, type_text
 
 Keys = Callable[[], Sequence[bytes | None]]
 """The keys of records as they are in Kafka, when they are asked for."""
@@ -149,7 +149,7 @@ def _parsed(as_type: str, setting: str) -> IcebergType:
 
 def _single_avro(key_format: Format) -> Format:
     """The format with each schema made that of a record whose only field has what was the value."""
-    from sink_core.decode.avro_schema import WriterSchema, within_record
+    from calve.sink_core.decode.avro_schema import WriterSchema, within_record
 
     if isinstance(key_format, FixedAvro):
         return FixedAvro(within_record(key_format.schema, _SINGLE))
@@ -178,14 +178,14 @@ def _single_json(key: bytes, header: int = 0) -> bytes:
 
 
 def _single_json_schema(key: bytes) -> bytes:
-    from sink_core.registry import HEADER_BYTES, schema_id
+    from calve.sink_core.registry import HEADER_BYTES, schema_id
 
     schema_id(key)
     return _single_json(key, HEADER_BYTES)
 
 
 def _single_connect(key: bytes) -> bytes:
-    from sink_core.decode.envelope import opened
+    from calve.sink_core.decode.envelope import opened
 
     envelope = opened(key)
     schema = json.loads(envelope.schema)

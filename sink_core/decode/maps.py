@@ -26,7 +26,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from sink_core.decode.names import EXACT, Names
+from calve.sink_core.decode.names import EXACT, Names
 
 _LONG_DIGITS = 19
 _UNQUOTED = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 
-from sink_core.tables.arrow import iceberg_id
+from calve.sink_core.tables.arrow import iceberg_id
 
 ALL = "*"
 

@@ -14,8 +14,8 @@ from typing import cast
 import pyarrow as pa
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from sink_core.decode.maps import own_names
-from sink_core.decode.names import Names, TwoOfOne
+from calve.sink_core.decode.maps import own_names
+from calve.sink_core.decode.names import Names, TwoOfOne
 
 MOST_NAMES = 100
 """Named for a table, and columns that the parser is let to make of other fields; what is beyond is `BEYOND`."""

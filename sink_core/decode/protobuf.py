@@ -14,15 +14,15 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 from pyiceberg.schema import Schema
 
-from sink_core.config.tables import EvolveStep
-from sink_core.decode.asking import asking_columns
-from sink_core.decode.convert import Converter, from_typed
-from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
-from sink_core.decode.names import EXACT, Names
-from sink_core.decode.protobuf_schema import Messages, MessageSchema
-from sink_core.decode.protobuf_types import Foreign, Make, Unfit, of_message
-from sink_core.tables.arrow import file_schema
-from sink_core.tables.protobuf_columns import protobuf_columns
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.decode.asking import asking_columns
+from calve.sink_core.decode.convert import Converter, from_typed
+from calve.sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
+from calve.sink_core.decode.names import EXACT, Names
+from calve.sink_core.decode.protobuf_schema import Messages, MessageSchema
+from calve.sink_core.decode.protobuf_types import Foreign, Make, Unfit, of_message
+from calve.sink_core.tables.arrow import file_schema
+from calve.sink_core.tables.protobuf_columns import protobuf_columns
 
 
 @dataclass(slots=True)

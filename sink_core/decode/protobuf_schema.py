@@ -21,9 +21,9 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from sink_core.decode.framing import Framing
-from sink_core.decode.protobuf_known import known_files
-from sink_core.errors import RetriableError
+from calve.sink_core.decode.framing import Framing
+from calve.sink_core.decode.protobuf_known import known_files
+from calve.sink_core.errors import RetriableError
 
 _ROOT = "calve-root.proto"
 _COMPILED_KEPT = 256

@@ -32,10 +32,10 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from sink_core.decode.convert import column_name
-from sink_core.decode.names import EXACT, Names, TwoOfOne
-from sink_core.decode.protobuf_known import DECIMAL
-from sink_core.tables.type_text import DECIMAL_DIGITS
+from calve.sink_core.decode.convert import column_name
+from calve.sink_core.decode.names import EXACT, Names, TwoOfOne
+from calve.sink_core.decode.protobuf_known import DECIMAL
+from calve.sink_core.tables.type_text import DECIMAL_DIGITS
 
 TIMESTAMP, DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
 WRAPPERS = frozenset(

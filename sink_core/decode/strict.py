@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sink_core.decode.decoded import Decoded, Decoder, sifted
+from calve.sink_core.decode.decoded import Decoded, Decoder, sifted
 
 _WITHIN_MANY = (".element.", ".value.")
 

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, IcebergType, LongType, NestedField, StringType, StructType
 
-from sink_core.decode.decoded import FIT, BadValue
-from sink_core.decode.names import UNCOUNTED
-from sink_core.formats import Format
+from calve.sink_core.decode.decoded import FIT, BadValue
+from calve.sink_core.decode.names import UNCOUNTED
+from calve.sink_core.formats import Format
 
 # Tried one after the other: no format gives a value as another type than its own.
 _KINDS = (StringType(), LongType(), BooleanType())

@@ -28,15 +28,15 @@ from pyiceberg.types import (
     StructType,
 )
 
-from sink_core.config.tables import EvolveStep
-from sink_core.decode.maps import own_names, with_entries
-from sink_core.decode.misfit import misfit
-from sink_core.decode.names import EXACT, Names
-from sink_core.tables.column_names import readable_schema
-from sink_core.tables.evolution import evolved, widest
-from sink_core.tables.infer import Seen, fields_seen, note
-from sink_core.tables.kafka_column import KAFKA_COLUMN
-from sink_core.tables.type_text import DECIMAL_DIGITS
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.decode.maps import own_names, with_entries
+from calve.sink_core.decode.misfit import misfit
+from calve.sink_core.decode.names import EXACT, Names
+from calve.sink_core.tables.column_names import readable_schema
+from calve.sink_core.tables.evolution import evolved, widest
+from calve.sink_core.tables.infer import Seen, fields_seen, note
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN
+from calve.sink_core.tables.type_text import DECIMAL_DIGITS
 
 _INT = 2**31
 _FLOAT = float.fromhex("0x1.ffffffp127")

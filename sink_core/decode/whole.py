@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
-from sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded
-from sink_core.tables.arrow import arrow_schema
+from calve.sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded
+from calve.sink_core.tables.arrow import arrow_schema
 
 COLUMN = "value"
 TYPES: dict[str, IcebergType] = {"string": StringType(), "bytes": BinaryType()}

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from sink_core.config.references import resolve
+from calve.sink_core.config.references import resolve
 
 LOGGER = logging.getLogger("calve.librdkafka")
 LOGGER.addHandler(logging.NullHandler())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
 
-from sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, TerminalError, Unreachable
+from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, TerminalError, Unreachable
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from typing import Any
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, DescribeClusterResult
 
-from sink_core.config.references import redact
-from sink_core.errors import Unreachable
-from sink_core.kafka import clients
-from sink_core.kafka.clients import Settings
-from sink_core.kafka.failures import classify, reported
+from calve.sink_core.config.references import redact
+from calve.sink_core.errors import Unreachable
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.clients import Settings
+from calve.sink_core.kafka.failures import classify, reported
 
 ANSWER_S = 4.5
 """What a cluster has for its first answer."""

@@ -11,10 +11,10 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyroaring import BitMap64
 
-from sink_core.errors import Unreachable
-from sink_core.kafka.clients import Settings, reader, receive
-from sink_core.kafka.failures import classify, reported
-from sink_core.offsets import OffsetRange, TopicPartition, after
+from calve.sink_core.errors import Unreachable
+from calve.sink_core.kafka.clients import Settings, reader, receive
+from calve.sink_core.kafka.failures import classify, reported
+from calve.sink_core.offsets import OffsetRange, TopicPartition, after
 
 STALL_S = 60.0
 _BATCH = 10_000

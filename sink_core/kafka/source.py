@@ -1,7 +1,7 @@
 """Bounded questions to the source cluster: its topics, their ends and starts, and a sample of their records.
 
 The `AdminClient` is the caller's. Every call takes a `timeout_s` in seconds and raises Unreachable if the cluster did
-not answer by then, ConfigError for an unknown topic or a missing permission (`sink_core.kafka.failures` has the rest).
+not answer by then, ConfigError for an unknown topic or a missing permission (more in `sink_core/kafka/failures.py`).
 However many partitions are asked about, it is one call; librdkafka sends one request to each leader.
 """
 
@@ -32,11 +32,11 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from sink_core.errors import ConfigError, RetriableError
-from sink_core.kafka.clients import Settings, reader, receive
-from sink_core.kafka.failures import classify, reported
-from sink_core.offsets import TopicPartition
-from sink_core.routing import matching
+from calve.sink_core.errors import ConfigError, RetriableError
+from calve.sink_core.kafka.clients import Settings, reader, receive
+from calve.sink_core.kafka.failures import classify, reported
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.routing import matching
 
 ASSUMED_BYTES_PER_RECORD = 1024.0
 SAMPLE_RECORDS = 1_000

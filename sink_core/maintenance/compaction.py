@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sink_core.maintenance.shape import LiveFile
+from calve.sink_core.maintenance.shape import LiveFile
 
 SMALL = 0.75
 """A file below this share of the target size is small: where Iceberg's `rewrite_data_files` draws the line too."""

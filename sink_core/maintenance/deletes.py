@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import PrimitiveType
 
-from sink_core.tables.entries import live_entries
+from calve.sink_core.tables.entries import live_entries
 
 Bounds = Mapping[int, tuple[Any, Any]]
 """Lowest and highest value by field id, of those that are known."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sink_core.control.publisher import GivenUp
-from sink_core.session import Session
+from calve.sink_core.control.publisher import GivenUp
+from calve.sink_core.session import Session
 
 
 def give_up(session: Session) -> GivenUp:

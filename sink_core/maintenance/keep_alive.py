@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from sink_core.control.state import CommitState
-from sink_core.maintenance.report import TaskOutcome
-from sink_core.session import Session
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.maintenance.report import TaskOutcome
+from calve.sink_core.session import Session
 
 TASK = "keep_alive"
 

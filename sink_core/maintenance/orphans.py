@@ -21,10 +21,10 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.control.state import CommitState
-from sink_core.errors import ConfigError
-from sink_core.maintenance.owned import folder
-from sink_core.tables.manifests import entries_of, rewritten_for
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.maintenance.owned import folder
+from calve.sink_core.tables.manifests import entries_of, rewritten_for
 
 _METADATA_VERSION = re.compile(r"(?:v|0*)(\d+)(?:-[0-9a-f-]+)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _MANIFEST_LIST = re.compile(r"snap-.*\.avro")

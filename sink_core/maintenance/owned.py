@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.maintenance.expiry import calve_tags
-from sink_core.tables.create import CREATED_BY
+from calve.sink_core.maintenance.expiry import calve_tags
+from calve.sink_core.tables.create import CREATED_BY
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sink_core.errors import CalveError
+from calve.sink_core.errors import CalveError
 
 OnProgress = Callable[[str], None]
 """Told what is being done, in a few words, at each longer step."""

@@ -9,8 +9,8 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from sink_core.maintenance.deletes import bounds_of, count_over, equality_deletes
-from sink_core.tables.entries import live_entries
+from calve.sink_core.maintenance.deletes import bounds_of, count_over, equality_deletes
+from calve.sink_core.tables.entries import live_entries
 
 DATA_FILES, DATA_BYTES, DELETE_FILES = "data_files", "data_bytes", "delete_files"
 MANIFESTS, SNAPSHOTS, METADATA_BYTES = "manifests", "snapshots", "metadata_bytes"

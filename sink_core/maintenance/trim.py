@@ -21,14 +21,14 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sink_core.commit.view import TableView, view_of
-from sink_core.control.checkpoint import checkpoint_of, in_parts
-from sink_core.control.state import CommitState
-from sink_core.errors import FindingError
-from sink_core.failpoints import reach
-from sink_core.maintenance.report import OnProgress, TaskOutcome
-from sink_core.session import Session
-from sink_core.tables.create import load_if_there
+from calve.sink_core.commit.view import TableView, view_of
+from calve.sink_core.control.checkpoint import checkpoint_of, in_parts
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import FindingError
+from calve.sink_core.failpoints import reach
+from calve.sink_core.maintenance.report import OnProgress, TaskOutcome
+from calve.sink_core.session import Session
+from calve.sink_core.tables.create import load_if_there
 
 TASK = "trim"
 

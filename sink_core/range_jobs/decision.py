@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sink_core.control.decision import Decision, Verdict
-from sink_core.control.state import CommitState
-from sink_core.offsets import Position, batch_id_of
+from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.offsets import Position, batch_id_of
 
 
 def decide(batch_id: str, planned: Position, found: Position, state: CommitState) -> Decision:

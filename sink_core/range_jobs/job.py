@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from sink_core.batch import PartitionCounts, TableOutput
-from sink_core.control.complete import COUNTED
-from sink_core.control.events import DataComplete, DataWritten
-from sink_core.control.range_parts import RangeRead, Replaces, Resolves
-from sink_core.offsets import OffsetRange, Offsets, Position, TopicPartition
-from sink_core.plan import cut
-from sink_core.verify.offset_sets import runs
+from calve.sink_core.batch import PartitionCounts, TableOutput
+from calve.sink_core.control.complete import COUNTED
+from calve.sink_core.control.events import DataComplete, DataWritten
+from calve.sink_core.control.range_parts import RangeRead, Replaces, Resolves
+from calve.sink_core.offsets import OffsetRange, Offsets, Position, TopicPartition
+from calve.sink_core.plan import cut
+from calve.sink_core.verify.offset_sets import runs
 
 
 @dataclass(frozen=True, slots=True)

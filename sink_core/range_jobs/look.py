@@ -8,22 +8,22 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
-from sink_core.commit.view import TableView
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.control.state import CommitState
-from sink_core.errors import TableUnusable, Unreachable
-from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import log_starts
-from sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
-from sink_core.planning import check_topics
-from sink_core.range_jobs.job import deleted
-from sink_core.session import Session
-from sink_core.verify.deep import held_by
-from sink_core.verify.files import ReadableFiles, head_tasks, pending_tasks
-from sink_core.verify.ledger import COLUMNS, LedgerRow, rows_of, with_former
-from sink_core.verify.offset_sets import by_partition, of_range
-from sink_core.verify.report import Evidence
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import TableUnusable, Unreachable
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.source import log_starts
+from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
+from calve.sink_core.planning import check_topics
+from calve.sink_core.range_jobs.job import deleted
+from calve.sink_core.session import Session
+from calve.sink_core.verify.deep import held_by
+from calve.sink_core.verify.files import ReadableFiles, head_tasks, pending_tasks
+from calve.sink_core.verify.ledger import COLUMNS, LedgerRow, rows_of, with_former
+from calve.sink_core.verify.offset_sets import by_partition, of_range
+from calve.sink_core.verify.report import Evidence
 
 _PENDING_S = 5.0
 _SHOWN = 5

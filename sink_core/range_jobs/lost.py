@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from sink_core.commit.view import TableView
-from sink_core.control.state import CommitState
-from sink_core.errors import TableUnusable
-from sink_core.offsets import TopicPartition, after
-from sink_core.range_jobs.resolving import base_of
-from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.offset_sets import of_range
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.offsets import TopicPartition, after
+from calve.sink_core.range_jobs.resolving import base_of
+from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.offset_sets import of_range
 
 Offsets = dict[TopicPartition, BitMap64]
 _HINT = "choose `accept`, which goes on without what was lost, or `recommit` if its files are still there"

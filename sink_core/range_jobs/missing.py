@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from sink_core.config.effective import TableSettings
-from sink_core.control.state import CommitState
-from sink_core.errors import ConfigError, TableUnusable
-from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.offset_sets import by_partition
+from calve.sink_core.config.effective import TableSettings
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import ConfigError, TableUnusable
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.offset_sets import by_partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from sink_core.control.range_parts import RangeJob
-from sink_core.offsets import TopicPartition
-from sink_core.verify.offset_sets import of_range
+from calve.sink_core.control.range_parts import RangeJob
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.verify.offset_sets import of_range
 
 
 @dataclass(frozen=True, slots=True)

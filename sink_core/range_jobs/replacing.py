@@ -9,28 +9,28 @@ from dataclasses import dataclass
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from sink_core.batch import ManifestRef
-from sink_core.commit.replace import has_deletes, head_manifests, live_files, partitions_known
-from sink_core.commit.view import TableView
-from sink_core.control.range_parts import RangeJob, Replaces
-from sink_core.control.state import CommitState
-from sink_core.errors import RetriableError, TableUnusable
-from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.recount import compacted
-from sink_core.maintenance.expiry import calve_tags
-from sink_core.offsets import OffsetRange
-from sink_core.range_jobs.job import ranges_of
-from sink_core.range_jobs.moved import moved_by
-from sink_core.range_jobs.selected import Wanted, selected, whole_rows
-from sink_core.session import Session
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
-from sink_core.tables.kafka_rows import may_hold, place_fields, runs_of
-from sink_core.tables.manifests import write_manifest_of
-from sink_core.tables.outputs import output_of
-from sink_core.tables.rewrite import Rewritten
-from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.snapshots import given_up
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.commit.replace import has_deletes, head_manifests, live_files, partitions_known
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.range_parts import RangeJob, Replaces
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import RetriableError, TableUnusable
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.recount import compacted
+from calve.sink_core.maintenance.expiry import calve_tags
+from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.range_jobs.job import ranges_of
+from calve.sink_core.range_jobs.moved import moved_by
+from calve.sink_core.range_jobs.selected import Wanted, selected, whole_rows
+from calve.sink_core.session import Session
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
+from calve.sink_core.tables.kafka_rows import may_hold, place_fields, runs_of
+from calve.sink_core.tables.manifests import write_manifest_of
+from calve.sink_core.tables.outputs import output_of
+from calve.sink_core.tables.rewrite import Rewritten
+from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.snapshots import given_up
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sink_core.commit.view import TableView
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.control.range_parts import Resolves
-from sink_core.control.state import CommitState
-from sink_core.offsets import after
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.range_parts import Resolves
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.offsets import after
 
 REFILLED = frozenset({"table-rolled-back", "table-restored", "tag-removed", "table-recreated"})
 """The findings that a range job can resolve; a dropped table becomes a recreated one first."""

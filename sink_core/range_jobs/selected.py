@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from sink_core.control.range_parts import RangeJob, RangeRead
-from sink_core.errors import TableUnusable
-from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.range_jobs.moved import Moved
-from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.offset_sets import by_partition, of_range, shown
+from calve.sink_core.control.range_parts import RangeJob, RangeRead
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.range_jobs.moved import Moved
+from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.offset_sets import by_partition, of_range, shown
 
 Offsets = dict[TopicPartition, BitMap64]
 NONE = BitMap64()

@@ -8,10 +8,10 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from sink_core.commit.properties import Own
-from sink_core.commit.view import TableView
-from sink_core.offsets import TopicPartition
-from sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.commit.properties import Own
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.tables.catalog import unreachable_as_ours
 
 _COLUMNS = (
     "batch_id",

@@ -9,14 +9,14 @@ from __future__ import annotations
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
-from sink_core.commit.properties import name_of
-from sink_core.commit.swap import ATTEMPTS, back_off, gave_up
-from sink_core.commit.view import view_of
-from sink_core.errors import FindingError
-from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
-from sink_core.session import Session
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.create import load_if_there
+from calve.sink_core.commit.properties import name_of
+from calve.sink_core.commit.swap import ATTEMPTS, back_off, gave_up
+from calve.sink_core.commit.view import view_of
+from calve.sink_core.errors import FindingError
+from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
+from calve.sink_core.session import Session
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.create import load_if_there
 
 
 def adopt(session: Session, found: FindingError) -> Answer:

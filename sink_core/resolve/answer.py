@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sink_core.errors import ConfigError, FindingError, RetriableError
-from sink_core.session import Session
+from calve.sink_core.errors import ConfigError, FindingError, RetriableError
+from calve.sink_core.session import Session
 
 Lines = tuple[str, ...]
 

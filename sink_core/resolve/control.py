@@ -11,11 +11,11 @@ import uuid
 from dataclasses import replace
 from time import time_ns
 
-from sink_core.control.events import CALVE_VERSION, PipelineBound
-from sink_core.errors import FindingError
-from sink_core.failpoints import reach
-from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
-from sink_core.session import Session
+from calve.sink_core.control.events import CALVE_VERSION, PipelineBound
+from calve.sink_core.errors import FindingError
+from calve.sink_core.failpoints import reach
+from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
+from calve.sink_core.session import Session
 
 
 def move(session: Session, found: FindingError) -> Answer:

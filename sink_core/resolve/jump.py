@@ -10,20 +10,20 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sink_core.batch import BatchPlan, PartitionCounts, TableOutput, WrittenBatch
-from sink_core.commit.schema_change import change_schema
-from sink_core.control.complete import data_complete, data_written
-from sink_core.control.decision import Decision, Verdict
-from sink_core.control.events import StartCommit
-from sink_core.control.state import CommitState
-from sink_core.failpoints import reach
-from sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Positions, TopicPartition
-from sink_core.planning import check_topics
-from sink_core.resolve.answer import overtaken
-from sink_core.session import Session
-from sink_core.tables.create import ensure_tables, load_if_there
-from sink_core.tables.internal import LEDGER_SCHEMA
-from sink_core.tables.outputs import output_of, write_ledger
+from calve.sink_core.batch import BatchPlan, PartitionCounts, TableOutput, WrittenBatch
+from calve.sink_core.commit.schema_change import change_schema
+from calve.sink_core.control.complete import data_complete, data_written
+from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.events import StartCommit
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.failpoints import reach
+from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Positions, TopicPartition
+from calve.sink_core.planning import check_topics
+from calve.sink_core.resolve.answer import overtaken
+from calve.sink_core.session import Session
+from calve.sink_core.tables.create import ensure_tables, load_if_there
+from calve.sink_core.tables.internal import LEDGER_SCHEMA
+from calve.sink_core.tables.outputs import output_of, write_ledger
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,24 +20,24 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping
 
-from sink_core.commit.append import Step, build_append
-from sink_core.commit.properties import Own, to_summary
-from sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
-from sink_core.commit.view import TableView, view_of
-from sink_core.control.decision import Decision, Verdict
-from sink_core.control.events import Checkpoint
-from sink_core.control.log import PARTITION
-from sink_core.control.state import UNREAD, CommitState
-from sink_core.errors import FindingError
-from sink_core.failpoints import reach
-from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import describe_topics
-from sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
-from sink_core.planning import BOOTSTRAP
-from sink_core.resolve.accounts import Accounts, accounts_of, disagreement
-from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
-from sink_core.session import Session
-from sink_core.tables.create import load_if_there
+from calve.sink_core.commit.append import Step, build_append
+from calve.sink_core.commit.properties import Own, to_summary
+from calve.sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
+from calve.sink_core.commit.view import TableView, view_of
+from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.events import Checkpoint
+from calve.sink_core.control.log import PARTITION
+from calve.sink_core.control.state import UNREAD, CommitState
+from calve.sink_core.errors import FindingError
+from calve.sink_core.failpoints import reach
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.source import describe_topics
+from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
+from calve.sink_core.planning import BOOTSTRAP
+from calve.sink_core.resolve.accounts import Accounts, accounts_of, disagreement
+from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
+from calve.sink_core.session import Session
+from calve.sink_core.tables.create import load_if_there
 
 REBUILT = "rebuilt-"
 """Begins the id that a rebuild leaves at the positions."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sink_core.control.events import Resolved
-from sink_core.errors import CalveError, ConfigError, FindingError
-from sink_core.failpoints import reach
-from sink_core.resolve import adopt, control, ledger, positions, rebuild, tables
-from sink_core.resolve.answer import Answer, Lines, Resolver
-from sink_core.resolve.standing import standing
-from sink_core.session import Session
+from calve.sink_core.control.events import Resolved
+from calve.sink_core.errors import CalveError, ConfigError, FindingError
+from calve.sink_core.failpoints import reach
+from calve.sink_core.resolve import adopt, control, ledger, positions, rebuild, tables
+from calve.sink_core.resolve.answer import Answer, Lines, Resolver
+from calve.sink_core.resolve.standing import standing
+from calve.sink_core.session import Session
 
 _OF_TABLES = ("table-rolled-back", "table-restored", "tag-removed")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sink_core.errors import FindingError
-from sink_core.planning import Planner
-from sink_core.session import Session
+from calve.sink_core.errors import FindingError
+from calve.sink_core.planning import Planner
+from calve.sink_core.session import Session
 
 
 def standing(session: Session) -> list[FindingError]:

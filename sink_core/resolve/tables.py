@@ -15,25 +15,25 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from sink_core.batch import ManifestRef
-from sink_core.commit.append import Step, build_append
-from sink_core.commit.held import check_still_there
-from sink_core.commit.own import manifests_of, own_of, shares_of
-from sink_core.commit.properties import to_summary
-from sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
-from sink_core.commit.view import TableView
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.control.state import CommitState
-from sink_core.errors import FindingError
-from sink_core.failpoints import reach
-from sink_core.finding import Finding
-from sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
-from sink_core.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
-from sink_core.session import Session
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.entries import live_entries
-from sink_core.tables.manifests import entries_of
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.commit.append import Step, build_append
+from calve.sink_core.commit.held import check_still_there
+from calve.sink_core.commit.own import manifests_of, own_of, shares_of
+from calve.sink_core.commit.properties import to_summary
+from calve.sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import FindingError
+from calve.sink_core.failpoints import reach
+from calve.sink_core.finding import Finding
+from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
+from calve.sink_core.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
+from calve.sink_core.session import Session
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.entries import live_entries
+from calve.sink_core.tables.manifests import entries_of
 
 _GONE = ("table-dropped", "table-recreated")
 

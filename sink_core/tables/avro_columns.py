@@ -46,13 +46,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.config.tables import EvolveStep
-from sink_core.decode.avro_schema import Node, WriterSchema, logical, shown
-from sink_core.decode.names import EXACT, Names
-from sink_core.errors import ConfigError
-from sink_core.tables.columns import Columns, of_fields
-from sink_core.tables.schema_wants import schema_wants
-from sink_core.tables.type_text import DECIMAL_DIGITS
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.decode.avro_schema import Node, WriterSchema, logical, shown
+from calve.sink_core.decode.names import EXACT, Names
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.columns import Columns, of_fields
+from calve.sink_core.tables.schema_wants import schema_wants
+from calve.sink_core.tables.type_text import DECIMAL_DIGITS
 
 _PLAIN: dict[str, IcebergType] = {
     "boolean": BooleanType(),

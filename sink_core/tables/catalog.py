@@ -25,14 +25,17 @@ from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
-from sink_core.config.effective import CatalogSettings
-from sink_core.config.references import redact, resolve
-from sink_core.errors import CalveError, ConfigError, TableUnusable, Unreachable
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.config.references import redact, resolve
+from calve.sink_core.errors import CalveError, ConfigError, TableUnusable, Unreachable
 
 _SHOWN_CHARACTERS = 300
 _SQLITE = "sqlite"
 # Loaded by name, so that other catalogs don't pay for the import of an HTTP client, or of SQLAlchemy.
-_OURS = {"rest": "sink_core.tables.rest.BoundedRestCatalog", "sql": "sink_core.tables.sql.RememberingSqlCatalog"}
+_OURS = {
+    "rest": "calve.sink_core.tables.rest.BoundedRestCatalog",
+    "sql": "calve.sink_core.tables.sql.RememberingSqlCatalog",
+}
 
 _REFUSED = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError, SignError, PermissionError)
 _BAD_ADDRESS = (InvalidURL, InvalidSchema, MissingSchema, ArgumentError, NoSuchModuleError)

@@ -8,8 +8,8 @@ from pydantic import Field
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from sink_core.errors import ConfigError
-from sink_core.tables.column_names import Taken
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.column_names import Taken
 
 
 class Columns(Schema):

@@ -39,10 +39,10 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from sink_core.decode.connect_schema import INTEGERS, ConnectType
-from sink_core.errors import ConfigError
-from sink_core.tables.columns import Columns, of_fields
-from sink_core.tables.type_text import DECIMAL_DIGITS
+from calve.sink_core.decode.connect_schema import INTEGERS, ConnectType
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.columns import Columns, of_fields
+from calve.sink_core.tables.type_text import DECIMAL_DIGITS
 
 _PLAIN: dict[str, IcebergType] = {
     "boolean": BooleanType(),

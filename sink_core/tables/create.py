@@ -19,21 +19,21 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
-from sink_core.changes.deleted import DELETED_COLUMN, with_deleted
-from sink_core.changes.events import with_order
-from sink_core.changes.kafka_key import key_columns, with_key
-from sink_core.changes.settings import envelope_of
-from sink_core.config.effective import Pipeline, TableSettings
-from sink_core.config.tables import AutoCreate
-from sink_core.errors import CalveError, ConfigError, TableUnusable
-from sink_core.formats import Formats, Sample
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.column_names import Taken
-from sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
-from sink_core.tables.kafka_column import KAFKA_COLUMN, kafka_field
-from sink_core.tables.partition_by import partition_spec
-from sink_core.tables.sort_by import sort_order, with_identifiers
-from sink_core.tables.type_text import schema_of, spark_type_text
+from calve.sink_core.changes.deleted import DELETED_COLUMN, with_deleted
+from calve.sink_core.changes.events import with_order
+from calve.sink_core.changes.kafka_key import key_columns, with_key
+from calve.sink_core.changes.settings import envelope_of
+from calve.sink_core.config.effective import Pipeline, TableSettings
+from calve.sink_core.config.tables import AutoCreate
+from calve.sink_core.errors import CalveError, ConfigError, TableUnusable
+from calve.sink_core.formats import Formats, Sample
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.column_names import Taken
+from calve.sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, kafka_field
+from calve.sink_core.tables.partition_by import partition_spec
+from calve.sink_core.tables.sort_by import sort_order, with_identifiers
+from calve.sink_core.tables.type_text import schema_of, spark_type_text
 
 FORMAT_VERSION = "2"
 CREATED_BY = "calve.created-by"

@@ -28,7 +28,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 
-from sink_core.tables.requests import answers
+from calve.sink_core.tables.requests import answers
 
 _ENTRY = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION]
 _TYPES: dict[int, Any] = {-1: ManifestEntry, 2: DataFile}

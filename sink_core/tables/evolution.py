@@ -35,9 +35,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from sink_core.config.tables import EvolveStep
-from sink_core.tables.column_names import Taken, readable_schema
-from sink_core.tables.type_text import DECIMAL_DIGITS, type_text
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.tables.column_names import Taken, readable_schema
+from calve.sink_core.tables.type_text import DECIMAL_DIGITS, type_text
 
 ROOT = -1
 """In place of the id of a field that holds others: the table itself."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.errors import TableUnusable
-from sink_core.tables.arrow import arrow_schema, conform
-from sink_core.tables.budget import Budget, Gathers
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.tables.arrow import arrow_schema, conform
+from calve.sink_core.tables.budget import Budget, Gathers
 
 
 class Gathered:

@@ -51,8 +51,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from sink_core.errors import ConfigError
-from sink_core.tables.columns import of_fields
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.columns import of_fields
 
 ONLY_NULL = "only null in the sample"
 ONLY_EMPTY = "only empty lists in the sample"

@@ -20,8 +20,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from sink_core.batch import BatchPlan, PartitionCounts
-from sink_core.tables.arrow import arrow_schema
+from calve.sink_core.batch import BatchPlan, PartitionCounts
+from calve.sink_core.tables.arrow import arrow_schema
 
 Headers = Sequence[tuple[str, bytes | None]]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyiceberg.io import FileIO, load_file_io
 
-from sink_core.config.effective import CatalogSettings
-from sink_core.config.references import resolve
-from sink_core.tables.catalog import open_catalog, unreachable_as_ours
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.config.references import resolve
+from calve.sink_core.tables.catalog import open_catalog, unreachable_as_ours
 
 _VENDS_CREDENTIALS = "rest"
 

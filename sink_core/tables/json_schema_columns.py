@@ -42,9 +42,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.decode.json_schema import JsonSchema
-from sink_core.errors import ConfigError
-from sink_core.tables.columns import Columns, of_fields
+from calve.sink_core.decode.json_schema import JsonSchema
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.columns import Columns, of_fields
 
 _PLAIN: dict[str, IcebergType] = {"boolean": BooleanType(), "integer": LongType(), "number": DoubleType()}
 _FORMATS: dict[str, IcebergType] = {"date": DateType(), "date-time": TimestamptzType(), "uuid": UUIDType()}

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
 
-from sink_core.errors import TableUnusable
-from sink_core.tables.type_text import type_text
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.tables.type_text import type_text
 
 KAFKA_COLUMN = "_kafka"
 KAFKA_TIME = f"{KAFKA_COLUMN}.timestamp"

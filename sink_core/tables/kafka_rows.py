@@ -17,7 +17,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
 
-from sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.offsets import OffsetRange, TopicPartition
 
 Runs = Mapping[TopicPartition, Sequence[tuple[int, int]]]
 """Ranges `[start, end)` of offsets by partition, ascending, without overlap."""

@@ -30,9 +30,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
-from sink_core.batch import ManifestRef, PartitionSummary
-from sink_core.tables.entries import live_entries
-from sink_core.tables.files import WrittenFile, data_file
+from calve.sink_core.batch import ManifestRef, PartitionSummary
+from calve.sink_core.tables.entries import live_entries
+from calve.sink_core.tables.files import WrittenFile, data_file
 
 _NO_SNAPSHOT = -1
 _REWRITTEN = re.compile(r"calve-(\d+)-without-.*\.(?:avro|parquet)")

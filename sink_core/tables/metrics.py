@@ -18,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import BinaryType, IcebergType, StringType, StructType
 from pyiceberg.utils.properties import property_as_int
 
-from sink_core.tables.kafka_column import KAFKA_COLUMN
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN
 
 MOST_INFERRED, MOST_INFERRED_DEFAULT = "write.metadata.metrics.max-inferred-column-defaults", 100
 _DEFAULT = TableProperties.DEFAULT_WRITE_METRICS_MODE_DEFAULT

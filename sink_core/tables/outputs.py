@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.batch import BatchPlan, PartitionCounts, TableOutput, ToMerge
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.files import WrittenFile
-from sink_core.tables.internal import ledger_rows
-from sink_core.tables.manifests import write_manifest
-from sink_core.tables.writer import TableWriter
+from calve.sink_core.batch import BatchPlan, PartitionCounts, TableOutput, ToMerge
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.files import WrittenFile
+from calve.sink_core.tables.internal import ledger_rows
+from calve.sink_core.tables.manifests import write_manifest
+from calve.sink_core.tables.writer import TableWriter
 
 FEW = 1_000
 """Rows of the ledger that are not compressed."""

@@ -14,7 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import BooleanType
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
-from sink_core.config.effective import TargetFileSize
+from calve.sink_core.config.effective import TargetFileSize
 
 NO_CODEC = "none"
 # Java's writer gives a dictionary up once it doesn't pay, Arrow's only at this size: at Iceberg's default of 2 MiB,

@@ -27,8 +27,8 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 
-from sink_core.config.problems import nearest
-from sink_core.errors import ConfigError
+from calve.sink_core.config.problems import nearest
+from calve.sink_core.errors import ConfigError
 
 FORMS = "column, year(ts), month(ts), day(ts), hour(ts), bucket(16, id) or truncate(4, name)"
 

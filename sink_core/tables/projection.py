@@ -19,8 +19,8 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import ListType, MapType, StructType
 
-from sink_core.errors import TableUnusable
-from sink_core.tables.arrow import file_schema, iceberg_id, with_values
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.tables.arrow import file_schema, iceberg_id, with_values
 
 _ROWS = 16_384
 """Of a batch, at most."""

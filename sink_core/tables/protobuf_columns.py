@@ -43,12 +43,12 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from sink_core.decode.protobuf_known import DECIMAL, declared_digits
-from sink_core.decode.protobuf_schema import MessageSchema
-from sink_core.decode.protobuf_types import DURATION, TIMESTAMP, WRAPPERS, entry_of
-from sink_core.errors import ConfigError
-from sink_core.tables.columns import Columns, of_fields
-from sink_core.tables.type_text import DECIMAL_DIGITS
+from calve.sink_core.decode.protobuf_known import DECIMAL, declared_digits
+from calve.sink_core.decode.protobuf_schema import MessageSchema
+from calve.sink_core.decode.protobuf_types import DURATION, TIMESTAMP, WRAPPERS, entry_of
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.columns import Columns, of_fields
+from calve.sink_core.tables.type_text import DECIMAL_DIGITS
 
 _F = FieldDescriptor
 _PLAIN: dict[int, IcebergType] = {

@@ -16,7 +16,7 @@ from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse, Retry
 from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError, ReadTimeoutError
 
-from sink_core.tables.clock import NotUpdatedPast
+from calve.sink_core.tables.clock import NotUpdatedPast
 
 CONNECT_S, ANSWER_S = 10.0, 60.0
 """Seconds to connect, and between two pieces of an answer."""

@@ -13,12 +13,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.tables.arrow import rebuild, unchanged
-from sink_core.tables.files import WrittenFile
-from sink_core.tables.kafka_column import KAFKA_COLUMN
-from sink_core.tables.kafka_rows import Runs, of_runs
-from sink_core.tables.projection import rows_by_ids
-from sink_core.tables.writer import TableWriter
+from calve.sink_core.tables.arrow import rebuild, unchanged
+from calve.sink_core.tables.files import WrittenFile
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN
+from calve.sink_core.tables.kafka_rows import Runs, of_runs
+from calve.sink_core.tables.projection import rows_by_ids
+from calve.sink_core.tables.writer import TableWriter
 
 _PLACES = ("topic", "partition", "offset")
 

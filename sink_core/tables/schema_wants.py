@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from sink_core.config.tables import EvolveStep
-from sink_core.decode.names import EXACT, Names, TwoOfOne
-from sink_core.tables.column_names import readable_schema
-from sink_core.tables.evolution import evolved
-from sink_core.tables.kafka_column import KAFKA_COLUMN
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.decode.names import EXACT, Names, TwoOfOne
+from calve.sink_core.tables.column_names import readable_schema
+from calve.sink_core.tables.evolution import evolved
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN
 
 
 def schema_wants(

@@ -15,9 +15,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.types import DoubleType, FloatType, NestedField, StructType
 
-from sink_core.config.problems import nearest
-from sink_core.errors import ConfigError
-from sink_core.tables.partition_by import read_term
+from calve.sink_core.config.problems import nearest
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.partition_by import read_term
 
 _ORDER = re.compile(r"(?P<term>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
 

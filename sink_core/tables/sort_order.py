@@ -23,7 +23,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import VoidTransform
 
-from sink_core.tables.partition import transformed
+from calve.sink_core.tables.partition import transformed
 
 Distribution = Literal["none", "hash", "range"]
 DISTRIBUTION = "write.distribution-mode"

@@ -39,8 +39,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.config.problems import nearest
-from sink_core.errors import ConfigError
+from calve.sink_core.config.problems import nearest
+from calve.sink_core.errors import ConfigError
 
 FORMS = "long, decimal(10,2), timestamptz, list<string>, map<string, long>, struct<a: int, b: string>"
 

@@ -8,10 +8,10 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import FixedType, GeographyType, GeometryType, TimestampNanoType, TimestamptzNanoType, UnknownType
 
-from sink_core.errors import TableUnusable
-from sink_core.tables.metrics import statistics_plan
-from sink_core.tables.parquet import NO_CODEC, codec_of, parquet_settings
-from sink_core.tables.sort_order import distribution_of
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.tables.metrics import statistics_plan
+from calve.sink_core.tables.parquet import NO_CODEC, codec_of, parquet_settings
+from calve.sink_core.tables.sort_order import distribution_of
 
 FORMAT_VERSION = 2
 _TYPES_OF_VERSION_3 = (UnknownType, TimestampNanoType, TimestamptzNanoType, GeometryType, GeographyType)

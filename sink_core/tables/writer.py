@@ -24,15 +24,15 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from sink_core.tables.arrow import conform, file_schema
-from sink_core.tables.budget import Budget
-from sink_core.tables.dictionary import dictionary_paths
-from sink_core.tables.files import WrittenFile, describe_file
-from sink_core.tables.gathered import Gathered
-from sink_core.tables.metrics import statistics_plan
-from sink_core.tables.parquet import ParquetSettings, parquet_settings
-from sink_core.tables.partition import Partition, fits_in_path, split
-from sink_core.tables.sort_order import Order
+from calve.sink_core.tables.arrow import conform, file_schema
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.dictionary import dictionary_paths
+from calve.sink_core.tables.files import WrittenFile, describe_file
+from calve.sink_core.tables.gathered import Gathered
+from calve.sink_core.tables.metrics import statistics_plan
+from calve.sink_core.tables.parquet import ParquetSettings, parquet_settings
+from calve.sink_core.tables.partition import Partition, fits_in_path, split
+from calve.sink_core.tables.sort_order import Order
 
 
 class TableWriter:

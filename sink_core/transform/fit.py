@@ -6,9 +6,9 @@ import uuid
 
 import pyarrow as pa
 
-from sink_core.tables.arrow import rebuild
-from sink_core.tables.kafka_column import KAFKA_COLUMN
-from sink_core.transform.query import ROW
+from calve.sink_core.tables.arrow import rebuild
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN
+from calve.sink_core.transform.query import ROW
 
 _KINDS = (
     (pa.types.is_signed_integer, pa.types.is_signed_integer),

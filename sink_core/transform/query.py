@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import duckdb
 
-from sink_core.errors import ConfigError
+from calve.sink_core.errors import ConfigError
 
 ROW = "_row"
 _ONE_ROW = "each record gives one row, or none by `where`"

@@ -11,14 +11,14 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from sink_core.config.tables import Transform
-from sink_core.decode.decoded import TRANSFORM, BadValue, Decoded, cut
-from sink_core.errors import ConfigError, ProtocolError, TableUnusable
-from sink_core.tables.arrow import arrow_schema, missing
-from sink_core.tables.kafka_column import KAFKA_COLUMN, RAW_KEY, kafka_type
-from sink_core.tables.type_text import schema_of
-from sink_core.transform.fit import fitted
-from sink_core.transform.query import ROW, bind, first_line, opened, query
+from calve.sink_core.config.tables import Transform
+from calve.sink_core.decode.decoded import TRANSFORM, BadValue, Decoded, cut
+from calve.sink_core.errors import ConfigError, ProtocolError, TableUnusable
+from calve.sink_core.tables.arrow import arrow_schema, missing
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, RAW_KEY, kafka_type
+from calve.sink_core.tables.type_text import schema_of
+from calve.sink_core.transform.fit import fitted
+from calve.sink_core.transform.query import ROW, bind, first_line, opened, query
 
 Origins = Callable[[Sequence[int]], pa.Array]
 """Gives the `_kafka` of the records at these places, as `kafka_type`."""

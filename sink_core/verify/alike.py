@@ -18,7 +18,7 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
-from sink_core.tables.requests import answers
+from calve.sink_core.tables.requests import answers
 
 FILES_AT_ONCE = 64
 """Files whose rows are joined, at most: more of them are slower, as they no longer fit into caches."""

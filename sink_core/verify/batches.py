@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sink_core.verify.history import History, Published
-from sink_core.verify.ledger import BatchSums, Ledger, combined, digest
-from sink_core.verify.report import Evidence
+from calve.sink_core.verify.history import History, Published
+from calve.sink_core.verify.ledger import BatchSums, Ledger, combined, digest
+from calve.sink_core.verify.report import Evidence
 
 
 @dataclass(frozen=True, slots=True)

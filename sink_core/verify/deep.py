@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from sink_core.offsets import TopicPartition
-from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.offset_sets import of_range, shown
-from sink_core.verify.report import Evidence
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.offset_sets import of_range, shown
+from calve.sink_core.verify.report import Evidence
 
 OffsetSets = Mapping[TopicPartition, BitMap64]
 NONE = BitMap64()

@@ -9,12 +9,12 @@ from contextlib import closing
 from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from sink_core.control.events import Event, decode
-from sink_core.control.log import PARTITION, READ_TIMEOUT_S, Trimmed, is_out_of_range
-from sink_core.errors import Unreachable
-from sink_core.kafka import clients
-from sink_core.kafka.failures import classify
-from sink_core.offsets import after
+from calve.sink_core.control.events import Event, decode
+from calve.sink_core.control.log import PARTITION, READ_TIMEOUT_S, Trimmed, is_out_of_range
+from calve.sink_core.errors import Unreachable
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.failures import classify
+from calve.sink_core.offsets import after
 
 
 def read_events(settings: clients.Settings, topic: str, start: int, end: int) -> Iterator[tuple[int, Event]]:

@@ -13,16 +13,16 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import FileScanTask, Table
 
-from sink_core.batch import ManifestRef
-from sink_core.commit.view import TableView
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.entries import head_files, live_entries
-from sink_core.tables.manifests import entries_of
-from sink_core.tables.requests import answers
-from sink_core.verify.alike import Alike, Together, in_groups
-from sink_core.verify.report import Evidence
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.entries import head_files, live_entries
+from calve.sink_core.tables.manifests import entries_of
+from calve.sink_core.tables.requests import answers
+from calve.sink_core.verify.alike import Alike, Together, in_groups
+from calve.sink_core.verify.report import Evidence
 
 UNREADABLE = (OSError, pa.ArrowException, EOFError)
 """What reading a broken file raises."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sink_core.control.events import Checkpoint, DataComplete, DataWritten, Event
-from sink_core.offsets import TopicPartition, batch_id_of, dense_to_offsets
-from sink_core.verify.ledger import digest, former_place
-from sink_core.verify.report import Evidence
+from calve.sink_core.control.events import Checkpoint, DataComplete, DataWritten, Event
+from calve.sink_core.offsets import TopicPartition, batch_id_of, dense_to_offsets
+from calve.sink_core.verify.ledger import digest, former_place
+from calve.sink_core.verify.report import Evidence
 
 
 @dataclass(frozen=True, slots=True)

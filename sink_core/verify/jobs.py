@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from pyroaring import BitMap64
 
-from sink_core.control.range_parts import RangeJob, RangeRead
-from sink_core.offsets import TopicPartition
-from sink_core.verify.deep import NONE, Held, OffsetSets
-from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.offset_sets import by_partition
-from sink_core.verify.report import Evidence
+from calve.sink_core.control.range_parts import RangeJob, RangeRead
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.verify.deep import NONE, Held, OffsetSets
+from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.offset_sets import by_partition
+from calve.sink_core.verify.report import Evidence
 
 
 def expected_rows(jobs: Iterable[RangeJob], held: Collection[str], *, dead_letters: bool) -> dict[str, int]:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from sink_core.offsets import OffsetRange, Offsets, TopicPartition
-from sink_core.tables.internal import LEFT_OUT, LOST, UNROUTED
-from sink_core.verify.offset_sets import of_range, shown
-from sink_core.verify.report import Evidence
+from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
+from calve.sink_core.tables.internal import LEFT_OUT, LOST, UNROUTED
+from calve.sink_core.verify.offset_sets import of_range, shown
+from calve.sink_core.verify.report import Evidence
 
 _DIGEST_MASK = 2**64 - 1
 _NUMBERS = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", LOST)

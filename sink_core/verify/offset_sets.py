@@ -8,8 +8,8 @@ from itertools import islice
 
 from pyroaring import BitMap64
 
-from sink_core.control.range_parts import RangeRead
-from sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.control.range_parts import RangeRead
+from calve.sink_core.offsets import OffsetRange, TopicPartition
 
 SHOWN_RANGES = 10
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from confluent_kafka.admin import AdminClient
 
-from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.recount import compacted, delivered_offsets
-from sink_core.kafka.source import end_offsets, log_starts
-from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.session import Session
-from sink_core.verify.deep import OffsetSets, compare_delivered
-from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.report import Evidence
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.recount import compacted, delivered_offsets
+from calve.sink_core.kafka.source import end_offsets, log_starts
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.session import Session
+from calve.sink_core.verify.deep import OffsetSets, compare_delivered
+from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.report import Evidence
 
 
 def recount(session: Session, rows: Iterable[LedgerRow], covered: OffsetSets, evidence: Evidence) -> None:

@@ -12,13 +12,13 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType
 
-from sink_core.control.range_parts import RangeRead
-from sink_core.offsets import TopicPartition
-from sink_core.tables.kafka_rows import may_hold, place_fields
-from sink_core.verify.deep import Held
-from sink_core.verify.history import Published
-from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.offset_sets import of_range
+from calve.sink_core.control.range_parts import RangeRead
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.tables.kafka_rows import may_hold, place_fields
+from calve.sink_core.verify.deep import Held
+from calve.sink_core.verify.history import Published
+from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.offset_sets import of_range
 
 SKEW_MS = 3_600_000
 """How far clocks may be apart: a batch planned at the next broker may seem older than the one before it."""

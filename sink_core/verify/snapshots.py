@@ -9,8 +9,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
-from sink_core.commit.view import SnapshotView, TableView
-from sink_core.verify.report import Evidence
+from calve.sink_core.commit.view import SnapshotView, TableView
+from calve.sink_core.verify.report import Evidence
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,22 +7,22 @@ from functools import partial
 
 from pyiceberg.table import FileScanTask, Table
 
-from sink_core.control.range_parts import RangeJob
-from sink_core.errors import TableUnusable
-from sink_core.garbage import rare_collections
-from sink_core.offsets import TopicPartition
-from sink_core.range_jobs.moved import moved_by
-from sink_core.session import Session
-from sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
-from sink_core.verify import batches, jobs, since, snapshots
-from sink_core.verify import deep as offsets
-from sink_core.verify.files import ReadableFiles, check_files, head_tasks, pending_tasks
-from sink_core.verify.history import Published
-from sink_core.verify.ledger import COLUMNS, Ledger, LedgerRow, rows_of, with_former
-from sink_core.verify.offset_sets import by_partition
-from sink_core.verify.recount import recount
-from sink_core.verify.report import Evidence, VerifyReport
-from sink_core.verify.world import World, load_table, look
+from calve.sink_core.control.range_parts import RangeJob
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.garbage import rare_collections
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.range_jobs.moved import moved_by
+from calve.sink_core.session import Session
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
+from calve.sink_core.verify import batches, jobs, since, snapshots
+from calve.sink_core.verify import deep as offsets
+from calve.sink_core.verify.files import ReadableFiles, check_files, head_tasks, pending_tasks
+from calve.sink_core.verify.history import Published
+from calve.sink_core.verify.ledger import COLUMNS, Ledger, LedgerRow, rows_of, with_former
+from calve.sink_core.verify.offset_sets import by_partition
+from calve.sink_core.verify.recount import recount
+from calve.sink_core.verify.report import Evidence, VerifyReport
+from calve.sink_core.verify.world import World, load_table, look
 
 _DEAD_LETTER_COLUMNS = ("topic", "partition", "offset")
 

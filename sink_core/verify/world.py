@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from sink_core.commit.findings import AncestryCut, compare
-from sink_core.commit.view import TableView, view_of
-from sink_core.control import checks
-from sink_core.control.log import Trimmed
-from sink_core.control.state import CommitState
-from sink_core.errors import ConfigError, FindingError
-from sink_core.finding import Finding
-from sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from sink_core.kafka.source import Topic, describe_topics, end_offsets, log_starts
-from sink_core.session import Session
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.verify.events import read_events
-from sink_core.verify.history import History
-from sink_core.verify.report import Evidence
+from calve.sink_core.commit.findings import AncestryCut, compare
+from calve.sink_core.commit.view import TableView, view_of
+from calve.sink_core.control import checks
+from calve.sink_core.control.log import Trimmed
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import ConfigError, FindingError
+from calve.sink_core.finding import Finding
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, log_starts
+from calve.sink_core.session import Session
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.verify.events import read_events
+from calve.sink_core.verify.history import History
+from calve.sink_core.verify.report import Evidence
 
 # A dead publisher's transaction ends after a minute; the broker looks for such every ten seconds.
 _SETTLE_S = 120.0

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pyiceberg.table import Table
 
-from sink_core.config.maintenance import Compact
-from sink_core.errors import RetriableError
-from sink_core.maintenance.compaction import PartitionFiles, due, within, worth_it
-from sink_core.maintenance.predicate import predicate
-from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
-from sink_core.maintenance.shape import DATA_FILES, DELETE_FILES, live_files, shape
-from sink_core.tables.parquet import target_file_bytes
-from spark_jobs.maintenance.work import Work, now_ms
+from calve.sink_core.config.maintenance import Compact
+from calve.sink_core.errors import RetriableError
+from calve.sink_core.maintenance.compaction import PartitionFiles, due, within, worth_it
+from calve.sink_core.maintenance.predicate import predicate
+from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
+from calve.sink_core.maintenance.shape import DATA_FILES, DELETE_FILES, live_files, shape
+from calve.sink_core.tables.parquet import target_file_bytes
+from calve.spark_jobs.maintenance.work import Work, now_ms
 
 TASK = "compact"
 

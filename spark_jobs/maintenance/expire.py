@@ -7,15 +7,15 @@ from contextlib import suppress
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 
-from sink_core.commit.staging import dropping, left_behind
-from sink_core.config.maintenance import Expire
-from sink_core.errors import TableUnusable
-from sink_core.maintenance.expiry import plan_expiry
-from sink_core.maintenance.owned import why_not_owned
-from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
-from sink_core.maintenance.shape import SNAPSHOTS, shape
-from sink_core.tables.catalog import unreachable_as_ours
-from spark_jobs.maintenance.work import Work, now_ms
+from calve.sink_core.commit.staging import dropping, left_behind
+from calve.sink_core.config.maintenance import Expire
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.maintenance.expiry import plan_expiry
+from calve.sink_core.maintenance.owned import why_not_owned
+from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
+from calve.sink_core.maintenance.shape import SNAPSHOTS, shape
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.spark_jobs.maintenance.work import Work, now_ms
 
 TASK = "expire"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyiceberg.table import Table
 
-from sink_core.config.maintenance import Manifests
-from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
-from sink_core.maintenance.shape import MANIFESTS, shape
-from spark_jobs.maintenance.work import Work
+from calve.sink_core.config.maintenance import Manifests
+from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
+from calve.sink_core.maintenance.shape import MANIFESTS, shape
+from calve.spark_jobs.maintenance.work import Work
 
 TASK = "manifests"
 

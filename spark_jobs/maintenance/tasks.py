@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sink_core.errors import ConfigError
-from sink_core.maintenance.keep_alive import keep_alive
-from sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
-from sink_core.maintenance.trim import trim
-from sink_core.session import Session
-from spark_jobs.maintenance.compact import compact
-from spark_jobs.maintenance.expire import expire
-from spark_jobs.maintenance.manifests import rewrite_manifests
-from spark_jobs.maintenance.orphans import remove_orphans
-from spark_jobs.maintenance.work import Work
-from spark_jobs.procedures import Procedures
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.maintenance.keep_alive import keep_alive
+from calve.sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
+from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.session import Session
+from calve.spark_jobs.maintenance.compact import compact
+from calve.spark_jobs.maintenance.expire import expire
+from calve.spark_jobs.maintenance.manifests import rewrite_manifests
+from calve.spark_jobs.maintenance.orphans import remove_orphans
+from calve.spark_jobs.maintenance.work import Work
+from calve.spark_jobs.procedures import Procedures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ def run_task(
     dry_run: bool = False,
     on_progress: OnProgress = lambda _step: None,
 ) -> MaintenanceReport:
-    """Run one of `sink_core.config.maintenance.TASKS` by the pipeline's settings for it.
+    """Run one of `calve.sink_core.config.maintenance.TASKS` by the pipeline's settings for it.
 
     `tables` narrows those that work on tables, and takes any of the pipeline's that it names. Raises ConfigError for a
     table that isn't the pipeline's, FindingError if the pipeline must stop; what went wrong at one table is in the

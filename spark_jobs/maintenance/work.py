@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from sink_core.errors import CalveError, TableUnusable
-from sink_core.maintenance.owned import why_not_owned
-from sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
-from sink_core.session import Session
-from sink_core.tables.catalog import unreachable_as_ours
-from sink_core.tables.create import load_if_there
-from spark_jobs.procedures import Procedures
+from calve.sink_core.errors import CalveError, TableUnusable
+from calve.sink_core.maintenance.owned import why_not_owned
+from calve.sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
+from calve.sink_core.session import Session
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.create import load_if_there
+from calve.spark_jobs.procedures import Procedures
 
 
 @dataclass(frozen=True, slots=True)

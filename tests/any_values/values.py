@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.runner import SparkRunner
+from calve.spark_jobs.runner import SparkRunner
 from tests import support
 from tests.any_values.json_wires import Connect, Encode, Json, JsonSchema
 from tests.any_values.kinds import LONG, Leaf, ListOf, MapOf, StructOf, Type, Unfit, draw, same, stored

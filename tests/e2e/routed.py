@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from sink_core.failpoints import VARIABLE
-from sink_core.verify.verify import verify
+from calve.sink_core.failpoints import VARIABLE
+from calve.sink_core.verify.verify import verify
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow
 from tests.schema_registry import SchemaRegistry, framed

@@ -15,8 +15,8 @@ import psutil
 import pytest
 from dagster import DagsterInstance
 
-from orchestration import broker
-from orchestration.pipelines.names import PIPELINE_TAG
+from calve.orchestration import broker
+from calve.orchestration.pipelines.names import PIPELINE_TAG
 from tests import support
 from tests.e2e.dagster.stack import until
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.broker import Broker
-from orchestration.drill import CRASH_POINTS, PREFIX
-from sink_core.locks import exclusive
+from calve.orchestration.broker import Broker
+from calve.orchestration.drill import CRASH_POINTS, PREFIX
+from calve.sink_core.locks import exclusive
 from tests.failpoints import FAILPOINTS
 from tests.pipelines import TIMEOUT_S, Flow
 from tests.support import TopicFactory

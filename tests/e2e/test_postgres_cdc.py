@@ -7,13 +7,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.config.connections import SparkSettings
-from sink_core.config.load import load
-from sink_core.session import Session
-from sink_core.verify.verify import verify
-from spark_jobs.run import run_pipeline
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.config.load import load
+from calve.sink_core.session import Session
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.run import run_pipeline
+from calve.spark_jobs.runner import SparkRunner
 from tests.bank import EXAMPLE, Bank
 from tests.postgres import postgres
 

@@ -9,9 +9,9 @@ import pytest
 from dagster import DagsterInstance
 from pyspark.sql import SparkSession
 
-from orchestration import broker as embedded
-from sink_core.config.connections import SparkSettings
-from spark_jobs.runner import SparkRunner
+from calve.orchestration import broker as embedded
+from calve.sink_core.config.connections import SparkSettings
+from calve.spark_jobs.runner import SparkRunner
 from tests import support
 from tests.rest_catalog import RestCatalog
 from tests.schema_registry import SchemaRegistry

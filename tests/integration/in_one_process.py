@@ -9,10 +9,10 @@ import re
 import sys
 from pathlib import Path
 
-from sink_core.config.load import load
-from sink_core.errors import CalveError
-from sink_core.session import Session
-from spark_jobs.run import run_pipeline
+from calve.sink_core.config.load import load
+from calve.sink_core.errors import CalveError
+from calve.sink_core.session import Session
+from calve.spark_jobs.run import run_pipeline
 from tests.pipelines import InProcess
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sink_core.offsets import OffsetRange
-from sink_core.range_jobs.selected import Wanted
-from sink_core.verify.report import VerifyReport
-from sink_core.verify.verify import verify
-from spark_jobs.range_job import RangeJobs, RangeReport
+from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.range_jobs.selected import Wanted
+from calve.sink_core.verify.report import VerifyReport
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.range_job import RangeJobs, RangeReport
 from tests import support
 from tests.pipelines import Flow, InProcess
 

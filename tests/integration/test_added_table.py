@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.broker import Broker
-from sink_core.errors import ConfigError, TableUnusable
-from sink_core.maintenance.trim import trim
+from calve.orchestration.broker import Broker
+from calve.sink_core.errors import ConfigError, TableUnusable
+from calve.sink_core.maintenance.trim import trim
 from tests.integration.range_jobs import assert_unviolated, filled, proof, refill
 from tests.pipelines import COLUMNS, Flow, reached
 from tests.support import TopicFactory

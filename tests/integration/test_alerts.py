@@ -12,11 +12,11 @@ import pytest
 from dagster import DagsterInstance
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
+from calve.orchestration.alerts import UNEXPLAINED, Alert, NotPosted, alert_sensor
+from calve.orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
+from calve.orchestration.pipelines.runs import error_tags
+from calve.sink_core.errors import BadRecord, CalveError, FindingError, Unreachable
 from examples.flights import alerts as example
-from orchestration.alerts import UNEXPLAINED, Alert, NotPosted, alert_sensor
-from orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
-from orchestration.pipelines.runs import error_tags
-from sink_core.errors import BadRecord, CalveError, FindingError, Unreachable
 
 BAD = BadRecord("flights[3]@17: no number in 'delay'", hint="calve inspect flights 3 17")
 GONE = Unreachable("no answer from broker:9092", hint="start it")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.spark_jobs.runner import SparkRunner
 from tests.any_values import names, values
 from tests.any_values.values import Found, Parts
 from tests.pipelines import Flow

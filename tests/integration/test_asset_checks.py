@@ -10,9 +10,9 @@ import pytest
 from dagster import DagsterInstance
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from orchestration.pipelines import ingest, verdicts
-from orchestration.pipelines.names import CHECKS
+from calve.orchestration.broker import Broker
+from calve.orchestration.pipelines import ingest, verdicts
+from calve.orchestration.pipelines.names import CHECKS
 from tests import support
 from tests.dagster_runs import run
 from tests.pipelines import Flow

@@ -11,11 +11,11 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._serdes import serialize_value
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from orchestration.pipelines.build import build_pipeline_defs
-from orchestration.pipelines.names import CHECKS, COMMIT, INGEST, RESOLVE, batches_key, job_name, topic_key
-from sink_core.control.events import CommitComplete, CommitToTable, DataComplete, Paused, StartCommit
-from sink_core.errors import ConfigError
+from calve.orchestration.broker import Broker
+from calve.orchestration.pipelines.build import build_pipeline_defs
+from calve.orchestration.pipelines.names import CHECKS, COMMIT, INGEST, RESOLVE, batches_key, job_name, topic_key
+from calve.sink_core.control.events import CommitComplete, CommitToTable, DataComplete, Paused, StartCommit
+from calve.sink_core.errors import ConfigError
 from tests import support
 from tests.dagster_runs import run
 from tests.pipelines import Flow, reached, tagged

@@ -14,9 +14,9 @@ import pytest
 from pyiceberg.types import DecimalType, LongType, TimestamptzType, UUIDType
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.errors import ConfigError, Unreachable
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.verify.verify import verify
 from tests.launch import calve
 from tests.pipelines import Flow, record
 from tests.schema_registry import SchemaRegistry, framed, plain

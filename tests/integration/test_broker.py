@@ -16,15 +16,15 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from orchestration import broker as embedded
-from sink_core.errors import CalveError, ConfigError, Unreachable
+from calve.orchestration import broker as embedded
+from calve.sink_core.errors import CalveError, ConfigError, Unreachable
 from tests import support
 from tests.integration.conftest import StartBroker
 
 START = """
 import sys
 from pathlib import Path
-from orchestration import broker
+from calve.orchestration import broker
 print(broker.start(Path(sys.argv[1]), heap_mb=512).pid)
 """
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.errors import BadRecord
-from sink_core.planning import Planner
-from sink_core.schema_preview import schema_preview
-from sink_core.verify.verify import verify
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.sink_core.errors import BadRecord
+from calve.sink_core.planning import Planner
+from calve.sink_core.schema_preview import schema_preview
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.runner import SparkRunner
 from tests.changing import by_spark
 from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry, framed, plain

@@ -18,7 +18,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
-from sink_core.errors import BadRecord
+from calve.sink_core.errors import BadRecord
 from tests.changing import Change, by_chdb, by_spark, commit, written
 
 SCHEMA = Schema(

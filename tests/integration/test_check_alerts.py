@@ -11,10 +11,10 @@ import pytest
 from dagster import DagsterInstance
 
 from calve import Alert, build_pipeline_defs, check_alert_sensor
-from orchestration.alerts import NotPosted
-from orchestration.broker import Broker
-from orchestration.pipelines import verdicts
-from orchestration.pipelines.names import CHECKS, job_name
+from calve.orchestration.alerts import NotPosted
+from calve.orchestration.broker import Broker
+from calve.orchestration.pipelines import verdicts
+from calve.orchestration.pipelines.names import CHECKS, job_name
 from tests import support
 from tests.dagster_runs import run
 from tests.pipelines import Flow

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import class_archive
+from calve.spark_jobs import class_archive
 
 RUN = """
 import sys
-from sink_core.config.connections import SparkSettings
-from spark_jobs import class_archive
-from spark_jobs.runner import SparkRunner
-from spark_jobs.session import JAVA_OPTIONS
+from calve.sink_core.config.connections import SparkSettings
+from calve.spark_jobs import class_archive
+from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.session import JAVA_OPTIONS
 
 options = f"{JAVA_OPTIONS} {sys.argv[2]} -Xlog:class+load:file={sys.argv[1]}"
 with SparkRunner(SparkSettings(master="local[1]", conf={"spark.driver.extraJavaOptions": options})) as runner:

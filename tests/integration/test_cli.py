@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from orchestration import broker as embedded
-from orchestration import new_pipeline
-from sink_core.config.load import load
+from calve.orchestration import broker as embedded
+from calve.orchestration import new_pipeline
+from calve.sink_core.config.load import load
 from tests import support
 from tests.integration.conftest import StartBroker
 from tests.launch import calve, cold

@@ -10,8 +10,8 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.commit.staging import staging_of
+from calve.orchestration.broker import Broker
+from calve.sink_core.commit.staging import staging_of
 from tests.pipelines import Flow, reached
 from tests.rest_catalog import RestCatalog
 from tests.support import TopicFactory

@@ -16,10 +16,10 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IntegerType
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.commit.coordinator import CommitReport
-from sink_core.control.events import CommitComplete, CommitToTable
-from sink_core.errors import FindingError, UnknownOutcome
+from calve.orchestration.broker import Broker
+from calve.sink_core.commit.coordinator import CommitReport
+from calve.sink_core.control.events import CommitComplete, CommitToTable
+from calve.sink_core.errors import FindingError, UnknownOutcome
 from tests.pipelines import Flow, reached, tagged
 from tests.support import TopicFactory
 

@@ -45,22 +45,22 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.config.assemble import INLINE_CATALOG
-from sink_core.config.effective import CatalogSettings
-from sink_core.config.maintenance import Compact, Expire, Manifests
-from sink_core.errors import FindingError
-from sink_core.maintenance.predicate import predicate
-from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
-from sink_core.maintenance.shape import live_files
-from sink_core.verify.report import VerifyReport
-from sink_core.verify.verify import verify
-from spark_jobs.maintenance.compact import compact
-from spark_jobs.maintenance.expire import expire
-from spark_jobs.maintenance.manifests import rewrite_manifests
-from spark_jobs.maintenance.tasks import run_task
-from spark_jobs.maintenance.work import Work
-from spark_jobs.procedures import Procedures
+from calve.orchestration.broker import Broker
+from calve.sink_core.config.assemble import INLINE_CATALOG
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.config.maintenance import Compact, Expire, Manifests
+from calve.sink_core.errors import FindingError
+from calve.sink_core.maintenance.predicate import predicate
+from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
+from calve.sink_core.maintenance.shape import live_files
+from calve.sink_core.verify.report import VerifyReport
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.maintenance.compact import compact
+from calve.spark_jobs.maintenance.expire import expire
+from calve.spark_jobs.maintenance.manifests import rewrite_manifests
+from calve.spark_jobs.maintenance.tasks import run_task
+from calve.spark_jobs.maintenance.work import Work
+from calve.spark_jobs.procedures import Procedures
 from tests import support
 from tests.pipelines import Flow
 from tests.support import TopicFactory

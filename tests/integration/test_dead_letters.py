@@ -13,14 +13,14 @@ from dagster import DagsterInstance
 from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from orchestration.pipelines.names import CHECKS, REPLAY_DEAD_LETTERS
-from sink_core.control.events import DataComplete, DataWritten
-from sink_core.dead_letters import choice
-from sink_core.dead_letters.misfits import misfits
-from sink_core.errors import TableUnusable
-from sink_core.offsets import OffsetRange
-from sink_core.status import status
+from calve.orchestration.broker import Broker
+from calve.orchestration.pipelines.names import CHECKS, REPLAY_DEAD_LETTERS
+from calve.sink_core.control.events import DataComplete, DataWritten
+from calve.sink_core.dead_letters import choice
+from calve.sink_core.dead_letters.misfits import misfits
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.status import status
 from tests import launch
 from tests.dagster_runs import run
 from tests.dead_letters import ALL, GOOD, assert_proven, filled, left, listed, mend, replay, spoilt

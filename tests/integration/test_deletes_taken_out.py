@@ -12,16 +12,16 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.config.connections import SparkSettings
-from sink_core.config.maintenance import Compact
-from sink_core.maintenance.deletes import equality_deletes
-from sink_core.maintenance.shape import live_files
-from sink_core.verify.verify import verify
-from spark_jobs.maintenance.compact import compact
-from spark_jobs.maintenance.work import Work
-from spark_jobs.procedures import Procedures
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.config.maintenance import Compact
+from calve.sink_core.maintenance.deletes import equality_deletes
+from calve.sink_core.maintenance.shape import live_files
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.maintenance.compact import compact
+from calve.spark_jobs.maintenance.work import Work
+from calve.spark_jobs.procedures import Procedures
+from calve.spark_jobs.runner import SparkRunner
 from tests.changing import Change, by_spark
 from tests.integration.test_changes_read_back import BY_COUNTRY, State, after, as_state, create, drop, put, take_in
 from tests.pipelines import Flow

@@ -14,9 +14,9 @@ import pytest
 from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.verify.verify import verify
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.runner import SparkRunner
 from tests.pipelines import Flow, record
 from tests.support import Produce, TopicFactory
 
@@ -145,11 +145,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
-from sink_core.config.load import load
-from sink_core.session import Session
-from spark_jobs import shuffle
-from spark_jobs.run import run_pipeline
-from spark_jobs.runner import SparkRunner
+from calve.sink_core.config.load import load
+from calve.sink_core.session import Session
+from calve.spark_jobs import shuffle
+from calve.spark_jobs.run import run_pipeline
+from calve.spark_jobs.runner import SparkRunner
 
 def dies_once(stage, after):
     def run(*given):

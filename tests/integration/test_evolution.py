@@ -12,14 +12,14 @@ from pyiceberg.types import DoubleType, LongType
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from orchestration.broker import Broker
-from orchestration.cli.main import app
-from sink_core.offsets import OffsetRange
-from sink_core.range_jobs.selected import Wanted
-from sink_core.tables.type_text import type_text
-from sink_core.verify.verify import verify
-from spark_jobs.letter_job import LetterJobs
-from spark_jobs.range_job import RangeJobs
+from calve.orchestration.broker import Broker
+from calve.orchestration.cli.main import app
+from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.range_jobs.selected import Wanted
+from calve.sink_core.tables.type_text import type_text
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.letter_job import LetterJobs
+from calve.spark_jobs.range_job import RangeJobs
 from tests.pipelines import Died, Flow, InProcess, reached
 from tests.schema_registry import SchemaRegistry, framed
 from tests.schema_registry import plain as plain_avro

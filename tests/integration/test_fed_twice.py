@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orchestration.broker import Broker
-from orchestration.cli.main import app
-from sink_core.control.events import DataComplete
-from sink_core.errors import EXIT_BAD_INPUT, FindingError
+from calve.orchestration.broker import Broker
+from calve.orchestration.cli.main import app
+from calve.sink_core.control.events import DataComplete
+from calve.sink_core.errors import EXIT_BAD_INPUT, FindingError
 from tests.pipelines import Flow, reached
 from tests.resolving import resolve, resolved, run_and_prove
 from tests.support import TopicFactory, unique

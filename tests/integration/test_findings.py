@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.broker import Broker
-from sink_core.control import schemas
-from sink_core.control.events import DataComplete, DataWritten, Resumed, encode
-from sink_core.control.log import REQUIRED_CONFIG
-from sink_core.control.state import CommitState
-from sink_core.errors import FindingError, ProtocolError
-from sink_core.offsets import TopicPartition
-from sink_core.planning import Planner
+from calve.orchestration.broker import Broker
+from calve.sink_core.control import schemas
+from calve.sink_core.control.events import DataComplete, DataWritten, Resumed, encode
+from calve.sink_core.control.log import REQUIRED_CONFIG
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.errors import FindingError, ProtocolError
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.planning import Planner
 from tests import damage, support
 from tests.damage import (
     Break,

@@ -10,11 +10,11 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError
 
-from orchestration.broker import Broker
-from sink_core.config.load import load
-from sink_core.control.events import DataComplete
-from sink_core.errors import CalveError, ConfigError, FindingError
-from sink_core.status import status
+from calve.orchestration.broker import Broker
+from calve.sink_core.config.load import load
+from calve.sink_core.control.events import DataComplete
+from calve.sink_core.errors import CalveError, ConfigError, FindingError
+from calve.sink_core.status import status
 from tests import support
 from tests.launch import calve, cold
 from tests.pipelines import Flow, reached

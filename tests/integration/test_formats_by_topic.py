@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from orchestration.broker import Broker
-from sink_core.checks.registry import registry_checks
-from sink_core.errors import ConfigError
-from sink_core.verify.verify import verify
-from spark_jobs.letter_job import LetterJobs
+from calve.orchestration.broker import Broker
+from calve.sink_core.checks.registry import registry_checks
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.letter_job import LetterJobs
 from tests.pipelines import Flow, InProcess
 from tests.schema_registry import SchemaRegistry, framed, plain
 from tests.support import TopicFactory, produce

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from orchestration.broker import Broker
-from sink_core.control.decision import Verdict
-from sink_core.control.events import BatchAbandoned, DataComplete, Event, StartCommit
-from sink_core.control.publisher import GivenUp
-from sink_core.errors import UnknownOutcome
-from sink_core.maintenance import keep_alive as keeping
-from sink_core.maintenance.give_up import give_up
-from sink_core.maintenance.keep_alive import keep_alive
-from sink_core.maintenance.report import TaskOutcome
-from sink_core.offsets import Position, TopicPartition
-from sink_core.status import status
-from sink_core.verify.verify import verify
-from spark_jobs.run import Bounds, Progress, RunReport, run_pipeline
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.events import BatchAbandoned, DataComplete, Event, StartCommit
+from calve.sink_core.control.publisher import GivenUp
+from calve.sink_core.errors import UnknownOutcome
+from calve.sink_core.maintenance import keep_alive as keeping
+from calve.sink_core.maintenance.give_up import give_up
+from calve.sink_core.maintenance.keep_alive import keep_alive
+from calve.sink_core.maintenance.report import TaskOutcome
+from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.status import status
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.run import Bounds, Progress, RunReport, run_pipeline
 from tests.pipelines import TIMEOUT_S, Died, Flow, InProcess, reached
 from tests.support import TopicFactory
 
@@ -246,7 +246,7 @@ def test_topics_taken_out_keep_their_publish_and_the_token_gets_the_mark(flow: F
 
 
 def _publish() -> Any:
-    from sink_core.control.decision import Decision
+    from calve.sink_core.control.decision import Decision
 
     return Decision(Verdict.PUBLISH, "for the test")
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from orchestration.broker import Broker
-from sink_core.errors import ConfigError
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.verify.verify import verify
 from tests import support
 from tests.e2e.faults.processes import ROOT
 from tests.pipelines import COLUMNS, Flow, record

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.batch import BatchPlan, WrittenBatch
-from sink_core.config.connections import SparkSettings
-from sink_core.control.events import DataWritten
-from sink_core.errors import BadRecord, CalveError, FindingError, TableUnusable
-from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.tables.catalog import open_catalog
-from sink_core.tables.create import ensure_tables
-from spark_jobs.ingest import task_spec, write_batch
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.sink_core.batch import BatchPlan, WrittenBatch
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.errors import BadRecord, CalveError, FindingError, TableUnusable
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.tables.catalog import open_catalog
+from calve.sink_core.tables.create import ensure_tables
+from calve.spark_jobs.ingest import task_spec, write_batch
+from calve.spark_jobs.runner import SparkRunner
 from tests.pipelines import Flow, InProcess, record
 from tests.support import Produce, TopicFactory, produce
 from tests.warm_spark import WarmSpark
@@ -195,10 +195,10 @@ def test_spark_runs_tasks_in_order_and_brings_our_errors_back(spark: SparkSessio
 CHILD = """
 import json, sys
 from pathlib import Path
-from sink_core.config.load import load
-from sink_core.session import Session
-from spark_jobs.run import run_pipeline
-from spark_jobs.runner import SparkRunner
+from calve.sink_core.config.load import load
+from calve.sink_core.session import Session
+from calve.spark_jobs.run import run_pipeline
+from calve.spark_jobs.runner import SparkRunner
 
 pipeline = load(Path(sys.argv[1]))
 with Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:

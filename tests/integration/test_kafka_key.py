@@ -12,10 +12,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.errors import TableUnusable
-from sink_core.verify.verify import verify
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.runner import SparkRunner
 from tests.changing import by_chdb, by_spark
 from tests.pipelines import Flow
 from tests.support import Produce, TopicFactory

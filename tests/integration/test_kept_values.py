@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.changes.unavailable import UNAVAILABLE
-from sink_core.verify.verify import verify
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.sink_core.changes.unavailable import UNAVAILABLE
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.runner import SparkRunner
 from tests.changing import by_spark
 from tests.integration.test_merge import commit_by_spark
 from tests.integration.test_upsert import publish

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from orchestration.broker import Broker
-from sink_core.checks.acls import needed
-from sink_core.checks.kafka import KafkaChecks
-from sink_core.control import letters
-from sink_core.dead_letters.topic import BATCH, LEFT_OUT, PREFIX
-from sink_core.errors import ConfigError
-from sink_core.failpoints import VARIABLE, FailpointReached
-from spark_jobs.letter_job import LetterJobs
+from calve.orchestration.broker import Broker
+from calve.sink_core.checks.acls import needed
+from calve.sink_core.checks.kafka import KafkaChecks
+from calve.sink_core.control import letters
+from calve.sink_core.dead_letters.topic import BATCH, LEFT_OUT, PREFIX
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.failpoints import VARIABLE, FailpointReached
+from calve.spark_jobs.letter_job import LetterJobs
 from tests import support
 from tests.pipelines import Flow, InProcess, reached
 from tests.support import TopicFactory

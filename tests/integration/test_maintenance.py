@@ -13,13 +13,13 @@ from dagster import DagsterInstance
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from orchestration.broker import Broker
-from orchestration.cli.main import app
-from orchestration.pipelines.build import build_pipeline_defs
-from orchestration.pipelines.names import STAGE_TAG, job_name, pool, table_key
-from orchestration.pipelines.operations.maintenance import OWN_TIMES
-from sink_core.config.maintenance import TASKS
-from sink_core.control.events import Paused
+from calve.orchestration.broker import Broker
+from calve.orchestration.cli.main import app
+from calve.orchestration.pipelines.build import build_pipeline_defs
+from calve.orchestration.pipelines.names import STAGE_TAG, job_name, pool, table_key
+from calve.orchestration.pipelines.operations.maintenance import OWN_TIMES
+from calve.sink_core.config.maintenance import TASKS
+from calve.sink_core.control.events import Paused
 from tests.dagster_runs import Done, run
 from tests.pipelines import Flow
 from tests.support import TopicFactory

@@ -10,19 +10,19 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
-import spark_jobs.maintenance.expire
-from orchestration.broker import Broker
-from sink_core.batch import ToMerge
-from sink_core.commit.staging import STAGING_MS, dropping, left_behind
-from sink_core.commit.table import TableCommit
-from sink_core.config.effective import CatalogSettings
-from sink_core.config.maintenance import Expire
-from sink_core.errors import CommitConflict
-from spark_jobs.maintenance.expire import expire
-from spark_jobs.maintenance.work import Work, now_ms
-from spark_jobs.merge import on_spark
-from spark_jobs.procedures import Procedures
-from spark_jobs.runner import SparkRunner
+import calve.spark_jobs.maintenance.expire
+from calve.orchestration.broker import Broker
+from calve.sink_core.batch import ToMerge
+from calve.sink_core.commit.staging import STAGING_MS, dropping, left_behind
+from calve.sink_core.commit.table import TableCommit
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.config.maintenance import Expire
+from calve.sink_core.errors import CommitConflict
+from calve.spark_jobs.maintenance.expire import expire
+from calve.spark_jobs.maintenance.work import Work, now_ms
+from calve.spark_jobs.merge import on_spark
+from calve.spark_jobs.procedures import Procedures
+from calve.spark_jobs.runner import SparkRunner
 from tests import support
 from tests.changing import by_spark, merge, written
 from tests.integration.test_changes_read_back import BY_COUNTRY, after, as_state, create
@@ -120,7 +120,7 @@ def test_expiry_drops_what_a_killed_merge_left_and_nothing_that_is_still_to_be_m
         raise Killed
 
     def expire_at(now_ms: int) -> None:
-        monkeypatch.setattr(spark_jobs.maintenance.expire, "now_ms", lambda: now_ms)
+        monkeypatch.setattr(calve.spark_jobs.maintenance.expire, "now_ms", lambda: now_ms)
         with flow.session() as session:
             session.bind()
             work = Work(session, Procedures(lambda: spark, session.pipeline.catalog), print, tables=[flow.table])

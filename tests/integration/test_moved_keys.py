@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.errors import BadRecord
-from sink_core.verify.verify import verify
-from spark_jobs.batches import Ingest
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.sink_core.errors import BadRecord
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.batches import Ingest
+from calve.spark_jobs.runner import SparkRunner
 from tests.changing import by_spark
 from tests.pipelines import Flow
 from tests.support import Produce, TopicFactory

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.config.connections import SparkSettings
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.sink_core.config.connections import SparkSettings
+from calve.spark_jobs.runner import SparkRunner
 from tests import support
 from tests.integration.range_jobs import part, replay
 from tests.pipelines import Flow

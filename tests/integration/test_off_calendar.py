@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from orchestration.pipelines import verdicts
-from sink_core.status import status
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.orchestration.pipelines import verdicts
+from calve.sink_core.status import status
+from calve.sink_core.verify.verify import verify
 from tests import support
 from tests.pipelines import Flow
 from tests.support import TopicFactory

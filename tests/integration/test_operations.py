@@ -10,9 +10,9 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance
 
-from orchestration.broker import Broker
-from orchestration.pipelines.build import build_pipeline_defs
-from orchestration.pipelines.names import (
+from calve.orchestration.broker import Broker
+from calve.orchestration.pipelines.build import build_pipeline_defs
+from calve.orchestration.pipelines.names import (
     DEAD_LETTERS,
     PAUSE,
     POSITIONS,
@@ -24,8 +24,8 @@ from orchestration.pipelines.names import (
     job_name,
     table_key,
 )
-from orchestration.pipelines.verdicts import PROOF
-from sink_core.control.events import DataComplete, Paused, Resolved, Resumed
+from calve.orchestration.pipelines.verdicts import PROOF
+from calve.sink_core.control.events import DataComplete, Paused, Resolved, Resumed
 from tests import support
 from tests.dagster_runs import Done, run
 from tests.pipelines import Flow

@@ -13,15 +13,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.config.maintenance import Orphans
-from sink_core.control.events import BatchAbandoned
-from sink_core.errors import FindingError
-from sink_core.maintenance.report import MaintenanceReport, TaskOutcome
-from sink_core.verify.verify import verify
-from spark_jobs.maintenance.orphans import LOOKED_AT, remove_orphans
-from spark_jobs.maintenance.work import Work
-from spark_jobs.procedures import Procedures
+from calve.orchestration.broker import Broker
+from calve.sink_core.config.maintenance import Orphans
+from calve.sink_core.control.events import BatchAbandoned
+from calve.sink_core.errors import FindingError
+from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.maintenance.orphans import LOOKED_AT, remove_orphans
+from calve.spark_jobs.maintenance.work import Work
+from calve.spark_jobs.procedures import Procedures
 from tests.pipelines import Flow, reached
 from tests.support import TopicFactory
 

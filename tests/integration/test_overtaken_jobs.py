@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.broker import Broker
-from sink_core.control.decision import Verdict
-from sink_core.control.events import DataComplete, DataWritten
-from sink_core.errors import FindingError
-from sink_core.maintenance.trim import trim
-from spark_jobs.range_job import RangeJobs
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.events import DataComplete, DataWritten
+from calve.sink_core.errors import FindingError
+from calve.sink_core.maintenance.trim import trim
+from calve.spark_jobs.range_job import RangeJobs
 from tests.damage import delete_the_group, restore_the_catalog, roll_back, with_two_batches
 from tests.pipelines import COLUMNS, Flow, InProcess, reached
 from tests.resolving import resolved, run_and_prove

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.broker import Broker
-from sink_core.commit.coordinator import CommitReport
-from sink_core.commit.table import TableCommitter
-from sink_core.errors import FindingError
-from sink_core.failpoints import VARIABLE
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.sink_core.commit.coordinator import CommitReport
+from calve.sink_core.commit.table import TableCommitter
+from calve.sink_core.errors import FindingError
+from calve.sink_core.failpoints import VARIABLE
+from calve.sink_core.verify.verify import verify
 from tests.launch import forked
 from tests.pipelines import Flow
 from tests.rest_catalog import Proxy, RestCatalog, proxied

@@ -16,12 +16,12 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
-from orchestration.broker import Broker
-from orchestration.cli.main import app
-from sink_core import pausing
-from sink_core.commit.coordinator import CommitReport
-from sink_core.control import publisher
-from sink_core.control.events import (
+from calve.orchestration.broker import Broker
+from calve.orchestration.cli.main import app
+from calve.sink_core import pausing
+from calve.sink_core.commit.coordinator import CommitReport
+from calve.sink_core.control import publisher
+from calve.sink_core.control.events import (
     BatchAbandoned,
     CommitToTable,
     DataComplete,
@@ -32,11 +32,11 @@ from sink_core.control.events import (
     StartCommit,
     encode,
 )
-from sink_core.errors import FindingError, TableUnusable, UnknownOutcome
-from sink_core.status import status
-from sink_core.verify.verify import verify
-from spark_jobs.batches import BatchReport
-from spark_jobs.run import Bounds, RunReport, run_pipeline
+from calve.sink_core.errors import FindingError, TableUnusable, UnknownOutcome
+from calve.sink_core.status import status
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.batches import BatchReport
+from calve.spark_jobs.run import Bounds, RunReport, run_pipeline
 from tests import support
 from tests.launch import forked
 from tests.pipelines import TIMEOUT_S, Died, Flow, InProcess, reached

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from orchestration.broker import Broker
-from orchestration.cli.main import app
-from sink_core.control.events import DataComplete
-from sink_core.errors import ConfigError
-from sink_core.offsets import TopicPartition
+from calve.orchestration.broker import Broker
+from calve.orchestration.cli.main import app
+from calve.sink_core.control.events import DataComplete
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.offsets import TopicPartition
 from tests.pipelines import Flow
 from tests.resolving import run_and_prove
 from tests.support import TopicFactory, unique

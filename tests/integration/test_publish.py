@@ -14,16 +14,16 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions
 
-from orchestration.broker import Broker
-from sink_core.control.decision import Decision, Verdict
-from sink_core.control.events import DataComplete, DataWritten, PipelineBound
-from sink_core.control.group import SourceGroup
-from sink_core.control.log import REQUIRED_CONFIG
-from sink_core.errors import ConfigError, ProtocolError, UnknownOutcome, Unreachable
-from sink_core.failpoints import VARIABLE, FailpointReached
-from sink_core.kafka import clients
-from sink_core.offsets import Position, TopicPartition
-from sink_core.planning import Planner
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.events import DataComplete, DataWritten, PipelineBound
+from calve.sink_core.control.group import SourceGroup
+from calve.sink_core.control.log import REQUIRED_CONFIG
+from calve.sink_core.errors import ConfigError, ProtocolError, UnknownOutcome, Unreachable
+from calve.sink_core.failpoints import VARIABLE, FailpointReached
+from calve.sink_core.kafka import clients
+from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.planning import Planner
 from tests import support
 from tests.pipelines import TIMEOUT_S, Died, Flow, reached
 from tests.support import TopicFactory

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from orchestration.broker import Broker
-from sink_core.control.decision import Verdict
-from sink_core.control.events import DataComplete, DataWritten, Paused
-from sink_core.errors import BadRecord, FindingError, TableUnusable
-from sink_core.maintenance.give_up import give_up
-from sink_core.maintenance.trim import trim
-from sink_core.offsets import TopicPartition
-from spark_jobs.range_job import RangeJobs, RangeReport
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.events import DataComplete, DataWritten, Paused
+from calve.sink_core.errors import BadRecord, FindingError, TableUnusable
+from calve.sink_core.maintenance.give_up import give_up
+from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.offsets import TopicPartition
+from calve.spark_jobs.range_job import RangeJobs, RangeReport
 from tests.damage import (
     Break,
     drop_the_table,

@@ -11,12 +11,12 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.config.reading import RegistrySettings
-from sink_core.decode.protobuf_schema import Messages, proto_file
-from sink_core.errors import Unreachable
-from sink_core.registry import ById, Registry
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.sink_core.config.reading import RegistrySettings
+from calve.sink_core.decode.protobuf_schema import Messages, proto_file
+from calve.sink_core.errors import Unreachable
+from calve.sink_core.registry import ById, Registry
+from calve.sink_core.verify.verify import verify
 from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry, busy, framed
 from tests.support import TopicFactory, produce, unique

@@ -14,12 +14,12 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.control.decision import Verdict
-from sink_core.control.events import DataComplete, DataWritten
-from sink_core.errors import FindingError, TableUnusable
-from sink_core.maintenance.trim import trim
-from spark_jobs.range_job import RangeJobs
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.events import DataComplete, DataWritten
+from calve.sink_core.errors import FindingError, TableUnusable
+from calve.sink_core.maintenance.trim import trim
+from calve.spark_jobs.range_job import RangeJobs
 from tests import support
 from tests.damage import roll_back
 from tests.integration.range_jobs import FOREIGN, assert_proven, delete, filled, part, replay

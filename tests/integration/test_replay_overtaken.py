@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import sink_core.control.publisher
-from orchestration.broker import Broker
-from sink_core.control.decision import Verdict
-from sink_core.control.events import DataWritten
-from sink_core.errors import CommitConflict, FindingError, TableUnusable
-from sink_core.maintenance.give_up import give_up
-from sink_core.maintenance.orphans import Listed, may_still_land, named_by_events
-from sink_core.tables.manifests import entries_of
-from spark_jobs.range_job import REPLAYS, RangeJobs, RangeReport
+import calve.sink_core.control.publisher
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.errors import CommitConflict, FindingError, TableUnusable
+from calve.sink_core.maintenance.give_up import give_up
+from calve.sink_core.maintenance.orphans import Listed, may_still_land, named_by_events
+from calve.sink_core.tables.manifests import entries_of
+from calve.spark_jobs.range_job import REPLAYS, RangeJobs, RangeReport
 from tests.damage import roll_back
 from tests.integration.range_jobs import FOREIGN, assert_proven, delete, filled, part, replay
 from tests.pipelines import Died, Flow, InProcess, reached
@@ -89,7 +89,7 @@ def test_a_replay_gives_up_when_others_rewrite_its_files_each_time(flow: Flow, m
         if place == "publish.after-commit":
             delete(flow, f"id = {ids.pop()}")
 
-    monkeypatch.setattr(sink_core.control.publisher, "reach", rewrite)
+    monkeypatch.setattr(calve.sink_core.control.publisher, "reach", rewrite)
     with pytest.raises(CommitConflict, match="others rewrote the files that it was to replace"):
         replay(flow, part(flow, 2, 6))
     assert flow.ids() == [i for i in range(30) if not 6 <= i < 6 + REPLAYS]

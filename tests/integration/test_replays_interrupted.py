@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.broker import Broker
-from sink_core.control.decision import Verdict
-from sink_core.maintenance.orphans import Listed, may_still_land
-from sink_core.maintenance.trim import trim
-from sink_core.offsets import OffsetRange
-from sink_core.range_jobs.selected import Wanted
-from sink_core.verify.verify import verify
-from spark_jobs.letter_job import LettersReport
-from spark_jobs.range_job import RangeJobs
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.maintenance.orphans import Listed, may_still_land
+from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.range_jobs.selected import Wanted
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.letter_job import LettersReport
+from calve.spark_jobs.range_job import RangeJobs
 from tests import support
 from tests.damage import roll_back
 from tests.dead_letters import ALL, GOOD, assert_proven, die, left, mend, misfit, replay, spoilt

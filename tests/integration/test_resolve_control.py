@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.broker import Broker
-from sink_core.control.events import Checkpoint, DataComplete, Resumed
-from sink_core.errors import CalveError, FindingError
-from sink_core.maintenance.trim import trim
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.events import Checkpoint, DataComplete, Resumed
+from calve.sink_core.errors import CalveError, FindingError
+from calve.sink_core.maintenance.trim import trim
 from tests import damage
 from tests.pipelines import Died, Flow, reached
 from tests.resolving import refused, resolve, resolved, run_and_prove

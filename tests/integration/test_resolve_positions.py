@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from orchestration.pipelines.watch import Watch
-from sink_core.control.events import Paused, Resolved
-from sink_core.errors import ConfigError, FindingError
-from sink_core.maintenance.trim import trim
-from sink_core.offsets import TopicPartition
-from sink_core.resolve.positions import accept
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.orchestration.pipelines.watch import Watch
+from calve.sink_core.control.events import Paused, Resolved
+from calve.sink_core.errors import ConfigError, FindingError
+from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.resolve.positions import accept
+from calve.sink_core.verify.verify import verify
 from tests import damage
 from tests.pipelines import Flow, reached
 from tests.resolving import refused, resolve, resolved, run_and_prove

@@ -8,10 +8,10 @@ import pytest
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.control.events import DataWritten, Resolved
-from sink_core.errors import FindingError
-from sink_core.maintenance.trim import trim
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.events import DataWritten, Resolved
+from calve.sink_core.errors import FindingError
+from calve.sink_core.maintenance.trim import trim
 from tests import damage
 from tests.pipelines import Flow, reached, tagged
 from tests.resolving import refused, resolve, resolved, run_and_prove

@@ -14,12 +14,12 @@ from dagster import DagsterInstance
 from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.errors import ConfigError
-from sink_core.offsets import TopicPartition
-from sink_core.status import status
-from sink_core.verify.verify import verify
-from spark_jobs.letter_job import LetterJobs
+from calve.orchestration.broker import Broker
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.status import status
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.letter_job import LetterJobs
 from tests import support
 from tests.dagster_runs import run
 from tests.pipelines import TIMEOUT_S, Flow, InProcess

@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from orchestration.cli.run import say_batch
-from sink_core.config.connections import SparkSettings
-from sink_core.control.events import CommitComplete, DataComplete, Paused, Resumed
-from sink_core.errors import BadRecord
-from spark_jobs.run import Bounds, run_pipeline
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.orchestration.cli.run import say_batch
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.control.events import CommitComplete, DataComplete, Paused, Resumed
+from calve.sink_core.errors import BadRecord
+from calve.spark_jobs.run import Bounds, run_pipeline
+from calve.spark_jobs.runner import SparkRunner
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow, reached
 from tests.support import TopicFactory

@@ -8,8 +8,8 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from sink_core.control.events import Event
-from sink_core.errors import EXIT_UNREACHABLE
+from calve.sink_core.control.events import Event
+from calve.sink_core.errors import EXIT_UNREACHABLE
 from tests import support
 from tests.guarded import OTHER_SECRET, PASSWORD, Guarded, GuardedBroker
 

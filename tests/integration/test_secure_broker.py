@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED
+from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED
 from tests import support
 from tests.guarded import OTHER_SECRET, PASSWORD, Guarded, GuardedBroker, login
 

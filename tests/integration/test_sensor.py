@@ -17,17 +17,17 @@ from dagster import DagsterInstance
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.test_utils import create_run_for_test, freeze_time
 
-from orchestration.broker import Broker, free_port
-from orchestration.pipelines import watch
-from orchestration.pipelines.build import build_pipeline_defs
-from orchestration.pipelines.names import INGEST, job_name, run_tags, topic_key
-from orchestration.pipelines.runs import UNDER_WAY, failures_told
-from orchestration.pipelines.trigger import Memory
-from sink_core.control.events import Event, Paused, Resumed
-from sink_core.control.log import CREATED_CONFIG
-from sink_core.errors import CalveError, FindingError, Unreachable
-from sink_core.kafka.source import end_offsets
-from sink_core.offsets import TopicPartition
+from calve.orchestration.broker import Broker, free_port
+from calve.orchestration.pipelines import watch
+from calve.orchestration.pipelines.build import build_pipeline_defs
+from calve.orchestration.pipelines.names import INGEST, job_name, run_tags, topic_key
+from calve.orchestration.pipelines.runs import UNDER_WAY, failures_told
+from calve.orchestration.pipelines.trigger import Memory
+from calve.sink_core.control.events import Event, Paused, Resumed
+from calve.sink_core.control.log import CREATED_CONFIG
+from calve.sink_core.errors import CalveError, FindingError, Unreachable
+from calve.sink_core.kafka.source import end_offsets
+from calve.sink_core.offsets import TopicPartition
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow
 from tests.support import TopicFactory

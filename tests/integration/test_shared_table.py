@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.config.maintenance import Compact, Expire
-from sink_core.errors import FindingError
-from sink_core.maintenance.trim import trim
-from sink_core.verify.report import VerifyReport
-from sink_core.verify.verify import verify
-from spark_jobs.maintenance.compact import compact
-from spark_jobs.maintenance.expire import expire
-from spark_jobs.maintenance.work import Work
-from spark_jobs.procedures import Procedures
+from calve.orchestration.broker import Broker
+from calve.sink_core.config.maintenance import Compact, Expire
+from calve.sink_core.errors import FindingError
+from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.verify.report import VerifyReport
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.maintenance.compact import compact
+from calve.spark_jobs.maintenance.expire import expire
+from calve.spark_jobs.maintenance.work import Work
+from calve.spark_jobs.procedures import Procedures
 from tests.pipelines import Flow
 from tests.support import TopicFactory
 

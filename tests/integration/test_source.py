@@ -10,11 +10,11 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from orchestration.broker import Broker
-from sink_core.errors import ConfigError, Unreachable
-from sink_core.kafka.clients import admin as open_admin
-from sink_core.kafka.first_contact import cluster
-from sink_core.kafka.source import (
+from calve.orchestration.broker import Broker
+from calve.sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.kafka.clients import admin as open_admin
+from calve.sink_core.kafka.first_contact import cluster
+from calve.sink_core.kafka.source import (
     ASSUMED_BYTES_PER_RECORD,
     Sample,
     bytes_per_record,
@@ -25,7 +25,7 @@ from sink_core.kafka.source import (
     offsets_at,
     sample,
 )
-from sink_core.offsets import TopicPartition
+from calve.sink_core.offsets import TopicPartition
 from tests.support import Produce, TopicFactory, unique
 
 TIMEOUT_S = 30.0

@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 import pytest
 
-from orchestration import spark_server
-from orchestration.broker import Broker
-from orchestration.detached import HOST, free_port
-from sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED, EXIT_UNREACHABLE, ConfigError
+from calve.orchestration import spark_server
+from calve.orchestration.broker import Broker
+from calve.orchestration.detached import HOST, free_port
+from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED, EXIT_UNREACHABLE, ConfigError
 from tests.pipelines import COLUMNS, Flow
 from tests.support import TopicFactory
 
@@ -78,7 +78,7 @@ def test_runs_share_it_and_merge_on_it(calve: Shell, server: dict[str, Any], flo
         flow.produce(range(first, first + 1000))
         assert calve("run", str(flow.pipeline.path))["ended"] == "caught up"
     assert flow.ids() == list(range(1500))
-    assert any("spark_jobs.session_daemon" in command for command in _commands_under(server["pid"]))
+    assert any("calve.spark_jobs.session_daemon" in command for command in _commands_under(server["pid"]))
 
 
 def _commands_under(pid: int) -> Generator[list[str]]:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.verify.verify import verify
-from spark_jobs.maintenance.tasks import run_task
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.maintenance.tasks import run_task
+from calve.spark_jobs.runner import SparkRunner
 from tests.pipelines import Flow
 from tests.postgres import DATABASE, USER, postgres
 from tests.support import TopicFactory

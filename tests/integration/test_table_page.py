@@ -10,10 +10,10 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance
 
-from orchestration.broker import Broker
-from orchestration.pipelines.names import topic_key
-from orchestration.pipelines.table_page import of_table
-from sink_core.config.references import HIDDEN
+from calve.orchestration.broker import Broker
+from calve.orchestration.pipelines.names import topic_key
+from calve.orchestration.pipelines.table_page import of_table
+from calve.sink_core.config.references import HIDDEN
 from tests import support
 from tests.dagster_runs import run
 from tests.pipelines import Flow

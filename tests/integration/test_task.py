@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.broker import Broker
-from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.tables.catalog import open_catalog
-from sink_core.tables.create import ensure_tables
-from spark_jobs.ingest import task_spec
-from spark_jobs.spec import IngestSpec
-from spark_jobs.task import run_task
+from calve.orchestration.broker import Broker
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.tables.catalog import open_catalog
+from calve.sink_core.tables.create import ensure_tables
+from calve.spark_jobs.ingest import task_spec
+from calve.spark_jobs.spec import IngestSpec
+from calve.spark_jobs.task import run_task
 from tests.pipelines import Flow, record
 from tests.support import Produce, TopicFactory
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from orchestration.broker import Broker
-from sink_core.control.decision import Verdict
-from sink_core.control.events import BatchAbandoned
-from sink_core.control.publisher import GivenUp
-from sink_core.errors import ConfigError, FindingError
-from sink_core.maintenance.give_up import give_up
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.events import BatchAbandoned
+from calve.sink_core.control.publisher import GivenUp
+from calve.sink_core.errors import ConfigError, FindingError
+from calve.sink_core.maintenance.give_up import give_up
+from calve.sink_core.verify.verify import verify
 from tests import damage
 from tests.pipelines import TIMEOUT_S, Flow, reached
 from tests.resolving import resolved

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from orchestration.broker import Broker
-from sink_core.checks.tables import TableChecks
-from sink_core.errors import ConfigError
-from sink_core.verify.verify import verify
-from spark_jobs.letter_job import LetterJobs
+from calve.orchestration.broker import Broker
+from calve.sink_core.checks.tables import TableChecks
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.letter_job import LetterJobs
 from tests.pipelines import Flow, InProcess
 from tests.support import Produce, TopicFactory
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-import sink_core.maintenance.trim
-from orchestration.broker import Broker
-from sink_core.control.checkpoint import in_parts
-from sink_core.control.events import Checkpoint, CheckpointPart, DataComplete, DataWritten, Event, Paused
-from sink_core.errors import FindingError, UnknownOutcome
-from sink_core.maintenance.trim import trim
-from sink_core.status import status
-from sink_core.verify.report import VerifyReport
-from spark_jobs.run import run_pipeline
+import calve.sink_core.maintenance.trim
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.checkpoint import in_parts
+from calve.sink_core.control.events import Checkpoint, CheckpointPart, DataComplete, DataWritten, Event, Paused
+from calve.sink_core.errors import FindingError, UnknownOutcome
+from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.status import status
+from calve.sink_core.verify.report import VerifyReport
+from calve.spark_jobs.run import run_pipeline
 from tests import damage, support
 from tests.integration.range_jobs import part, replay
 from tests.launch import calve
@@ -69,7 +69,7 @@ def test_a_trimmed_pipeline_is_proven_goes_on_and_is_trimmed_again(flow: Flow) -
 
 def test_range_jobs_of_any_number_go_before_their_checkpoint(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     """One trim dies between them, the next one writes all of it again, and the one after takes that away."""
-    monkeypatch.setattr(sink_core.maintenance.trim, "in_parts", partial(in_parts, most=3))
+    monkeypatch.setattr(calve.sink_core.maintenance.trim, "in_parts", partial(in_parts, most=3))
 
     def die() -> None:
         raise Died

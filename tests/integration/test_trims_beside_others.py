@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from orchestration.broker import Broker
-from sink_core.control.events import Checkpoint, DataComplete, Event, StartCommit
-from sink_core.control.log import REQUIRED_CONFIG, ControlLog
-from sink_core.failpoints import VARIABLE
-from sink_core.maintenance.trim import trim
-from sink_core.offsets import TopicPartition
-from sink_core.status import status
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.events import Checkpoint, DataComplete, Event, StartCommit
+from calve.sink_core.control.log import REQUIRED_CONFIG, ControlLog
+from calve.sink_core.failpoints import VARIABLE
+from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.status import status
+from calve.sink_core.verify.verify import verify
 from tests import support
 from tests.launch import forked
 from tests.pipelines import Died, Flow, reached

@@ -12,16 +12,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestration import broker as embedded
-from sink_core.control import publisher
-from sink_core.control.decision import Verdict
-from sink_core.control.events import DataComplete, decode
-from sink_core.control.log import PARTITION
-from sink_core.errors import EXIT_UNREACHABLE, RetriableError, UnknownOutcome, Unreachable
-from sink_core.kafka import clients
-from sink_core.kafka.source import end_offsets, high_watermarks
-from sink_core.offsets import TopicPartition
-from sink_core.verify.verify import verify
+from calve.orchestration import broker as embedded
+from calve.sink_core.control import publisher
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.events import DataComplete, decode
+from calve.sink_core.control.log import PARTITION
+from calve.sink_core.errors import EXIT_UNREACHABLE, RetriableError, UnknownOutcome, Unreachable
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.source import end_offsets, high_watermarks
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.verify.verify import verify
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow, reached
 

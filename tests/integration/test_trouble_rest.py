@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.broker import Broker
-from sink_core.commit.swap import ATTEMPTS
-from sink_core.errors import ConfigError, TableUnusable, UnknownOutcome, Unreachable
-from sink_core.tables import rest
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.sink_core.commit.swap import ATTEMPTS
+from calve.sink_core.errors import ConfigError, TableUnusable, UnknownOutcome, Unreachable
+from calve.sink_core.tables import rest
+from calve.sink_core.verify.verify import verify
 from tests.launch import calve
 from tests.pipelines import Flow, reached
 from tests.rest_catalog import Answer, Proxy, RestCatalog, proxied

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.broker import Broker
-from sink_core.errors import EXIT_UNREACHABLE, UnknownOutcome, Unreachable
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.sink_core.errors import EXIT_UNREACHABLE, UnknownOutcome, Unreachable
+from calve.sink_core.verify.verify import verify
 from tests.e2e.faults.processes import ROOT
 from tests.object_store import BUCKET, ObjectStore
 from tests.pipelines import Flow, reached

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from orchestration.pipelines import verdicts
-from sink_core.control.events import DataComplete
-from sink_core.planning import Planner
-from sink_core.schema_preview import schema_preview
-from sink_core.status import status
-from spark_jobs.letter_job import LetterJobs
+from calve.orchestration.broker import Broker
+from calve.orchestration.pipelines import verdicts
+from calve.sink_core.control.events import DataComplete
+from calve.sink_core.planning import Planner
+from calve.sink_core.schema_preview import schema_preview
+from calve.sink_core.status import status
+from calve.spark_jobs.letter_job import LetterJobs
 from tests import support
 from tests.pipelines import Flow, InProcess
 from tests.support import TopicFactory

@@ -12,18 +12,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from orchestration.pipelines.metadata import of_commit
-from sink_core.dead_letters.choice import CHANGING
-from sink_core.errors import BadRecord, TableUnusable
-from sink_core.maintenance.orphans import named_by_events
-from sink_core.range_jobs.selected import Wanted
-from sink_core.status import status
-from sink_core.verify.verify import verify
-from spark_jobs.batches import Ingest
-from spark_jobs.letter_job import LetterJobs
-from spark_jobs.range_job import RangeJobs
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.orchestration.pipelines.metadata import of_commit
+from calve.sink_core.dead_letters.choice import CHANGING
+from calve.sink_core.errors import BadRecord, TableUnusable
+from calve.sink_core.maintenance.orphans import named_by_events
+from calve.sink_core.range_jobs.selected import Wanted
+from calve.sink_core.status import status
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.batches import Ingest
+from calve.spark_jobs.letter_job import LetterJobs
+from calve.spark_jobs.range_job import RangeJobs
+from calve.spark_jobs.runner import SparkRunner
 from tests.changing import by_chdb, by_spark
 from tests.launch import calve
 from tests.pipelines import Flow, reached

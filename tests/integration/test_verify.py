@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from orchestration.broker import Broker
-from sink_core.control.events import StartCommit
-from sink_core.status import StatusReport, status
-from sink_core.verify.report import VerifyReport, Violation
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.sink_core.control.events import StartCommit
+from calve.sink_core.status import StatusReport, status
+from calve.sink_core.verify.report import VerifyReport, Violation
+from calve.sink_core.verify.verify import verify
 from tests import support
 from tests.pipelines import Died, Flow, reached
 from tests.support import TopicFactory

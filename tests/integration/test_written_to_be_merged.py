@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.broker import Broker
-from sink_core.errors import TableUnusable
-from sink_core.verify.verify import verify
-from spark_jobs.runner import SparkRunner
+from calve.orchestration.broker import Broker
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.runner import SparkRunner
 from tests.changing import by_spark
 from tests.integration.test_merge import commit_by_spark
 from tests.integration.test_order_by import COLUMNS, value

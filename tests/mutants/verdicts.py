@@ -10,7 +10,7 @@ from typing import Any
 from tests.mutants.mutant import Mutant
 from tests.mutants.tries import Failure, Ran
 
-_KILLING = {"builtins.AssertionError", "builtins.Failed", "sink_core.errors.CalveError"}
+_KILLING = {"builtins.AssertionError", "builtins.Failed", "calve.sink_core.errors.CalveError"}
 HEAD = ("mutant", "file", "what would be lost", "verdict", "killed by", "with")
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sink_core.control.log import REQUIRED_CONFIG
-from sink_core.errors import EXIT_DONE, EXIT_STOPPED
+from calve.sink_core.control.log import REQUIRED_CONFIG
+from calve.sink_core.errors import EXIT_DONE, EXIT_STOPPED
 from tests import support
 from tests.e2e.faults.processes import Launcher, Process
 from tests.e2e.faults.spark_server import ConnectServer

@@ -17,11 +17,11 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from orchestration.broker_files import write_logging, write_properties
-from orchestration.detached import HOST
-from sink_core.jars import JarSet, kafka_jars, resolve
-from spark_jobs.java import find_java
-from spark_jobs.session import JAVA_OPTIONS
+from calve.orchestration.broker_files import write_logging, write_properties
+from calve.orchestration.detached import HOST
+from calve.sink_core.jars import JarSet, kafka_jars, resolve
+from calve.spark_jobs.java import find_java
+from calve.spark_jobs.session import JAVA_OPTIONS
 from tests import support
 
 CONNECT = JarSet(

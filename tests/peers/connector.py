@@ -11,10 +11,10 @@ from typing import Any
 
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from sink_core.control.group import SourceGroup
-from sink_core.kafka import clients
-from sink_core.kafka.source import high_watermarks
-from sink_core.offsets import TopicPartition
+from calve.sink_core.control.group import SourceGroup
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.source import high_watermarks
+from calve.sink_core.offsets import TopicPartition
 from tests import support
 from tests.peers.connect import MEMBERS, Connect
 from tests.peers.peer import PARTITIONS, POLL_S, TIMEOUT_S, Peer, schema

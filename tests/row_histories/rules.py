@@ -16,12 +16,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from sink_core.changes import fold, rows, writer
-from sink_core.changes.fold import Folded
-from sink_core.commit import append, own
-from sink_core.commit.own import Share
-from sink_core.tables import manifests
-from spark_jobs import change_pieces
+from calve.sink_core.changes import fold, rows, writer
+from calve.sink_core.changes.fold import Folded
+from calve.sink_core.commit import append, own
+from calve.sink_core.commit.own import Share
+from calve.sink_core.tables import manifests
+from calve.spark_jobs import change_pieces
 
 SwitchOff = Callable[[pytest.MonkeyPatch], None]
 

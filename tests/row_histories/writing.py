@@ -11,15 +11,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType
 
-from sink_core.batch import TableOutput
-from sink_core.changes import rows, writer
-from sink_core.changes.settings import RowChanges
-from sink_core.changes.standing import standing_of, standing_schema
-from sink_core.tables.budget import Budget
-from sink_core.tables.outputs import output_of
-from spark_jobs.change_pieces import ChangePieces
-from spark_jobs.pieces import Outbox, Piece, rows_of
-from spark_jobs.standing import standing_pieces
+from calve.sink_core.batch import TableOutput
+from calve.sink_core.changes import rows, writer
+from calve.sink_core.changes.settings import RowChanges
+from calve.sink_core.changes.standing import standing_of, standing_schema
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.outputs import output_of
+from calve.spark_jobs.change_pieces import ChangePieces
+from calve.spark_jobs.pieces import Outbox, Piece, rows_of
+from calve.spark_jobs.standing import standing_pieces
 from tests.row_histories.records import Kind, Record
 
 SCHEMA = Schema(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from sink_core.config.load import load
+from calve.sink_core.config.load import load
 from tests.simulation import transitions
 from tests.simulation.environment import Environment, installed
 from tests.simulation.history import MERGING, MIXTURES, PLACES, Action, History, Result, draw

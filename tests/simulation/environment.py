@@ -21,31 +21,31 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-import sink_core.commit.append
-import sink_core.control.log
-import sink_core.control.publisher
-import sink_core.kafka.clients
-import sink_core.kafka.source
-import sink_core.maintenance.orphans
-import sink_core.maintenance.trim
-import sink_core.range_jobs.replacing
-import sink_core.resolve.jump
-import sink_core.resolve.ledger
-import sink_core.resolve.rebuild
-import sink_core.session
-import spark_jobs.batches
-import spark_jobs.maintenance.expire
-import spark_jobs.maintenance.orphans
-import spark_jobs.range_job
-from sink_core.commit.merge import Merging
-from sink_core.commit.staging import left_behind
-from sink_core.config.effective import Pipeline
-from sink_core.control.checkpoint import in_parts
-from sink_core.failpoints import reach
-from sink_core.maintenance.orphans import Listed
-from sink_core.maintenance.shape import SNAPSHOTS
-from sink_core.rules import ALL, Rules
-from sink_core.tables.entries import live_entries
+import calve.sink_core.commit.append
+import calve.sink_core.control.log
+import calve.sink_core.control.publisher
+import calve.sink_core.kafka.clients
+import calve.sink_core.kafka.source
+import calve.sink_core.maintenance.orphans
+import calve.sink_core.maintenance.trim
+import calve.sink_core.range_jobs.replacing
+import calve.sink_core.resolve.jump
+import calve.sink_core.resolve.ledger
+import calve.sink_core.resolve.rebuild
+import calve.sink_core.session
+import calve.spark_jobs.batches
+import calve.spark_jobs.maintenance.expire
+import calve.spark_jobs.maintenance.orphans
+import calve.spark_jobs.range_job
+from calve.sink_core.commit.merge import Merging
+from calve.sink_core.commit.staging import left_behind
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.control.checkpoint import in_parts
+from calve.sink_core.failpoints import reach
+from calve.sink_core.maintenance.orphans import Listed
+from calve.sink_core.maintenance.shape import SNAPSHOTS
+from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tables.entries import live_entries
 from tests.simulation.clients import SimAdmin, SimConsumer, SimProducer
 from tests.simulation.merging import merge
 from tests.simulation.storage import (
@@ -79,40 +79,46 @@ class Environment:
         def transactional_producer(_settings: object, id_: str, **more: object) -> SimProducer:
             return SimProducer(network(), str(more.get("transactional.id", id_)))
 
-        patch.setattr(sink_core.kafka.clients, "admin", lambda _settings: SimAdmin(network()))
-        patch.setattr(sink_core.kafka.clients, "reader", reader)
-        patch.setattr(sink_core.kafka.source, "reader", reader)
-        patch.setattr(sink_core.kafka.clients, "producer", lambda _settings: SimProducer(network()))
-        patch.setattr(sink_core.kafka.clients, "transactional_producer", transactional_producer)
-        for module in (sink_core.control.publisher, sink_core.control.log):
+        patch.setattr(calve.sink_core.kafka.clients, "admin", lambda _settings: SimAdmin(network()))
+        patch.setattr(calve.sink_core.kafka.clients, "reader", reader)
+        patch.setattr(calve.sink_core.kafka.source, "reader", reader)
+        patch.setattr(calve.sink_core.kafka.clients, "producer", lambda _settings: SimProducer(network()))
+        patch.setattr(calve.sink_core.kafka.clients, "transactional_producer", transactional_producer)
+        for module in (calve.sink_core.control.publisher, calve.sink_core.control.log):
             # Avro's form on the wire has tests of its own.
             patch.setattr(module, "encode", lambda event: event)
-        patch.setattr(sink_core.control.log, "decode", lambda event: self.world.read_event(event))
+        patch.setattr(calve.sink_core.control.log, "decode", lambda event: self.world.read_event(event))
         self._install_storage(patch)
         self._install_chance(patch)
         patch.setattr(
-            spark_jobs.batches, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named)
+            calve.spark_jobs.batches, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named)
         )
-        patch.setattr(sink_core.session, "Merging", lambda *_: Merging(self.world.merged, partial(merge, self.world)))
+        patch.setattr(
+            calve.sink_core.session, "Merging", lambda *_: Merging(self.world.merged, partial(merge, self.world))
+        )
         patch.setattr(Pipeline, "changing", property(lambda _: self.world.merged))
         # Clocks hardly go on in a history: expiry drops every staging branch that it sees.
-        patch.setattr(spark_jobs.maintenance.expire, "left_behind", lambda of, _now_ms: left_behind(of, sys.maxsize))
-        # Range jobs are few in a history, and have few ranges.
-        patch.setattr(sink_core.maintenance.trim, "in_parts", partial(in_parts, most=3))
-        patch.setattr(sink_core.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
-        patch.setattr(sink_core.resolve.ledger, "_batches_in", lambda table: self.world.batches_in(table))
-        patch.setattr(sink_core.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))
-        patch.setattr(sink_core.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))
-        patch.setattr(sink_core.resolve.jump, "output_of", lambda *given: self.world.output_of(*given))
-        patch.setattr(spark_jobs.range_job, "output_of", lambda *given: self.world.output_of(*given))
-        patch.setattr(spark_jobs.range_job, "run_tasks", lambda *given: self.world.run_tasks(*given))
-        patch.setattr(spark_jobs.range_job, "ledger_rows", lambda session: self.world.ledger_rows(session))
-        patch.setattr(spark_jobs.range_job, "dead_letters_in", lambda *_: {})
-        patch.setattr(spark_jobs.range_job, "rewrite_files", lambda spec, files, _: self.world.rewrite(spec, files))
-        patch.setattr(sink_core.range_jobs.replacing, "output_of", lambda *given: self.world.kept_of(*given))
-        patch.setattr(sink_core.range_jobs.replacing, "_named", lambda *given: self.world.gone_of(*given))
         patch.setattr(
-            sink_core.range_jobs.replacing, "may_hold", lambda file, _fields, runs: self.world.holds(file, runs)
+            calve.spark_jobs.maintenance.expire, "left_behind", lambda of, _now_ms: left_behind(of, sys.maxsize)
+        )
+        # Range jobs are few in a history, and have few ranges.
+        patch.setattr(calve.sink_core.maintenance.trim, "in_parts", partial(in_parts, most=3))
+        patch.setattr(calve.sink_core.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
+        patch.setattr(calve.sink_core.resolve.ledger, "_batches_in", lambda table: self.world.batches_in(table))
+        patch.setattr(calve.sink_core.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))
+        patch.setattr(calve.sink_core.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))
+        patch.setattr(calve.sink_core.resolve.jump, "output_of", lambda *given: self.world.output_of(*given))
+        patch.setattr(calve.spark_jobs.range_job, "output_of", lambda *given: self.world.output_of(*given))
+        patch.setattr(calve.spark_jobs.range_job, "run_tasks", lambda *given: self.world.run_tasks(*given))
+        patch.setattr(calve.spark_jobs.range_job, "ledger_rows", lambda session: self.world.ledger_rows(session))
+        patch.setattr(calve.spark_jobs.range_job, "dead_letters_in", lambda *_: {})
+        patch.setattr(
+            calve.spark_jobs.range_job, "rewrite_files", lambda spec, files, _: self.world.rewrite(spec, files)
+        )
+        patch.setattr(calve.sink_core.range_jobs.replacing, "output_of", lambda *given: self.world.kept_of(*given))
+        patch.setattr(calve.sink_core.range_jobs.replacing, "_named", lambda *given: self.world.gone_of(*given))
+        patch.setattr(
+            calve.sink_core.range_jobs.replacing, "may_hold", lambda file, _fields, runs: self.world.holds(file, runs)
         )
         wherever(patch, reach, lambda name: self.world.reach(name))
 
@@ -120,14 +126,14 @@ class Environment:
         def manifests(snapshot: Snapshot, _io: object) -> list[ListedManifest]:
             return list(self.world.store.manifest_list(snapshot.manifest_list).manifests)
 
-        patch.setattr(sink_core.session, "open_catalog", lambda _settings: self.world.catalog)
-        patch.setattr(sink_core.commit.append, "write_manifest_list", self._writing_list)
-        patch.setattr(sink_core.commit.append, "write_without", self._without)
+        patch.setattr(calve.sink_core.session, "open_catalog", lambda _settings: self.world.catalog)
+        patch.setattr(calve.sink_core.commit.append, "write_manifest_list", self._writing_list)
+        patch.setattr(calve.sink_core.commit.append, "write_without", self._without)
         patch.setattr(Snapshot, "manifests", manifests)
         wherever(patch, live_entries, entries_of)
-        patch.setattr(sink_core.maintenance.orphans, "_sequence_number", _sequence_number)
-        patch.setattr(spark_jobs.maintenance.orphans, "list_files", self._list_files)
-        patch.setattr(spark_jobs.maintenance.expire, "shape", _shape)
+        patch.setattr(calve.sink_core.maintenance.orphans, "_sequence_number", _sequence_number)
+        patch.setattr(calve.spark_jobs.maintenance.orphans, "list_files", self._list_files)
+        patch.setattr(calve.spark_jobs.maintenance.expire, "shape", _shape)
 
     def _writing_list(self, **given: Any) -> Any:
         self.world.scheduler.give_way()
@@ -175,7 +181,7 @@ class Environment:
         patch.setattr(time, "time", clock)
         patch.setattr(time, "time_ns", lambda: int(clock() * 1e9))
         patch.setattr(pyiceberg.table.update, "datetime", Clocked)
-        patch.setattr(sink_core.kafka.source, "monotonic", clock)
+        patch.setattr(calve.sink_core.kafka.source, "monotonic", clock)
 
 
 @contextmanager
@@ -191,7 +197,7 @@ def wherever(patch: pytest.MonkeyPatch, real: Callable[..., Any], instead: Calla
     """Replace a function of ours in each module that imported it, not in its own."""
     name = real.__name__
     for key, module in list(sys.modules.items()):
-        ours = key.startswith(("sink_core.", "spark_jobs.")) and key != real.__module__
+        ours = key.startswith(("calve.sink_core.", "calve.spark_jobs.")) and key != real.__module__
         if ours and getattr(module, name, None) is real:
             patch.setattr(module, name, instead)
 

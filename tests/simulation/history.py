@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from sink_core.config.effective import Pipeline
+from calve.sink_core.config.effective import Pipeline
 from tests.failpoints import FAILPOINTS
 from tests.simulation import users
 from tests.simulation.environment import Environment

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.batch import BatchPlan, ManifestRef, PartitionCounts
-from sink_core.commit.properties import SummaryKeys, from_summary
-from sink_core.config.effective import Pipeline
-from sink_core.control.decision import Verdict
-from sink_core.control.events import Checkpoint, DataComplete, DataWritten
-from sink_core.errors import (
+from calve.sink_core.batch import BatchPlan, ManifestRef, PartitionCounts
+from calve.sink_core.commit.properties import SummaryKeys, from_summary
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.events import Checkpoint, DataComplete, DataWritten
+from calve.sink_core.errors import (
     CalveError,
     ConfigError,
     FindingError,
@@ -25,9 +25,9 @@ from sink_core.errors import (
     TableUnusable,
     UnknownOutcome,
 )
-from sink_core.offsets import Offsets, TopicPartition, dense_to_offsets
-from sink_core.resolve.rebuild import BEFORE
-from spark_jobs.run import RunReport
+from calve.sink_core.offsets import Offsets, TopicPartition, dense_to_offsets
+from calve.sink_core.resolve.rebuild import BEFORE
+from calve.spark_jobs.run import RunReport
 from tests.simulation.broker import Cluster, Outcome, Transaction
 from tests.simulation.promises import Crash, Promise, Violation
 from tests.simulation.storage import Manifest, Row, SimCatalog

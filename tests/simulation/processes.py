@@ -11,21 +11,21 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from sink_core.config.maintenance import Expire, Orphans
-from sink_core.control.events import Paused, Resumed
-from sink_core.errors import CommitConflict, RetriableError
-from sink_core.maintenance.trim import trim
-from sink_core.offsets import OffsetRange
-from sink_core.range_jobs.selected import Wanted
-from sink_core.resolve.resolve import RESOLVERS, carry_out, prepare
-from sink_core.resolve.standing import standing
-from sink_core.session import Session
-from spark_jobs.maintenance.expire import expire
-from spark_jobs.maintenance.orphans import remove_orphans
-from spark_jobs.maintenance.work import Work
-from spark_jobs.range_job import RangeJobs
-from spark_jobs.refill import refill
-from spark_jobs.run import Bounds, run_pipeline
+from calve.sink_core.config.maintenance import Expire, Orphans
+from calve.sink_core.control.events import Paused, Resumed
+from calve.sink_core.errors import CommitConflict, RetriableError
+from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.range_jobs.selected import Wanted
+from calve.sink_core.resolve.resolve import RESOLVERS, carry_out, prepare
+from calve.sink_core.resolve.standing import standing
+from calve.sink_core.session import Session
+from calve.spark_jobs.maintenance.expire import expire
+from calve.spark_jobs.maintenance.orphans import remove_orphans
+from calve.spark_jobs.maintenance.work import Work
+from calve.spark_jobs.range_job import RangeJobs
+from calve.spark_jobs.refill import refill
+from calve.spark_jobs.run import Bounds, run_pipeline
 from tests.simulation.oracle import OLD, TOPIC
 from tests.simulation.world import STALE, World
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass, replace
 
-from sink_core.rules import ALL, Rules
+from calve.sink_core.rules import ALL, Rules
 from tests.simulation.promises import Promise
 from tests.simulation.storage import NO_BUGS, CatalogBug
 

@@ -18,10 +18,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 from pyiceberg.types import LongType, NestedField
 
-from orchestration.broker import Broker
-from sink_core.commit.append import Attempt, Step, build_append
-from sink_core.config.load import load
-from sink_core.kafka import clients
+from calve.orchestration.broker import Broker
+from calve.sink_core.commit.append import Attempt, Step, build_append
+from calve.sink_core.config.load import load
+from calve.sink_core.kafka import clients
 from tests import support
 from tests.simulation.environment import installed
 from tests.simulation.world import World, pipeline_files

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sink_core.rules import Rules
+from calve.sink_core.rules import Rules
 from tests.simulation.campaign import running
 from tests.simulation.rules import CASES
 

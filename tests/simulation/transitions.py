@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sink_core.control.events import (
+from calve.sink_core.control.events import (
     BatchAbandoned,
     Checkpoint,
     CheckpointPart,
@@ -21,7 +21,7 @@ from sink_core.control.events import (
     Resumed,
     StartCommit,
 )
-from sink_core.control.state import CommitState
+from calve.sink_core.control.state import CommitState
 
 TRANSITIONS = (
     "bound",

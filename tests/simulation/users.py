@@ -11,7 +11,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
-from sink_core.offsets import Position
+from calve.sink_core.offsets import Position
 from tests.simulation.oracle import BAD, GAP, GOOD, TOPIC
 from tests.simulation.storage import DataFile, ListedManifest, Manifest, ManifestList
 from tests.simulation.world import GROUP_IN_USE, World

@@ -11,20 +11,20 @@ from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
 
-from sink_core.batch import BatchPlan, ManifestRef, PartitionCounts, TableOutput, WrittenBatch
-from sink_core.config.effective import Pipeline
-from sink_core.control.events import DataWritten, Event
-from sink_core.control.logged import Logged
-from sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
-from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.resolve.accounts import Accounts, fold
-from sink_core.rules import ALL, Rules
-from sink_core.session import Session
-from sink_core.tables.kafka_rows import Runs
-from sink_core.tables.rewrite import Rewritten
-from sink_core.verify.ledger import LedgerRow, with_former
-from spark_jobs.rewrite import RewriteSpec
-from spark_jobs.task import IngestSpec, TaskResult
+from calve.sink_core.batch import BatchPlan, ManifestRef, PartitionCounts, TableOutput, WrittenBatch
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.control.events import DataWritten, Event
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.resolve.accounts import Accounts, fold
+from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.session import Session
+from calve.sink_core.tables.kafka_rows import Runs
+from calve.sink_core.tables.rewrite import Rewritten
+from calve.sink_core.verify.ledger import LedgerRow, with_former
+from calve.spark_jobs.rewrite import RewriteSpec
+from calve.spark_jobs.task import IngestSpec, TaskResult
 from tests.simulation.broker import Cluster
 from tests.simulation.clients import Network
 from tests.simulation.oracle import BAD, GAP, OLD, TOPIC, Batch, Oracle

@@ -19,11 +19,11 @@ import psutil
 import yaml
 
 from bench.workload import PARTITIONS, new_topic, write_pipeline
-from orchestration import broker
-from sink_core.errors import EXIT_DONE
-from sink_core.kafka import clients
-from sink_core.kafka.source import high_watermarks
-from sink_core.offsets import TopicPartition
+from calve.orchestration import broker
+from calve.sink_core.errors import EXIT_DONE
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.source import high_watermarks
+from calve.sink_core.offsets import TopicPartition
 from tests import support
 from tests.e2e.faults.processes import ROOT, Launcher, Process
 from tests.e2e.faults.spark_server import ConnectServer, serving

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sink_core.errors import EXIT_DONE, EXIT_UNREACHABLE
+from calve.sink_core.errors import EXIT_DONE, EXIT_UNREACHABLE
 from tests import support
 from tests.e2e.faults.processes import Process
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration.pipelines import metadata, table_page
-from orchestration.pipelines.names import DEAD_LETTERS, REPLAY_DEAD_LETTERS
-from orchestration.pipelines.operations.job import Operation, Told, Work
-from orchestration.times import moment_or_age_ms, offset_range
-from sink_core.config.effective import Pipeline
-from sink_core.errors import RetriableError
+from calve.orchestration.pipelines import metadata, table_page
+from calve.orchestration.pipelines.names import DEAD_LETTERS, REPLAY_DEAD_LETTERS
+from calve.orchestration.pipelines.operations.job import Operation, Told, Work
+from calve.orchestration.times import moment_or_age_ms, offset_range
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.errors import RetriableError
 
 if TYPE_CHECKING:
-    from spark_jobs.letter_job import LettersReport
+    from calve.spark_jobs.letter_job import LettersReport
 
 
 class ListConfig(dg.Config):
@@ -42,7 +42,7 @@ def listing(pipeline: Pipeline) -> Operation[ListConfig]:
     """Shows the newest, and how many there are of each error."""
 
     def work(at: Work, config: ListConfig) -> Generator[Told, None, dict[str, Any]]:
-        from sink_core.dead_letters.listing import letters
+        from calve.sink_core.dead_letters.listing import letters
 
         yield from ()
         since_ms = moment_or_age_ms(config.since, "since", datetime.now(UTC)) if config.since else None
@@ -64,8 +64,8 @@ def replay(pipeline: Pipeline) -> Operation[ReplayConfig]:
     """Has no schedule: what spoiled them is mended first."""
 
     def work(at: Work, config: ReplayConfig) -> Generator[Told, None, dict[str, Any]]:
-        from sink_core.control.decision import Verdict
-        from spark_jobs.letter_job import LetterJobs
+        from calve.sink_core.control.decision import Verdict
+        from calve.spark_jobs.letter_job import LetterJobs
 
         wanted = [offset_range(text, "ranges") for text in config.ranges]
         at.session.bind_published()

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import dagster as dg
 
-from orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags
-from orchestration.pipelines.runs import failures_told, made_by
-from orchestration.pipelines.spark import session_of
-from sink_core.config.effective import Pipeline
+from calve.orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags
+from calve.orchestration.pipelines.runs import failures_told, made_by
+from calve.orchestration.pipelines.spark import session_of
+from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
-    from sink_core.session import Session
-    from spark_jobs.runner import SparkRunner
-    from spark_jobs.steps import Progress
+    from calve.sink_core.session import Session
+    from calve.spark_jobs.runner import SparkRunner
+    from calve.spark_jobs.steps import Progress
 
 Told = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 Config = TypeVar("Config", bound=dg.Config)
@@ -63,8 +63,8 @@ def job_of(pipeline: Pipeline, operation: Operation[Config]) -> dg.JobDefinition
     """To be launched by hand; a run may last as long as one of maintenance."""
 
     def through(context: dg.OpExecutionContext, config: Any) -> Iterator[Told | dg.Output[None]]:
-        from sink_core.session import Session
-        from spark_jobs.runner import SparkRunner
+        from calve.sink_core.session import Session
+        from calve.spark_jobs.runner import SparkRunner
 
         start = session_of(getattr(context.resources, resource_key(pipeline)))
         with (

@@ -9,11 +9,11 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration.pipelines import checks, verdicts
-from orchestration.pipelines.names import POSITIONS, VERIFY
-from orchestration.pipelines.operations.job import Operation, Told, Work
-from orchestration.times import moment_or_age_ms
-from sink_core.config.effective import Pipeline
+from calve.orchestration.pipelines import checks, verdicts
+from calve.orchestration.pipelines.names import POSITIONS, VERIFY
+from calve.orchestration.pipelines.operations.job import Operation, Told, Work
+from calve.orchestration.times import moment_or_age_ms
+from calve.sink_core.config.effective import Pipeline
 
 
 class VerifyConfig(dg.Config):
@@ -32,7 +32,7 @@ def verify(pipeline: Pipeline) -> Operation[VerifyConfig]:
     """Proves that every source offset was accounted for once. The run is red if it was not."""
 
     def work(at: Work, config: VerifyConfig) -> Generator[Told, None, dict[str, Any]]:
-        from sink_core.verify.verify import verify as prove
+        from calve.sink_core.verify.verify import verify as prove
 
         since_ms = moment_or_age_ms(config.since, "since", datetime.now(UTC)) if config.since else None
         report = prove(at.session, deep=config.deep, since_ms=since_ms, on_progress=at.say)
@@ -58,8 +58,8 @@ def positions(pipeline: Pipeline) -> Operation[dg.Config]:
     """The next offsets to read, beside what Kafka holds; and the file that another pipeline could begin with."""
 
     def work(at: Work, _config: dg.Config) -> Generator[Told, None, dict[str, Any]]:
-        from sink_core import positions_file
-        from sink_core.status import status
+        from calve.sink_core import positions_file
+        from calve.sink_core.status import status
 
         yield from ()
         exported = positions_file.export(at.session)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags, table_key
-from orchestration.pipelines.runs import failures_told
-from orchestration.pipelines.schedules import default_status, own_minute
-from orchestration.pipelines.spark import session_of
-from orchestration.pipelines.watch import Watch
-from sink_core.config.effective import Pipeline
-from sink_core.config.maintenance import TASKS
-from sink_core.errors import CalveError
+from calve.orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags, table_key
+from calve.orchestration.pipelines.runs import failures_told
+from calve.orchestration.pipelines.schedules import default_status, own_minute
+from calve.orchestration.pipelines.spark import session_of
+from calve.orchestration.pipelines.watch import Watch
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.maintenance import TASKS
+from calve.sink_core.errors import CalveError
 
 if TYPE_CHECKING:
-    from sink_core.maintenance.report import TaskOutcome
+    from calve.sink_core.maintenance.report import TaskOutcome
 
 POOL = "maintenance"
 """One pool for all tasks of a pipeline: compaction and orphan removal are never at work together."""
@@ -82,8 +82,8 @@ def _job(pipeline: Pipeline, task: str) -> dg.JobDefinition:
         required_resource_keys={resource_key(pipeline)},
     )
     def maintain(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Told]:
-        from sink_core.session import Session
-        from spark_jobs.maintenance.tasks import run_task
+        from calve.sink_core.session import Session
+        from calve.spark_jobs.maintenance.tasks import run_task
 
         start = session_of(getattr(context.resources, resource_key(pipeline)))
         with failures_told(context.instance, context.run, pipeline), Session.open(pipeline) as session:

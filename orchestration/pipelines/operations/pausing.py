@@ -8,9 +8,9 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration.pipelines.names import PAUSE, RESUME
-from orchestration.pipelines.operations.job import Operation, Told, Work
-from sink_core.config.effective import Pipeline
+from calve.orchestration.pipelines.names import PAUSE, RESUME
+from calve.orchestration.pipelines.operations.job import Operation, Told, Work
+from calve.sink_core.config.effective import Pipeline
 
 
 class PauseConfig(dg.Config):
@@ -30,7 +30,7 @@ def pause(pipeline: Pipeline) -> Operation[PauseConfig]:
     """Stops planning and committing on all hosts."""
 
     def work(at: Work, config: PauseConfig) -> Generator[Told, None, dict[str, Any]]:
-        from sink_core import pausing
+        from calve.sink_core import pausing
 
         yield from ()
         made = pausing.pause(at.session, at.by, config.reason)
@@ -58,7 +58,7 @@ def resume(pipeline: Pipeline) -> Operation[dg.Config]:
     """Ends a pause, or has a stopped pipeline tried again."""
 
     def work(at: Work, _config: dg.Config) -> Generator[Told, None, dict[str, Any]]:
-        from sink_core import pausing
+        from calve.sink_core import pausing
 
         yield from ()
         was = pausing.resume(at.session, at.by)

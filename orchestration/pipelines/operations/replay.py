@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration.pipelines import metadata, table_page
-from orchestration.pipelines.names import REPLAY, REPLAY_HOURS
-from orchestration.pipelines.operations.job import Operation, Told, Work
-from orchestration.times import span
-from sink_core.config.effective import Pipeline
-from sink_core.errors import ConfigError, RetriableError
+from calve.orchestration.pipelines import metadata, table_page
+from calve.orchestration.pipelines.names import REPLAY, REPLAY_HOURS
+from calve.orchestration.pipelines.operations.job import Operation, Told, Work
+from calve.orchestration.times import span
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.errors import ConfigError, RetriableError
 
 if TYPE_CHECKING:
-    from sink_core.range_jobs.selected import Wanted
-    from spark_jobs.range_job import RangeJobs, RangePreview, RangeReport
+    from calve.sink_core.range_jobs.selected import Wanted
+    from calve.spark_jobs.range_job import RangeJobs, RangePreview, RangeReport
 
 TRIES = 5
 """How often a replay is started again that another range job was faster than."""
@@ -85,7 +85,7 @@ def replay_hours(pipeline: Pipeline) -> Operation[HoursConfig]:
     settings = pipeline.config.dagster
 
     def work(at: Work, config: HoursConfig) -> Generator[Told, None, dict[str, Any]]:
-        from sink_core.range_jobs.selected import Wanted
+        from calve.sink_core.range_jobs.selected import Wanted
 
         window = at.context.partition_time_window
         wanted = Wanted(_ms(window.start), _ms(window.end))
@@ -120,7 +120,7 @@ def replay_hours(pipeline: Pipeline) -> Operation[HoursConfig]:
 
 
 def _jobs(at: Work) -> "RangeJobs":
-    from spark_jobs.range_job import RangeJobs
+    from calve.spark_jobs.range_job import RangeJobs
 
     at.session.bind_published()
     return RangeJobs(at.session, at.runner, on_progress=at.progress)
@@ -139,7 +139,7 @@ def _preview(at: Work, jobs: "RangeJobs", table: str, wanted: "Wanted") -> "Rang
 
 def _replayed(jobs: "RangeJobs", table: str, wanted: "Wanted") -> "RangeReport":
     """Raises RetriableError if other range jobs were faster each time."""
-    from sink_core.control.decision import Verdict
+    from calve.sink_core.control.decision import Verdict
 
     for _ in range(TRIES):
         report = jobs.replay(table, wanted)

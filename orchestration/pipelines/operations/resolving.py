@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration.pipelines.names import RESOLVE
-from orchestration.pipelines.operations.job import Operation, Told, Work
-from sink_core.config.effective import Pipeline
+from calve.orchestration.pipelines.names import RESOLVE
+from calve.orchestration.pipelines.operations.job import Operation, Told, Work
+from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
-    from sink_core.resolve.resolve import Offer
+    from calve.sink_core.resolve.resolve import Offer
 
 
 class ResolveConfig(dg.Config):
@@ -30,9 +30,9 @@ def resolve(pipeline: Pipeline) -> Operation[ResolveConfig]:
     """Shows what can be done about findings, and does what is chosen."""
 
     def work(at: Work, config: ResolveConfig) -> Generator[Told, None, dict[str, Any]]:
-        from sink_core.errors import ConfigError
-        from sink_core.resolve.resolve import carry_out, offers, prepare
-        from spark_jobs.refill import refill
+        from calve.sink_core.errors import ConfigError
+        from calve.sink_core.resolve.resolve import carry_out, offers, prepare
+        from calve.spark_jobs.refill import refill
 
         yield from ()
         refilling, subject = refill(at.runner), config.subject or None

@@ -18,10 +18,10 @@ from confluent_kafka import Producer
 from dagster import DagsterInstance
 from playwright.sync_api import Page, expect
 
+from calve.orchestration import broker
+from calve.orchestration.detached import free_port
+from calve.orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
 from examples.flights import produce
-from orchestration import broker
-from orchestration.detached import free_port
-from orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
 from tests.e2e.dagster.browser import browser, group_path, sensor_path
 from tests.e2e.dagster.stack import ROOT, until
 

@@ -20,8 +20,8 @@ import psutil
 from dagster import DagsterInstance
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
-from orchestration.detached import free_port
-from orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
+from calve.orchestration.detached import free_port
+from calve.orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -32,8 +32,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from orchestration.pipelines.build import build_pipeline_defs
-from sink_core.config.load import load
+from calve.orchestration.pipelines.build import build_pipeline_defs
+from calve.sink_core.config.load import load
 
 FILES = Path(__file__).with_name("pipelines.txt").read_text().split()
 defs = dg.Definitions.merge(*(build_pipeline_defs(load(Path(file))) for file in FILES))

@@ -11,9 +11,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration.broker import Broker
-from orchestration.pipelines.names import COMMIT, ERROR_TAG, INGEST, pool
-from sink_core.verify.verify import verify
+from calve.orchestration.broker import Broker
+from calve.orchestration.pipelines.names import COMMIT, ERROR_TAG, INGEST, pool
+from calve.sink_core.verify.verify import verify
 from tests import support
 from tests.e2e.dagster.stack import BIN, DEFINITIONS, Stack, stack, until
 from tests.pipelines import Flow

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestration.broker import Broker
+from calve.orchestration.broker import Broker
 from tests import support
 from tests.e2e.dagster.stack import BIN, ROOT
 from tests.pipelines import Flow, record
 from tests.support import TopicFactory
 
-PACKAGES = ("calve", "sink_core", "spark_jobs", "orchestration")
+PACKAGES = ("sink_core", "spark_jobs", "orchestration")
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +28,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheel")
     sources = directory / "sources"
     sources.mkdir()
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, sources / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("calve", *PACKAGES):
+        shutil.copytree(ROOT / package, sources / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, sources)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
@@ -39,11 +39,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "site"
 
 
+@pytest.mark.parametrize(("named", "pipeline"), [("shop", "orders"), ("orchestration", "sales")])
 def test_a_pipeline_runs_in_a_project_of_the_users_own(
-    installed: Path, tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+    named: str, pipeline: str, installed: Path, tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
 ) -> None:
-    run([BIN / "create-dagster", "project", "shop", "--no-uv-sync"], tmp_path, {})
-    project = tmp_path / "shop"
+    run([BIN / "create-dagster", "project", named, "--no-uv-sync"], tmp_path, {})
+    project = tmp_path / named
     topic = kafka_topic(1)
     support.produce(broker.bootstrap, topic, map(record, range(50)))
     environment = {
@@ -55,15 +56,20 @@ def test_a_pipeline_runs_in_a_project_of_the_users_own(
     (tmp_path / "home").mkdir()
     shutil.copy(ROOT / "deploy" / "dagster.yaml", tmp_path / "home")
 
-    found = run([sys.executable, "-c", "import orchestration; print(orchestration.__path__[0])"], project, environment)
-    assert found.strip() == str(installed / "orchestration")
-    assert not (installed / "orchestration" / "defs").exists()
-    assert all((installed / package / "py.typed").is_file() for package in PACKAGES)
+    found = run(
+        [sys.executable, "-c", "import calve.orchestration; print(calve.orchestration.__path__[0])"],
+        project,
+        environment,
+    )
+    assert found.strip() == str(installed / "calve" / "orchestration")
+    assert {path.name for path in installed.iterdir() if path.suffix != ".dist-info"} == {"bin", "calve"}
+    assert not (installed / "calve" / "orchestration" / "defs").exists()
+    assert all((installed / "calve" / package / "py.typed").is_file() for package in ("", *PACKAGES))
     [about] = installed.glob("calve-*.dist-info")
     assert "License-Expression: Apache-2.0" in (about / "METADATA").read_text()
     assert "Apache License" in (about / "licenses" / "LICENSE").read_text()
     assert "calve.KafkaIcebergPipeline" in run([BIN / "dg", "list", "components"], project, environment)
-    scaffold = [BIN / "dg", "scaffold", "defs", "calve.KafkaIcebergPipeline", "orders", "--topic"]
+    scaffold = [BIN / "dg", "scaffold", "defs", "calve.KafkaIcebergPipeline", pipeline, "--topic"]
     refused = subprocess.run(
         [*scaffold, topic], cwd=project, env={**os.environ, **environment}, capture_output=True, text=True
     )
@@ -73,8 +79,8 @@ def test_a_pipeline_runs_in_a_project_of_the_users_own(
     run([BIN / "dg", "check", "yaml"], project, environment)
     run([BIN / "dg", "check", "defs"], project, environment)
     listed = run([BIN / "dg", "list", "defs", "--json"], project, environment)
-    assert all(f"orders/{asset}" in listed for asset in ("orders_batches", f"{topic.replace('-', '_')}_topic"))
-    run([BIN / "dg", "launch", "--job", "orders_ingest_job"], project, environment)
+    assert all(f"{pipeline}/{asset}" in listed for asset in (f"{pipeline}_batches", f"{topic.replace('-', '_')}_topic"))
+    run([BIN / "dg", "launch", "--job", f"{pipeline}_ingest_job"], project, environment)
     with closing(support.open_catalog(project / "lake", "lake")) as lake:
         rows = lake.load_table("shop.orders").scan().to_arrow()
     assert sorted(rows["id"].to_pylist()) == list(range(50))

@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from sink_core.failpoints import VARIABLE
+from calve.sink_core.failpoints import VARIABLE
 from tests.e2e.dagster.stack import Stack, stack, until
 from tests.guarded import OTHER_SECRET, PASSWORD, Guarded, GuardedBroker
 

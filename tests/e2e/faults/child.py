@@ -18,10 +18,10 @@ def main(args: list[str], *, swift: bool = False) -> None:
 
     `swift`: the tasks of a batch run in this process, in place of Spark's; nothing else differs.
     """
-    from orchestration.cli.main import app
+    from calve.orchestration.cli.main import app
 
     if swift:
-        from spark_jobs.runner import SparkRunner
+        from calve.spark_jobs.runner import SparkRunner
         from tests.launch import in_this_process
 
         SparkRunner.run = in_this_process

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from sink_core.errors import EXIT_DONE
+from calve.sink_core.errors import EXIT_DONE
 from tests.e2e.faults.outcomes import Outcome
 from tests.e2e.faults.processes import Launcher, Process, Start
 from tests.e2e.faults.world import World
 
 PHASES = ("start", "plan", "write", "publish", "commit")
-"""Phases a kill can fall into, as `spark_jobs.run.Progress` names them."""
+"""Phases a kill can fall into, as `calve.spark_jobs.run.Progress` names them."""
 
 AIMS = ("plan", "write", "publish", "commit", "start")
 RUN_S = 180.0

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from sink_core.failpoints import VARIABLE
+from calve.sink_core.failpoints import VARIABLE
 from tests.e2e.faults import child
 from tests.launch import FORK, begin
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from orchestration.detached import free_port
-from sink_core.jars import spark_jars
-from spark_jobs import daemon
+from calve.orchestration.detached import free_port
+from calve.sink_core.jars import spark_jars
+from calve.spark_jobs import daemon
 from tests.e2e.faults.processes import ROOT
 
 START_S = 300.0

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from sink_core.errors import EXIT_DONE
+from calve.sink_core.errors import EXIT_DONE
 from tests.e2e.faults.conftest import KILLS, NewWorld
 from tests.e2e.faults.kills import RUN_S, Series, prove, run_to_end
 from tests.e2e.faults.outcomes import Outcome, Tell

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from sink_core.errors import EXIT_DONE
+from calve.sink_core.errors import EXIT_DONE
 from tests.e2e.faults.conftest import NewWorld
 from tests.e2e.faults.kills import RUN_S, done, prove, run_to_end
 from tests.e2e.faults.processes import Launcher, Process

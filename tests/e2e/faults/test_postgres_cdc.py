@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from calve.orchestration.broker import Broker
 from examples.postgres_cdc import relay
-from orchestration.broker import Broker
 from tests.bank import EXAMPLE, Bank
 from tests.e2e.faults.kills import RUN_S, done
 from tests.e2e.faults.processes import ROOT, Launcher

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sink_core.control.decision import Verdict
+from calve.sink_core.control.decision import Verdict
 from tests.e2e.faults.conftest import NewWorld
 from tests.e2e.faults.kills import RUN_S, prove, run_to_end
 from tests.e2e.faults.processes import Launcher, Start

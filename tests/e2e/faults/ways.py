@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 
-from sink_core.errors import EXIT_DONE, EXIT_STOPPED
+from calve.sink_core.errors import EXIT_DONE, EXIT_STOPPED
 from tests.documents import section, table_rows
 from tests.e2e.faults.kills import RUN_S, done, run_to_end
 from tests.e2e.faults.processes import Start

@@ -19,10 +19,10 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.types import LongType, StringType
 
-from sink_core.control.log import REQUIRED_CONFIG
-from sink_core.dead_letters.topic import PREFIX
-from sink_core.kafka import clients
-from spark_jobs.maintenance.orphans import LOOKED_AT
+from calve.sink_core.control.log import REQUIRED_CONFIG
+from calve.sink_core.dead_letters.topic import PREFIX
+from calve.sink_core.kafka import clients
+from calve.spark_jobs.maintenance.orphans import LOOKED_AT
 from tests import support
 
 PARTITIONS = 4

@@ -14,7 +14,8 @@ import pytest
 import calve
 
 ROOT = Path(__file__).parents[3]
-PRIVATE = ("orchestration", "sink_core", "spark_jobs")
+PACKAGES = ("orchestration", "sink_core", "spark_jobs")
+PRIVATE = tuple(f"calve.{package}" for package in PACKAGES)
 
 
 def test_what_is_public_is_listed_and_there() -> None:
@@ -42,9 +43,25 @@ def test_the_documents_import_nothing_else() -> None:
         for code in re.findall(r"^ *```python\n(.*?)```", file.read_text(), re.MULTILINE | re.DOTALL)
         for node in ast.walk(ast.parse(dedent(code)))
         for module in _imported(node)
-        if module.partition(".")[0] in PRIVATE
+        if module.startswith((*PACKAGES, *PRIVATE))
     }
     assert found == set()
+
+
+def test_a_package_has_one_name() -> None:
+    """Below `calve`, as it is installed: under its own there would be each of its classes a second time."""
+    found = {
+        f"{file.relative_to(ROOT)}: {module}"
+        for folder in (*PACKAGES, "calve", "examples", "bench", "tests")
+        for file in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        for module in _imported(node)
+        if module.partition(".")[0] in PACKAGES
+    }
+    assert found == set()
+    assert {package: (ROOT / "calve" / package).readlink().as_posix() for package in PACKAGES} == {
+        package: f"../{package}" for package in PACKAGES
+    }
 
 
 def _imported(node: ast.AST) -> list[str]:

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, ListType, LongType, NestedField, StringType
 
-from sink_core.changes.debezium import Debezium
-from sink_core.changes.events import Events
-from sink_core.changes.unavailable import KEEP, UNAVAILABLE
-from sink_core.decode.connect import ConnectDecoder
-from sink_core.decode.decoded import Decoded, Decoder
-from sink_core.decode.json import JsonDecoder
-from sink_core.errors import BadRecord, ConfigError
-from sink_core.tables.infer import infer_schema
+from calve.sink_core.changes.debezium import Debezium
+from calve.sink_core.changes.events import Events
+from calve.sink_core.changes.unavailable import KEEP, UNAVAILABLE
+from calve.sink_core.decode.connect import ConnectDecoder
+from calve.sink_core.decode.decoded import Decoded, Decoder
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.errors import BadRecord, ConfigError
+from calve.sink_core.tables.infer import infer_schema
 
 COLUMNS = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -11,17 +11,17 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from sink_core.changes.debezium import Debezium
-from sink_core.changes.dms import Dms
-from sink_core.changes.events import Envelope, Events
-from sink_core.changes.flat import Flat
-from sink_core.changes.kafka_key import keyed_events, optional_key
-from sink_core.changes.unavailable import KEEP, UNAVAILABLE
-from sink_core.decode.json import JsonDecoder
-from sink_core.decode.names import names_of
-from sink_core.errors import BadRecord, ConfigError
-from sink_core.tables.evolution import evolved
-from sink_core.tables.infer import infer_schema
+from calve.sink_core.changes.debezium import Debezium
+from calve.sink_core.changes.dms import Dms
+from calve.sink_core.changes.events import Envelope, Events
+from calve.sink_core.changes.flat import Flat
+from calve.sink_core.changes.kafka_key import keyed_events, optional_key
+from calve.sink_core.changes.unavailable import KEEP, UNAVAILABLE
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.decode.names import names_of
+from calve.sink_core.errors import BadRecord, ConfigError
+from calve.sink_core.tables.evolution import evolved
+from calve.sink_core.tables.infer import infer_schema
 
 COLUMNS = Schema(
     NestedField(1, "id", LongType(), required=True),

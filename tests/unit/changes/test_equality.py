@@ -12,7 +12,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from sink_core.changes.equality import spec_of_deletes
+from calve.sink_core.changes.equality import spec_of_deletes
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -28,10 +28,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.changes.fold import check_unmoved, folded, last_by_key, not_outdated
-from sink_core.changes.rows import buckets_of, change_schema
-from sink_core.changes.standing import all_bounds, bounds_of
-from sink_core.errors import BadRecord
+from calve.sink_core.changes.fold import check_unmoved, folded, last_by_key, not_outdated
+from calve.sink_core.changes.rows import buckets_of, change_schema
+from calve.sink_core.changes.standing import all_bounds, bounds_of
+from calve.sink_core.errors import BadRecord
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

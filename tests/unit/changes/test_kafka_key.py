@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, LongType, NestedField, StringType
 
-from sink_core.changes.debezium import Debezium
-from sink_core.changes.events import Events
-from sink_core.changes.kafka_key import (
+from calve.sink_core.changes.debezium import Debezium
+from calve.sink_core.changes.events import Events
+from calve.sink_core.changes.kafka_key import (
     KEY_COLUMN,
     check_key_types,
     key_columns,
@@ -24,9 +24,9 @@ from sink_core.changes.kafka_key import (
     told_by,
     with_key,
 )
-from sink_core.decode.decoded import DECODE, BadValue
-from sink_core.decode.json import JsonDecoder
-from sink_core.errors import ConfigError, TableUnusable
+from calve.sink_core.decode.decoded import DECODE, BadValue
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.errors import ConfigError, TableUnusable
 
 PAIR = pa.struct([("id", pa.int64()), ("region", pa.large_string())])
 COLUMNS = Schema(

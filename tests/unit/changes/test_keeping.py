@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, ListType, LongType, NestedField, StringType
 
-from sink_core.changes.fold import last_by_key
-from sink_core.changes.keeping import filled, needed
-from sink_core.changes.rows import change_schema
-from sink_core.changes.unavailable import KEEP, UNAVAILABLE, can_keep
+from calve.sink_core.changes.fold import last_by_key
+from calve.sink_core.changes.keeping import filled, needed
+from calve.sink_core.changes.rows import change_schema
+from calve.sink_core.changes.unavailable import KEEP, UNAVAILABLE, can_keep
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

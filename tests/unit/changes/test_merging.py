@@ -8,12 +8,12 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, NestedField, StringType, TimeType, UUIDType
 
-from sink_core.batch import ManifestRef, ToMerge
-from sink_core.changes.merging import Part, check_known, check_mergeable, first_part
-from sink_core.commit.parallel import LeftToCaller, NotMerging
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.errors import TableUnusable
+from calve.sink_core.batch import ManifestRef, ToMerge
+from calve.sink_core.changes.merging import Part, check_known, check_mergeable, first_part
+from calve.sink_core.commit.parallel import LeftToCaller, NotMerging
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.errors import TableUnusable
 from tests.unit.control.build import manifest, written
 
 ROWS, KEYS = manifest("rows"), manifest("keys", content=1)

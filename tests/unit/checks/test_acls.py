@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sink_core.checks.acls import kafka_acls_lines
-from sink_core.config.assemble import assemble
-from sink_core.config.connections import Connections
-from sink_core.config.effective import Pipeline
-from sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.checks.acls import kafka_acls_lines
+from calve.sink_core.config.assemble import assemble
+from calve.sink_core.config.connections import Connections
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.pipeline import PipelineConfig
 
 OPTIONS = ("--topic", "--group", "--transactional-id")
 

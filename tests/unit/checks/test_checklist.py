@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sink_core.checks.checklist import Check, MissingPermission, Note, Outcome, Status, answers, exit_code
-from sink_core.errors import CalveError, ConfigError, Unreachable
-from sink_core.kafka.failures import reported
+from calve.sink_core.checks.checklist import Check, MissingPermission, Note, Outcome, Status, answers, exit_code
+from calve.sink_core.errors import CalveError, ConfigError, Unreachable
+from calve.sink_core.kafka.failures import reported
 
 
 def raising(error: CalveError) -> Check:

@@ -8,8 +8,8 @@ from importlib.metadata import version
 
 import pytest
 
-from sink_core.checks.executors import FORMAT_MODULES, Probe, summary
-from sink_core.errors import ConfigError
+from calve.sink_core.checks.executors import FORMAT_MODULES, Probe, summary
+from calve.sink_core.errors import ConfigError
 
 
 def test_an_executor_like_this_process_has_all_it_needs() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sink_core.commit.findings import Identity
-from sink_core.commit.properties import Own, SummaryKeys
-from sink_core.commit.view import SnapshotView, TableView
+from calve.sink_core.commit.findings import Identity
+from calve.sink_core.commit.properties import Own, SummaryKeys
+from calve.sink_core.commit.view import SnapshotView, TableView
 from tests.unit.control.build import TABLE, UUID
 
 KEYS = SummaryKeys("flights", "calve.prod.flights.control", "calve.prod.flights")

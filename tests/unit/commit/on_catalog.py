@@ -17,17 +17,17 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
-from sink_core.batch import ManifestRef
-from sink_core.commit.append import Attempt, Step, build_append
-from sink_core.commit.merge import NO_MERGING, Merging
-from sink_core.commit.others import Others
-from sink_core.commit.properties import Own, to_summary
-from sink_core.commit.table import TableCommit, TableCommitter
-from sink_core.commit.view import TableView, view_of
-from sink_core.control.events import DataWritten, Event
-from sink_core.control.state import CommitState
-from sink_core.tables.manifests import write_manifest, write_manifest_of
-from sink_core.tables.writer import TableWriter
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.commit.append import Attempt, Step, build_append
+from calve.sink_core.commit.merge import NO_MERGING, Merging
+from calve.sink_core.commit.others import Others
+from calve.sink_core.commit.properties import Own, to_summary
+from calve.sink_core.commit.table import TableCommit, TableCommitter
+from calve.sink_core.commit.view import TableView, view_of
+from calve.sink_core.control.events import DataWritten, Event
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.tables.manifests import write_manifest, write_manifest_of
+from calve.sink_core.tables.writer import TableWriter
 from tests.unit.commit.build import KEYS, NOW
 from tests.unit.control.build import TABLE, bound, complete, log, written
 

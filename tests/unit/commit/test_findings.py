@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from sink_core.commit.findings import AncestryCut, Identity, compare, dropped
-from sink_core.commit.view import SnapshotView, TableView
-from sink_core.control.state import CommitState
-from sink_core.finding import Finding
+from calve.sink_core.commit.findings import AncestryCut, Identity, compare, dropped
+from calve.sink_core.commit.view import SnapshotView, TableView
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.finding import Finding
 from tests.unit.commit.build import NOW, own, snapshot, view
 from tests.unit.control.build import TABLE, UUID, checkpoint, complete, log, told, written
 

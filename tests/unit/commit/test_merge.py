@@ -12,8 +12,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
-from sink_core.commit.merge import LONGEST_S, MERGES, Events, Merging
-from sink_core.errors import CommitConflict, FindingError
+from calve.sink_core.commit.merge import LONGEST_S, MERGES, Events, Merging
+from calve.sink_core.errors import CommitConflict, FindingError
 from tests.unit.commit.on_catalog import TAG, CommitTable, World, rows, through
 from tests.unit.control.build import TABLE, complete, manifest
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sink_core.commit.others import Reading, read_twice
-from sink_core.commit.properties import others_in, to_summary
-from sink_core.offsets import OffsetRange
+from calve.sink_core.commit.others import Reading, read_twice
+from calve.sink_core.commit.properties import others_in, to_summary
+from calve.sink_core.offsets import OffsetRange
 from tests.unit.commit.build import KEYS, own
 from tests.unit.control.build import TABLE, TOPIC, at
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sink_core.batch import ManifestRef
-from sink_core.commit.own import Share, own_of, shares_of
-from sink_core.commit.view import TableView
-from sink_core.control.events import DataComplete, DataWritten
-from sink_core.control.logged import Logged
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.commit.own import Share, own_of, shares_of
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.events import DataComplete, DataWritten
+from calve.sink_core.control.logged import Logged
 from tests.unit.commit.build import NOW, own, snapshot, view
 from tests.unit.control.build import complete, log, manifest, through, written
 

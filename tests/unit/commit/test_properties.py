@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sink_core.commit.properties import Own, SummaryKeys, from_summary, to_summary
+from calve.sink_core.commit.properties import Own, SummaryKeys, from_summary, to_summary
 from tests.unit.commit.build import KEYS, own
 
 IDS = st.uuids().map(str)

@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 
-from sink_core.commit.staging import STAGING_MS, Call, Staging, left_behind, merged_in
+from calve.sink_core.commit.staging import STAGING_MS, Call, Staging, left_behind, merged_in
 from tests.unit.maintenance.test_expiry import table
 
 TAG, BRANCH = "calve-p", "calve-p-merge-1"

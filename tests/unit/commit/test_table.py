@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from sink_core.errors import FindingError, UnknownOutcome
+from calve.sink_core.errors import FindingError, UnknownOutcome
 from tests.unit.commit.build import NOW
 from tests.unit.commit.on_catalog import CommitTable, World, rows, through
 from tests.unit.control.build import complete, told

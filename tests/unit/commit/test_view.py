@@ -9,8 +9,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from sink_core.commit.properties import to_summary
-from sink_core.commit.view import TableView, view_of
+from calve.sink_core.commit.properties import to_summary
+from calve.sink_core.commit.view import TableView, view_of
 from tests.unit.commit.build import KEYS, own, snapshot, view
 
 TAG = "calve-flights"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from sink_core.config.effective import Pipeline
-from sink_core.config.load import load
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.load import load
 from tests.unit.config.files import CONNECTIONS, PIPELINE, Load, Write
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sink_core.config.effective import Pipeline
+from calve.sink_core.config.effective import Pipeline
 
 CONNECTIONS: dict[str, Any] = {
     "deployment": "dev",

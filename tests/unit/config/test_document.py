@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from sink_core.config.connections import Connections
-from sink_core.config.document import DOCS, documents, schema_of
-from sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.config.connections import Connections
+from calve.sink_core.config.document import DOCS, documents, schema_of
+from calve.sink_core.config.pipeline import PipelineConfig
 
 
 @pytest.mark.parametrize("name", sorted(documents()))
 def test_documents_are_up_to_date(name: str) -> None:
     committed = (DOCS / name).read_text(encoding="utf-8")
-    assert committed == documents()[name], "run python -m sink_core.config.document"
+    assert committed == documents()[name], "run python -m calve.sink_core.config.document"
 
 
 def _undescribed(schema: Mapping[str, Any]) -> Iterator[str]:

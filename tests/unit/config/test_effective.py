@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sink_core.config.load import load
-from sink_core.errors import ConfigError
+from calve.sink_core.config.load import load
+from calve.sink_core.errors import ConfigError
 from tests.unit.config.files import Load
 
 

@@ -13,8 +13,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sink_core.config.load import CONNECTIONS_FILE, load
-from sink_core.errors import ConfigError
+from calve.sink_core.config.load import CONNECTIONS_FILE, load
+from calve.sink_core.errors import ConfigError
 from tests.fuzz import mutated
 from tests.unit.config.files import CONNECTIONS, PIPELINE
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from sink_core.config.load import load
-from sink_core.config.references import redact, resolve
-from sink_core.config.source import StartAtGroup, StartAtTimestamp
-from sink_core.errors import ConfigError
+from calve.sink_core.config.load import load
+from calve.sink_core.config.references import redact, resolve
+from calve.sink_core.config.source import StartAtGroup, StartAtTimestamp
+from calve.sink_core.errors import ConfigError
 from tests.unit.config.files import CONNECTIONS, PIPELINE, Load, Write
 
 
@@ -44,7 +44,9 @@ def test_connections_written_inline(loaded: Load) -> None:
 def test_a_dagster_definition_is_a_pipeline_file(tmp_path: Path, write: Write) -> None:
     write()
     definition = tmp_path / "defs.yaml"
-    definition.write_text(yaml.safe_dump({"type": "orchestration.Pipeline", "attributes": PIPELINE}), encoding="utf-8")
+    definition.write_text(
+        yaml.safe_dump({"type": "calve.KafkaIcebergPipeline", "attributes": PIPELINE}), encoding="utf-8"
+    )
     assert load(definition).config == load(tmp_path / "pipeline.yaml").config
     broken = {"type": "x", "attributes": PIPELINE | {"batch": {"max_recrods": 5}}}
     definition.write_text(yaml.safe_dump(broken, sort_keys=False), encoding="utf-8")

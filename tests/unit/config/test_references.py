@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sink_core.config.references import redact, resolve, without_user_info
-from sink_core.errors import ConfigError
+from calve.sink_core.config.references import redact, resolve, without_user_info
+from calve.sink_core.errors import ConfigError
 
 
 def test_references_are_replaced_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from sink_core.config.units import BatchOrDuration, Bytes, Duration, Percent
+from calve.sink_core.config.units import BatchOrDuration, Bytes, Duration, Percent
 
 
 class Quantities(BaseModel):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sink_core.batch import ManifestRef
-from sink_core.control.events import (
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.control.events import (
     ByPartition,
     Checkpoint,
     CommitToTable,
@@ -16,9 +16,9 @@ from sink_core.control.events import (
     PipelineBound,
     StartCommit,
 )
-from sink_core.control.range_parts import Resolves
-from sink_core.control.state import CommitState
-from sink_core.offsets import Position, TopicPartition
+from calve.sink_core.control.range_parts import Resolves
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.offsets import Position, TopicPartition
 
 PIPELINE_ID = "7c9d"
 TABLE, UUID = "air.flights", "uuid-1"

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from sink_core.control import restored
-from sink_core.control.checkpoint import in_parts
-from sink_core.control.events import Checkpoint, Event, Paused, Resumed, encode
-from sink_core.control.range_parts import RangeJob, RangeRead
-from sink_core.control.state import CommitState
-from sink_core.offsets import NOWHERE
+from calve.sink_core.control import restored
+from calve.sink_core.control.checkpoint import in_parts
+from calve.sink_core.control.events import Checkpoint, Event, Paused, Resumed, encode
+from calve.sink_core.control.range_parts import RangeJob, RangeRead
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.offsets import NOWHERE
 from tests.unit.control.build import (
     PIPELINE_ID,
     TABLE,

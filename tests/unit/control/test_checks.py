@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sink_core.control import checks
-from sink_core.control.events import Event
-from sink_core.finding import Finding
-from sink_core.offsets import Position
+from calve.sink_core.control import checks
+from calve.sink_core.control.events import Event
+from calve.sink_core.finding import Finding
+from calve.sink_core.offsets import Position
 from tests.unit.control.build import TOPIC, at, bound, checkpoint, complete, log, positions
 
 CONTROL = "calve.prod.flights.control"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sink_core.batch import BatchPlan, PartitionCounts, TableOutput, WrittenBatch
-from sink_core.control.complete import LOG_APPEND_TIME, data_complete, data_written, through_ms
-from sink_core.control.events import DataComplete
-from sink_core.control.state import UNREAD
-from sink_core.offsets import NOWHERE, OffsetRange
+from calve.sink_core.batch import BatchPlan, PartitionCounts, TableOutput, WrittenBatch
+from calve.sink_core.control.complete import LOG_APPEND_TIME, data_complete, data_written, through_ms
+from calve.sink_core.control.events import DataComplete
+from calve.sink_core.control.state import UNREAD
+from calve.sink_core.offsets import NOWHERE, OffsetRange
 from tests.unit.control.build import PIPELINE_ID, at, manifest
 
 CREATE_TIME = 1

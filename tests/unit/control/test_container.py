@@ -8,8 +8,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from sink_core.control.container import opened, packed
-from sink_core.control.schemas import MIN_READER_KEY, SCHEMAS
+from calve.sink_core.control.container import opened, packed
+from calve.sink_core.control.schemas import MIN_READER_KEY, SCHEMAS
 
 NAME = "RESUMED"
 RECORD: dict[str, Any] = {"event_id": "e", "pipeline_id": "p", "written_at_ms": 1, "calve_version": "1", "by": "me"}

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sink_core.batch import BatchPlan
-from sink_core.control.decision import Decision, Verdict, decide
-from sink_core.control.events import BatchAbandoned, DataComplete
-from sink_core.control.state import CommitState
-from sink_core.offsets import OffsetRange, Position, TopicPartition
+from calve.sink_core.batch import BatchPlan
+from calve.sink_core.control.decision import Decision, Verdict, decide
+from calve.sink_core.control.events import BatchAbandoned, DataComplete
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.offsets import OffsetRange, Position, TopicPartition
 from tests.unit.control.build import PIPELINE_ID, TOPIC, at, checkpoint, complete, log, positions, started
 
 LAST = complete("b1", {TOPIC: (10, 20)})

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sink_core.batch import ManifestRef, PartitionSummary, ToMerge
-from sink_core.control.events import (
+from calve.sink_core.batch import ManifestRef, PartitionSummary, ToMerge
+from calve.sink_core.control.events import (
     EVENT_TYPES,
     BatchAbandoned,
     Checkpoint,
@@ -33,9 +33,9 @@ from sink_core.control.events import (
     decode,
     encode,
 )
-from sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
-from sink_core.control.schemas import MIN_READER, MIN_READER_KEY, READER_VERSION, SCHEMAS
-from sink_core.errors import ProtocolError
+from calve.sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
+from calve.sink_core.control.schemas import MIN_READER, MIN_READER_KEY, READER_VERSION, SCHEMAS
+from calve.sink_core.errors import ProtocolError
 from tests.fuzz import mutated
 from tests.unit.control.build import checkpoint, complete, written
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sink_core.control.group import to_kafka
-from sink_core.offsets import Position
+from calve.sink_core.control.group import to_kafka
+from calve.sink_core.offsets import Position
 from tests.unit.control.build import TOPIC, at
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resumed
-from sink_core.control.logged import Logged
-from sink_core.control.range_parts import Resolves
-from sink_core.control.state import UNREAD, CommitState
-from sink_core.errors import ProtocolError
-from sink_core.offsets import NOWHERE
+from calve.sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resumed
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.range_parts import Resolves
+from calve.sink_core.control.state import UNREAD, CommitState
+from calve.sink_core.errors import ProtocolError
+from calve.sink_core.offsets import NOWHERE
 from tests.unit.control.build import (
     PIPELINE_ID,
     TABLE,

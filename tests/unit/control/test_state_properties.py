@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sink_core.control.events import Event, Paused, Resumed
-from sink_core.control.state import CommitState
-from sink_core.offsets import TopicPartition, dense_to_offsets, offsets_to_dense
+from calve.sink_core.control.events import Event, Paused, Resumed
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.offsets import TopicPartition, dense_to_offsets, offsets_to_dense
 from tests.unit.control.build import PIPELINE_ID, TABLE, TOPIC, UUID, bound, checkpoint, complete, log, told, written
 
 BATCHES = st.sampled_from([f"b{i}" for i in range(6)])

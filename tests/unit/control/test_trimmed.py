@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sink_core.control import checks
-from sink_core.control.checkpoint import checkpoint_of
-from sink_core.control.events import (
+from calve.sink_core.control import checks
+from calve.sink_core.control.checkpoint import checkpoint_of
+from calve.sink_core.control.events import (
     BatchAbandoned,
     Checkpoint,
     DataComplete,
@@ -20,10 +20,10 @@ from sink_core.control.events import (
     Resolved,
     Resumed,
 )
-from sink_core.control.range_parts import RangeRead, Resolves
-from sink_core.control.state import CommitState
-from sink_core.maintenance.trim import first_kept
-from sink_core.offsets import NOWHERE, TopicPartition, offsets_to_dense
+from calve.sink_core.control.range_parts import RangeRead, Resolves
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.maintenance.trim import first_kept
+from calve.sink_core.offsets import NOWHERE, TopicPartition, offsets_to_dense
 from tests.unit.control.build import PIPELINE_ID, UUID, bound, complete, log, started, told, written
 
 TABLES = ("db.a", "db.b")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sink_core.dead_letters.listing import PREVIEW, folded, preview, shown_error
+from calve.sink_core.dead_letters.listing import PREVIEW, folded, preview, shown_error
 
 
 @pytest.mark.parametrize(

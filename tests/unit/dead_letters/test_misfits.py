@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sink_core.dead_letters.misfits import Misfits, counted, place_of
+from calve.sink_core.dead_letters.misfits import Misfits, counted, place_of
 
 TABLES = ("db.a", "db.b")
 EARLY, LATE = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.message_factory import GetMessageClass
 
-from sink_core.decode.protobuf_schema import Messages, MessageSchema, ProtoFile, proto_file
+from calve.sink_core.decode.protobuf_schema import Messages, MessageSchema, ProtoFile, proto_file
 
 HEADER = b"\0\0\0\0\7"
 ORDER = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sink_core.decode.decoded import Decoded
+from calve.sink_core.decode.decoded import Decoded
 
 
 def outcomes(decoded: Decoded, n: int) -> list[Any]:

@@ -15,9 +15,9 @@ from pyiceberg.types import (
     NestedField,
 )
 
-from sink_core.decode.avro import AvroDecoder, OneSchema
-from sink_core.decode.avro_schema import WriterSchema, writer_schema
-from sink_core.decode.decoded import Decoded
+from calve.sink_core.decode.avro import AvroDecoder, OneSchema
+from calve.sink_core.decode.avro_schema import WriterSchema, writer_schema
+from calve.sink_core.decode.decoded import Decoded
 from tests.unit.decode.outcomes import outcomes
 
 SPOILER = b""

@@ -34,9 +34,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.decode.avro import AvroDecoder, OneSchema
-from sink_core.decode.avro_schema import writer_schema
-from sink_core.decode.decoded import DECODE, FIT
+from calve.sink_core.decode.avro import AvroDecoder, OneSchema
+from calve.sink_core.decode.avro_schema import writer_schema
+from calve.sink_core.decode.decoded import DECODE, FIT
 from tests.unit.decode.records import (
     COLOUR,
     DECIMAL_5,

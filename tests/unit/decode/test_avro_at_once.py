@@ -32,12 +32,12 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from sink_core.decode.avro import AvroDecoder, OneSchema
-from sink_core.decode.avro_at_once import reader
-from sink_core.decode.avro_schema import writer_schema
-from sink_core.decode.avro_types import Carriers
-from sink_core.decode.decoded import Decoded
-from sink_core.tables.arrow import conform, file_schema
+from calve.sink_core.decode.avro import AvroDecoder, OneSchema
+from calve.sink_core.decode.avro_at_once import reader
+from calve.sink_core.decode.avro_schema import writer_schema
+from calve.sink_core.decode.avro_types import Carriers
+from calve.sink_core.decode.decoded import Decoded
+from calve.sink_core.tables.arrow import conform, file_schema
 from tests.fuzz import mutated
 from tests.unit.decode.outcomes import outcomes
 from tests.unit.decode.records import (

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
 
-from sink_core.decode.connect import ConnectDecoder, widest_type
-from sink_core.decode.decoded import DECODE, FIT
-from sink_core.errors import ConfigError
-from sink_core.tables.connect_columns import connect_columns
-from sink_core.tables.type_text import spark_type_text
+from calve.sink_core.decode.connect import ConnectDecoder, widest_type
+from calve.sink_core.decode.decoded import DECODE, FIT
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.connect_columns import connect_columns
+from calve.sink_core.tables.type_text import spark_type_text
 from tests.fuzz import mutated
 from tests.unit.decode.outcomes import outcomes
 

@@ -24,13 +24,13 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import FixedType, IcebergType, NestedField
 
-from sink_core.decode.avro import AvroDecoder, OneSchema
-from sink_core.decode.avro_schema import writer_schema
-from sink_core.decode.decoded import FIT, Decoded
-from sink_core.decode.json import JsonDecoder
-from sink_core.tables.arrow import conform
-from sink_core.tables.type_text import schema_of, type_text
-from sink_core.tables.writer import TableWriter
+from calve.sink_core.decode.avro import AvroDecoder, OneSchema
+from calve.sink_core.decode.avro_schema import writer_schema
+from calve.sink_core.decode.decoded import FIT, Decoded
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.tables.arrow import conform
+from calve.sink_core.tables.type_text import schema_of, type_text
+from calve.sink_core.tables.writer import TableWriter
 from tests.schema_registry import plain
 
 _EXACT = Context(prec=100)

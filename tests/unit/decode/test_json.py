@@ -37,10 +37,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.decode.decoded import DECODE, FIT, Decoded
-from sink_core.decode.json import JsonDecoder
-from sink_core.tables.arrow import conform, file_schema
-from sink_core.tables.type_text import schema_of
+from calve.sink_core.decode.decoded import DECODE, FIT, Decoded
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.tables.arrow import conform, file_schema
+from calve.sink_core.tables.type_text import schema_of
 from tests.fuzz import mutated
 
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from sink_core.decode.decoded import DECODE, FIT
-from sink_core.decode.json_schema import JsonSchema, JsonSchemaDecoder, json_schema
+from calve.sink_core.decode.decoded import DECODE, FIT
+from calve.sink_core.decode.json_schema import JsonSchema, JsonSchemaDecoder, json_schema
 from tests.fuzz import mutated
 
 SCHEMA = Schema(

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sink_core.config.reading import KeySettings, Reading, Readings, SchemaFile, ValueSettings
-from sink_core.config.source import TopicFormats
-from sink_core.decode.decoded import DECODE, FIT
-from sink_core.decode.keys import KeyDecoder, KeyReader
-from sink_core.errors import ConfigError
-from sink_core.tables.kafka_column import RAW_KEY
+from calve.sink_core.config.reading import KeySettings, Reading, Readings, SchemaFile, ValueSettings
+from calve.sink_core.config.source import TopicFormats
+from calve.sink_core.decode.decoded import DECODE, FIT
+from calve.sink_core.decode.keys import KeyDecoder, KeyReader
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.kafka_column import RAW_KEY
 from tests.schema_registry import plain
 
 USER: dict[str, Any] = {

@@ -11,16 +11,16 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message_factory import GetMessageClass
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 
-from sink_core.decode.avro import AvroDecoder, OneSchema
-from sink_core.decode.avro_schema import writer_schema
-from sink_core.decode.connect import ConnectDecoder
-from sink_core.decode.decoded import Decoder
-from sink_core.decode.json import JsonDecoder
-from sink_core.decode.names import Names, names_of
-from sink_core.decode.protobuf import ProtobufDecoder
-from sink_core.decode.protobuf_schema import Messages, ProtoFile, proto_file
-from sink_core.tables.evolution import evolved
-from sink_core.tables.type_text import schema_of
+from calve.sink_core.decode.avro import AvroDecoder, OneSchema
+from calve.sink_core.decode.avro_schema import writer_schema
+from calve.sink_core.decode.connect import ConnectDecoder
+from calve.sink_core.decode.decoded import Decoder
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.decode.names import Names, names_of
+from calve.sink_core.decode.protobuf import ProtobufDecoder
+from calve.sink_core.decode.protobuf_schema import Messages, ProtoFile, proto_file
+from calve.sink_core.tables.evolution import evolved
+from calve.sink_core.tables.type_text import schema_of
 from tests.schema_registry import plain
 
 SCHEMA = schema_of({"id": "long", "at": "struct<x: long>", "tags": "list<struct<y: long>>"})

@@ -12,15 +12,15 @@ from google.protobuf.message_factory import GetMessageClass
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from sink_core.decode.avro import AvroDecoder, OneSchema
-from sink_core.decode.avro_schema import writer_schema
-from sink_core.decode.connect import ConnectDecoder
-from sink_core.decode.decoded import Decoded
-from sink_core.decode.json import JsonDecoder
-from sink_core.decode.names import Names, names_of
-from sink_core.decode.others import BEYOND, MOST_NAMES, add, sum_dropped
-from sink_core.decode.protobuf import ProtobufDecoder
-from sink_core.decode.protobuf_schema import Messages, proto_file
+from calve.sink_core.decode.avro import AvroDecoder, OneSchema
+from calve.sink_core.decode.avro_schema import writer_schema
+from calve.sink_core.decode.connect import ConnectDecoder
+from calve.sink_core.decode.decoded import Decoded
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.decode.names import Names, names_of
+from calve.sink_core.decode.others import BEYOND, MOST_NAMES, add, sum_dropped
+from calve.sink_core.decode.protobuf import ProtobufDecoder
+from calve.sink_core.decode.protobuf_schema import Messages, proto_file
 from tests.schema_registry import plain
 from tests.unit.decode.messages import OneFile, framed
 

@@ -29,11 +29,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.decode.decoded import DECODE, FIT
-from sink_core.decode.protobuf import ProtobufDecoder
-from sink_core.decode.protobuf_schema import Messages, proto_file
-from sink_core.tables.evolution import evolved
-from sink_core.tables.protobuf_columns import protobuf_columns
+from calve.sink_core.decode.decoded import DECODE, FIT
+from calve.sink_core.decode.protobuf import ProtobufDecoder
+from calve.sink_core.decode.protobuf_schema import Messages, proto_file
+from calve.sink_core.tables.evolution import evolved
+from calve.sink_core.tables.protobuf_columns import protobuf_columns
 from tests.fuzz import mutated
 from tests.unit.decode.messages import HEADER, ORDER, OneFile, framed, messages, order, order_schema, priced
 from tests.unit.decode.outcomes import outcomes

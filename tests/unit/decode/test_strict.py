@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
-from sink_core.decode.connect import ConnectDecoder
-from sink_core.decode.json import JsonDecoder
-from sink_core.decode.names import names_of
-from sink_core.decode.strict import StrictDecoder
-from sink_core.tables.type_text import schema_of
+from calve.sink_core.decode.connect import ConnectDecoder
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.decode.names import names_of
+from calve.sink_core.decode.strict import StrictDecoder
+from calve.sink_core.tables.type_text import schema_of
 from tests.unit.decode.outcomes import outcomes
 
 TABLE = schema_of({"id": "long", "l": "list<struct<a: long>>"})

@@ -10,14 +10,14 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField, StringType
 
-from sink_core.config.tables import EvolveStep
-from sink_core.decode.avro import AvroDecoder, OneSchema
-from sink_core.decode.avro_schema import writer_schema
-from sink_core.decode.connect import ConnectDecoder
-from sink_core.decode.decoded import Decoded
-from sink_core.decode.json import JsonDecoder
-from sink_core.tables.evolution import evolved
-from sink_core.tables.type_text import schema_of, type_text
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.decode.avro import AvroDecoder, OneSchema
+from calve.sink_core.decode.avro_schema import writer_schema
+from calve.sink_core.decode.connect import ConnectDecoder
+from calve.sink_core.decode.decoded import Decoded
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.tables.evolution import evolved
+from calve.sink_core.tables.type_text import schema_of, type_text
 
 ALL: tuple[EvolveStep, ...] = ("add_column", "widen", "make_optional")
 TABLE = schema_of({"id": "int", "price": "decimal(5,2)", "f": "float"})

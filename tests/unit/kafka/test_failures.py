@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, TerminalError, Unreachable
-from sink_core.kafka.failures import classify, reported
+from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, TerminalError, Unreachable
+from calve.sink_core.kafka.failures import classify, reported
 
 CODES = sorted(
     code

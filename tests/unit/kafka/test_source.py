@@ -11,10 +11,10 @@ from confluent_kafka import OFFSET_INVALID
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo
 
-from sink_core.errors import Unreachable
-from sink_core.kafka import source
-from sink_core.kafka.source import end_offsets
-from sink_core.offsets import TopicPartition
+from calve.sink_core.errors import Unreachable
+from calve.sink_core.kafka import source
+from calve.sink_core.kafka.source import end_offsets
+from calve.sink_core.offsets import TopicPartition
 
 AT = TopicPartition("t", 0)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sink_core.maintenance.compaction import PartitionFiles, due, within, worth_it
-from sink_core.maintenance.shape import LiveFile
+from calve.sink_core.maintenance.compaction import PartitionFiles, due, within, worth_it
+from calve.sink_core.maintenance.shape import LiveFile
 
 TARGET = 1000
 

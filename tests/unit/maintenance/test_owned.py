@@ -10,8 +10,8 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField
 
-from sink_core.maintenance.owned import why_files_stay, why_not_owned
-from sink_core.tables.create import CREATED_BY
+from calve.sink_core.maintenance.owned import why_files_stay, why_not_owned
+from calve.sink_core.tables.create import CREATED_BY
 
 
 def table(location: str = "file:///lake/db/events", *tags: str, **properties: str) -> TableMetadata:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sink_core.control.state import CommitState
-from sink_core.maintenance.trim import Kept, Taken, first_kept
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.maintenance.trim import Kept, Taken, first_kept
 from tests.unit.control.build import TABLE, bound, checkpoint, complete, log, told, written
 
 OTHER = "air.other"

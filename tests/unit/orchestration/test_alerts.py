@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.alerts import IN_A_ROW, folded_if_due
-from orchestration.pipelines.names import ERROR_TAG, TERMINAL_TAG
-from orchestration.pipelines.runs import error_tags
-from sink_core.errors import BadRecord, FindingError, Unreachable
+from calve.orchestration.alerts import IN_A_ROW, folded_if_due
+from calve.orchestration.pipelines.names import ERROR_TAG, TERMINAL_TAG
+from calve.orchestration.pipelines.runs import error_tags
+from calve.sink_core.errors import BadRecord, FindingError, Unreachable
 
 SUCCESS = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestration import broker_files
+from calve.orchestration import broker_files
 
 
 def test_added_listeners_join_ours_and_other_properties_win() -> None:

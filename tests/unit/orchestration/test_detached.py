@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from orchestration.detached import Detached, launch
+from calve.orchestration.detached import Detached, launch
 
 WAITS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestration.times import duration_s, moment_ms, moment_or_age_ms, offset_range
-from sink_core.errors import ConfigError
-from sink_core.offsets import OffsetRange
+from calve.orchestration.times import duration_s, moment_ms, moment_or_age_ms, offset_range
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.offsets import OffsetRange
 
 NOW = datetime(2026, 1, 8, tzinfo=UTC)
 MS = 1767225600000

@@ -13,20 +13,20 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sink_core.commit.findings import AncestryCut, compare
-from sink_core.commit.view import SnapshotView, TableView
-from sink_core.control.decision import Verdict
-from sink_core.control.events import Event
-from sink_core.control.range_parts import RangeRead
-from sink_core.control.state import CommitState
-from sink_core.finding import Finding
-from sink_core.offsets import NO_TOKEN, Position
-from sink_core.range_jobs.decision import decide
-from sink_core.range_jobs.job import RangePlan, ranges_of
-from sink_core.range_jobs.lost import losses, lost_offsets
-from sink_core.range_jobs.missing import missing
-from sink_core.range_jobs.resolving import resolution, resolves
-from sink_core.verify.ledger import LedgerRow
+from calve.sink_core.commit.findings import AncestryCut, compare
+from calve.sink_core.commit.view import SnapshotView, TableView
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.events import Event
+from calve.sink_core.control.range_parts import RangeRead
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.finding import Finding
+from calve.sink_core.offsets import NO_TOKEN, Position
+from calve.sink_core.range_jobs.decision import decide
+from calve.sink_core.range_jobs.job import RangePlan, ranges_of
+from calve.sink_core.range_jobs.lost import losses, lost_offsets
+from calve.sink_core.range_jobs.missing import missing
+from calve.sink_core.range_jobs.resolving import resolution, resolves
+from calve.sink_core.verify.ledger import LedgerRow
 from tests.unit.commit.build import NOW, own, view
 from tests.unit.control.build import TABLE, TOPIC, complete, log, manifest, told, written
 

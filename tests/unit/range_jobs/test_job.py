@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from sink_core.batch import PartitionCounts, TableOutput
-from sink_core.config.effective import TableSettings
-from sink_core.control.decision import Verdict
-from sink_core.control.events import DataComplete
-from sink_core.control.range_parts import RangeRead, Resolves
-from sink_core.errors import ConfigError
-from sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
-from sink_core.range_jobs.decision import decide
-from sink_core.range_jobs.job import RangePlan, deleted, events, ranges_of, tasks_of
-from sink_core.range_jobs.missing import check_stated, missing
-from sink_core.verify.ledger import LedgerRow
+from calve.sink_core.batch import PartitionCounts, TableOutput
+from calve.sink_core.config.effective import TableSettings
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.events import DataComplete
+from calve.sink_core.control.range_parts import RangeRead, Resolves
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
+from calve.sink_core.range_jobs.decision import decide
+from calve.sink_core.range_jobs.job import RangePlan, deleted, events, ranges_of, tasks_of
+from calve.sink_core.range_jobs.missing import check_stated, missing
+from calve.sink_core.verify.ledger import LedgerRow
 from tests.unit.control.build import TABLE, TOPIC, at, complete, log
 
 JOB = "r9"

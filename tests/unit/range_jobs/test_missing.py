@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sink_core.control.events import DataComplete
-from sink_core.control.range_parts import RangeRead, Replaces
-from sink_core.control.state import CommitState
-from sink_core.range_jobs.missing import missing
-from sink_core.verify.offset_sets import of_range
+from calve.sink_core.control.events import DataComplete
+from calve.sink_core.control.range_parts import RangeRead, Replaces
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.range_jobs.missing import missing
+from calve.sink_core.verify.offset_sets import of_range
 from tests.unit.control.build import TABLE, TOPIC, at, complete, log, written
 from tests.unit.range_jobs.test_job import row
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sink_core.commit.view import TableView
-from sink_core.control.events import Event
-from sink_core.control.range_parts import Resolves
-from sink_core.errors import TableUnusable
-from sink_core.range_jobs.lost import losses
-from sink_core.range_jobs.resolving import Base, base_of, resolution
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.events import Event
+from calve.sink_core.control.range_parts import Resolves
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.range_jobs.lost import losses
+from calve.sink_core.range_jobs.resolving import Base, base_of, resolution
 from tests.unit.commit.build import own, snapshot, view
 from tests.unit.control.build import complete, log, told, written
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap64
 
-from sink_core.control.range_parts import RangeJob, RangeRead
-from sink_core.errors import TableUnusable
-from sink_core.offsets import OffsetRange
-from sink_core.range_jobs.moved import moved_by
-from sink_core.range_jobs.selected import Wanted, check_same, selected, whole_rows
-from sink_core.verify.offset_sets import of_range
+from calve.sink_core.control.range_parts import RangeJob, RangeRead
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.range_jobs.moved import moved_by
+from calve.sink_core.range_jobs.selected import Wanted, check_same, selected, whole_rows
+from calve.sink_core.verify.offset_sets import of_range
 from tests.unit.verify.hand_made import AT, DATA, row
 
 ROWS = [

@@ -17,10 +17,10 @@ import fastavro
 import pytest
 import typer
 
-from orchestration.cli.main import app
-from sink_core import errors
-from sink_core.config.load import load
-from sink_core.control.schemas import SCHEMAS
+from calve.orchestration.cli.main import app
+from calve.sink_core import errors
+from calve.sink_core.config.load import load
+from calve.sink_core.control.schemas import SCHEMAS
 from tests.documents import ROOT, section, table_rows, text
 
 DOCUMENTS = (

@@ -3,8 +3,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sink_core.commit.view import TableView
-from sink_core.resolve.accounts import Accounts, disagreement, fold
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.resolve.accounts import Accounts, disagreement, fold
 from tests.unit.commit.build import own, snapshot, view
 from tests.unit.control.build import TABLE, TOPIC, at
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from sink_core.control.decision import Verdict
-from sink_core.offsets import OffsetRange, Position, Positions, TopicPartition
-from sink_core.resolve.jump import Jump
-from sink_core.resolve.positions import skipped
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.offsets import OffsetRange, Position, Positions, TopicPartition
+from calve.sink_core.resolve.jump import Jump
+from calve.sink_core.resolve.positions import skipped
 from tests.unit.control.build import TOPIC, at, complete, log, positions
 
 STATE = log(complete("b1", {TOPIC: (10, 20)}))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sink_core.resolve.ledger import trimmed
+from calve.sink_core.resolve.ledger import trimmed
 from tests.unit.control.build import checkpoint, complete, log, written
 
 LEDGER = "calve.flights_ledger"

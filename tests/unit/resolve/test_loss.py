@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sink_core.control.events import DataWritten
-from sink_core.control.logged import Logged
-from sink_core.resolve.loss import lost_by_recreation, lost_by_roll_back
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.resolve.loss import lost_by_recreation, lost_by_roll_back
 from tests.unit.commit.build import own, snapshot, view
 from tests.unit.control.build import TABLE, UUID, checkpoint, complete, log, told, written
 

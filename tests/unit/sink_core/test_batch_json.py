@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sink_core.batch import (
+from calve.sink_core.batch import (
     BatchPlan,
     ManifestRef,
     PartitionCounts,
@@ -18,7 +18,7 @@ from sink_core.batch import (
     ToMerge,
     WrittenBatch,
 )
-from sink_core.batch_json import (
+from calve.sink_core.batch_json import (
     manifest_from_json,
     manifest_to_json,
     plan_from_json,
@@ -28,8 +28,8 @@ from sink_core.batch_json import (
     written_from_json,
     written_to_json,
 )
-from sink_core.errors import ProtocolError
-from sink_core.offsets import OffsetRange
+from calve.sink_core.errors import ProtocolError
+from calve.sink_core.offsets import OffsetRange
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 COUNT = st.integers(0, 2**63 - 1)

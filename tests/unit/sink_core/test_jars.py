@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sink_core import jars
-from sink_core.errors import Unreachable
+from calve.sink_core import jars
+from calve.sink_core.errors import Unreachable
 
 
 def test_every_version_is_pinned() -> None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sink_core.batch import BatchPlan
-from sink_core.errors import ConfigError, ProtocolError
-from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.plan import Limits, plan_batch
+from calve.sink_core.batch import BatchPlan
+from calve.sink_core.errors import ConfigError, ProtocolError
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.plan import Limits, plan_batch
 
 TOPICS = ("a", "b", "c")
 WIDE = Limits(max_records=10**9, max_bytes=10**15, max_tasks=1000, min_task_bytes=1)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyiceberg.schema import Schema
 
-from sink_core.config.load import load
-from sink_core.config.reading import RegistrySettings, ValueSettings
-from sink_core.errors import ConfigError
-from sink_core.scaffold import Draft, catalog_keys, connections_text, name_from, only_name, pipeline_text
-from sink_core.tables.infer import infer_schema
+from calve.sink_core.config.load import load
+from calve.sink_core.config.reading import RegistrySettings, ValueSettings
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.scaffold import Draft, catalog_keys, connections_text, name_from, only_name, pipeline_text
+from calve.sink_core.tables.infer import infer_schema
 
 KAFKA = {"bootstrap.servers": "localhost:9092"}
 CATALOG = {"type": "sql", "uri": "sqlite:////lake/catalog.db", "warehouse": "file:///lake"}

@@ -3,11 +3,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from sink_core.batch import ManifestRef
-from sink_core.control.events import BatchAbandoned, DataComplete, DataWritten, Event, StartCommit
-from sink_core.control.state import CommitState
-from sink_core.offsets import Position, TopicPartition
-from sink_core.status import in_flight, last_batch, partition_statuses, topic_statuses, uncommitted
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.control.events import BatchAbandoned, DataComplete, DataWritten, Event, StartCommit
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.status import in_flight, last_batch, partition_statuses, topic_statuses, uncommitted
 
 A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)
 NOW = 1_000_000

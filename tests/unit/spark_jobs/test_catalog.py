@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sink_core.config.effective import CatalogSettings
-from spark_jobs.catalog import spark_settings
+from calve.sink_core.config.effective import CatalogSettings
+from calve.spark_jobs.catalog import spark_settings
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 def leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a daemon does to its own process is undone in this one."""
     monkeypatch.setattr(zipimport.zipimporter, "invalidate_caches", zipimport.zipimporter.invalidate_caches)
-    monkeypatch.delitem(sys.modules, "spark_jobs.daemon", raising=False)
+    monkeypatch.delitem(sys.modules, "calve.spark_jobs.daemon", raising=False)
     yield
     gc.unfreeze()
 
@@ -25,8 +25,8 @@ def leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_what_a_worker_is_forked_with_is_not_looked_through_for_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen: list[int] = []
     monkeypatch.setattr(pyspark.daemon, "manager", lambda: frozen.append(gc.get_freeze_count()))
-    runpy.run_module("spark_jobs.daemon", run_name="__main__")
-    assert "spark_jobs.task" in sys.modules
+    runpy.run_module("calve.spark_jobs.daemon", run_name="__main__")
+    assert "calve.spark_jobs.task" in sys.modules
     assert frozen[0] > 10_000
 
 
@@ -37,7 +37,7 @@ def test_archives_are_read_once_and_new_ones_are_found(tmp_path: Path, monkeypat
     monkeypatch.syspath_prepend(tmp_path / "calve_first.zip")
     importlib.import_module("calve_first")
     monkeypatch.setattr(pyspark.daemon, "manager", lambda: None)
-    runpy.run_module("spark_jobs.daemon", run_name="__main__")
+    runpy.run_module("calve.spark_jobs.daemon", run_name="__main__")
     read: list[str] = []
     of_python = vars(zipimport)["_read_directory"]
     monkeypatch.setattr(zipimport, "_read_directory", lambda archive: read.append(archive) or of_python(archive))

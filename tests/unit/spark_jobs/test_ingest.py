@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sink_core.batch import BatchPlan, PartitionCounts
-from sink_core.offsets import OffsetRange
-from spark_jobs.ingest import merge_counts
+from calve.sink_core.batch import BatchPlan, PartitionCounts
+from calve.sink_core.offsets import OffsetRange
+from calve.spark_jobs.ingest import merge_counts
 
 RANGES = (OffsetRange("t", 0, 5, 30), OffsetRange("t", 1, 7, 7), OffsetRange("u", 0, 0, 10))
 PLAN = BatchPlan("b1", "b0", RANGES, (), {}, 1_000, 1)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sink_core.errors import ConfigError
-from spark_jobs.java import find_java
+from calve.sink_core.errors import ConfigError
+from calve.spark_jobs.java import find_java
 
 
 def java_home(folder: Path, version: str) -> Path:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from sink_core.decode.texts import TextField
-from sink_core.formats import Json
-from sink_core.routing import ALL, Condition, Naming, Rule
-from spark_jobs.router import Routed, Router
+from calve.sink_core.decode.texts import TextField
+from calve.sink_core.formats import Json
+from calve.sink_core.routing import ALL, Condition, Naming, Rule
+from calve.spark_jobs.router import Routed, Router
 
 TOPICS = ["a", "b"]
 FORMATS = [Json()] * len(TOPICS)

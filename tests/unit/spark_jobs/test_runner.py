@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sink_core.config.connections import SparkSettings
-from sink_core.errors import ProtocolError
-from spark_jobs.runner import SparkRunner
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.errors import ProtocolError
+from calve.spark_jobs.runner import SparkRunner
 
 
 class Wayward:

@@ -22,7 +22,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.tables.arrow import arrow_schema, conform, file_schema, rebuild
+from calve.sink_core.tables.arrow import arrow_schema, conform, file_schema, rebuild
 
 REQUIRED_BELOW = StructType(
     NestedField(2, "i", IntegerType(), required=True),

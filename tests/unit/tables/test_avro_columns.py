@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sink_core.decode.avro_schema import writer_schema
-from sink_core.errors import ConfigError
-from sink_core.tables.avro_columns import avro_columns
+from calve.sink_core.decode.avro_schema import writer_schema
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.avro_columns import avro_columns
 from tests.unit.decode.records import DECIMAL_5, POINT, fixed, logical, written_with
 
 

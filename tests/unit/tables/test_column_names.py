@@ -8,14 +8,14 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from sink_core.config.effective import TableSettings
-from sink_core.config.reading import Readings
-from sink_core.config.tables import AutoCreate
-from sink_core.errors import ConfigError
-from sink_core.formats import Formats
-from sink_core.tables.column_names import RESERVED, Taken
-from sink_core.tables.create import new_table
-from sink_core.tables.evolution import evolved
+from calve.sink_core.config.effective import TableSettings
+from calve.sink_core.config.reading import Readings
+from calve.sink_core.config.tables import AutoCreate
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.formats import Formats
+from calve.sink_core.tables.column_names import RESERVED, Taken
+from calve.sink_core.tables.create import new_table
+from calve.sink_core.tables.evolution import evolved
 
 TWIN = "another field has this name, but for upper and lower case or dots"
 

@@ -11,12 +11,12 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from sink_core.config.effective import CatalogSettings, Pipeline
-from sink_core.config.load import load
-from sink_core.errors import ConfigError, Unreachable
-from sink_core.tables.catalog import open_catalog, unreachable_as_ours
-from sink_core.tables.create import ensure_tables
-from sink_core.tables.type_text import schema_of, type_text
+from calve.sink_core.config.effective import CatalogSettings, Pipeline
+from calve.sink_core.config.load import load
+from calve.sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.tables.catalog import open_catalog, unreachable_as_ours
+from calve.sink_core.tables.create import ensure_tables
+from calve.sink_core.tables.type_text import schema_of, type_text
 
 RECORDS = [b'{"id": 1, "at": "2024-05-31T10:00:00Z", "place": {"city": "Bergen"}}']
 COLUMNS = {"id": "long", "at": "timestamptz", "place": "struct<city: string>"}

@@ -16,8 +16,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from sink_core.tables import entries
-from sink_core.tables.entries import head_files, live_entries
+from calve.sink_core.tables import entries
+from calve.sink_core.tables.entries import head_files, live_entries
 from tests.changing import Change, commit, written
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "country", StringType()))

@@ -15,9 +15,9 @@ from pyiceberg.types import (
     StringType,
 )
 
-from sink_core.config.tables import EvolveStep
-from sink_core.tables.evolution import Used, evolved, merged, merged_by_table
-from sink_core.tables.type_text import schema_of, type_text
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.tables.evolution import Used, evolved, merged, merged_by_table
+from calve.sink_core.tables.type_text import schema_of, type_text
 
 ALL: tuple[EvolveStep, ...] = ("add_column", "widen", "make_optional")
 TABLE = schema_of({"id": "int", "s": "struct<a: int>", "l": "list<struct<a: int>>", "m": "map<string, float>"})

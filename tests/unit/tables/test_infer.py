@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sink_core.decode.json import JsonDecoder
-from sink_core.errors import ConfigError
-from sink_core.tables.infer import ONLY_EMPTY, ONLY_NULL, ROUNDED, infer_schema
-from sink_core.tables.type_text import type_text
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.infer import ONLY_EMPTY, ONLY_NULL, ROUNDED, infer_schema
+from calve.sink_core.tables.type_text import type_text
 
 
 def inferred(*records: object) -> dict[str, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sink_core.batch import BatchPlan, PartitionCounts
-from sink_core.offsets import OffsetRange
-from sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA, DeadLetter, dead_letter_rows, ledger_rows
+from calve.sink_core.batch import BatchPlan, PartitionCounts
+from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA, DeadLetter, dead_letter_rows, ledger_rows
 
 MOMENT_MS = 1_717_149_600_123
 MOMENT = datetime(2024, 5, 31, 10, 0, 0, 123000, tzinfo=UTC)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sink_core.decode.json_schema import json_schema
-from sink_core.errors import ConfigError
-from sink_core.tables.json_schema_columns import json_schema_columns
-from sink_core.tables.type_text import spark_type_text
+from calve.sink_core.decode.json_schema import json_schema
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.json_schema_columns import json_schema_columns
+from calve.sink_core.tables.type_text import spark_type_text
 
 
 def columns(*references: tuple[str, Any], **root: Any) -> dict[str, tuple[str, bool]]:

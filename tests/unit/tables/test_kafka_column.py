@@ -9,9 +9,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from sink_core.errors import TableUnusable
-from sink_core.tables.arrow import arrow_schema, conform
-from sink_core.tables.kafka_column import has_kafka_column, kafka_array, kafka_field, without_kafka_column
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.tables.arrow import arrow_schema, conform
+from calve.sink_core.tables.kafka_column import has_kafka_column, kafka_array, kafka_field, without_kafka_column
 
 VALUE = NestedField(1, "a", LongType())
 

@@ -9,9 +9,9 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
-from sink_core.offsets import OffsetRange, TopicPartition
-from sink_core.tables.kafka_column import KAFKA_COLUMN, kafka_field
-from sink_core.tables.kafka_rows import may_hold, of_runs, place_fields, runs_of
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, kafka_field
+from calve.sink_core.tables.kafka_rows import may_hold, of_runs, place_fields, runs_of
 
 FIELDS = place_fields(Schema(kafka_field(1)), struct=KAFKA_COLUMN)
 RUNS = runs_of([OffsetRange("t", 1, 40, 50), OffsetRange("t", 1, 10, 20), OffsetRange("u", 0, 0, 5)])

@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
 from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
 
-from sink_core.tables.metrics import statistics_plan
+from calve.sink_core.tables.metrics import statistics_plan
 
 FULL, COUNTS, NONE, SHORT = "full", "counts", "none", "truncate(16)"
 SCHEMA = Schema(

@@ -21,9 +21,9 @@ from pyiceberg.types import (
     StructType,
 )
 
-from sink_core.errors import TableUnusable
-from sink_core.tables.arrow import arrow_schema, file_schema, rebuild
-from sink_core.tables.projection import rows_by_ids
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.tables.arrow import arrow_schema, file_schema, rebuild
+from calve.sink_core.tables.projection import rows_by_ids
 
 POINT = StructType(NestedField(10, "p", LongType(), required=False), NestedField(11, "q", StringType(), required=False))
 THEN = Schema(

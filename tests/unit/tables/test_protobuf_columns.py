@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sink_core.errors import ConfigError
-from sink_core.tables.protobuf_columns import protobuf_columns
-from sink_core.tables.type_text import spark_type_text
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.protobuf_columns import protobuf_columns
+from calve.sink_core.tables.type_text import spark_type_text
 from tests.unit.decode.messages import HEADER, messages, order_schema, priced
 
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from sink_core.tables import requests
-from sink_core.tables.requests import AT_A_TIME, answers
+from calve.sink_core.tables import requests
+from calve.sink_core.tables.requests import AT_A_TIME, answers
 
 ITEMS = list(range(100))
 

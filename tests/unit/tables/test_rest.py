@@ -4,7 +4,7 @@ import pytest
 from urllib3 import HTTPConnectionPool, HTTPResponse
 from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError, ReadTimeoutError
 
-from sink_core.tables.rest import LONGEST_S, Repeated
+from calve.sink_core.tables.rest import LONGEST_S, Repeated
 
 
 def test_a_catalog_that_asks_for_patience_is_given_a_bounded_one() -> None:

@@ -44,10 +44,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.tables.arrow import arrow_schema
-from sink_core.tables.budget import Budget
-from sink_core.tables.sort_order import Order, distribution_of
-from sink_core.tables.writer import TableWriter
+from calve.sink_core.tables.arrow import arrow_schema
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.sort_order import Order, distribution_of
+from calve.sink_core.tables.writer import TableWriter
 
 ASC, DESC = SortDirection.ASC, SortDirection.DESC
 IDENTITY = IdentityTransform()

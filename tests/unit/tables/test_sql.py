@@ -14,12 +14,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 
-from sink_core.commit.append import Step, build_append
-from sink_core.config.effective import CatalogSettings
-from sink_core.tables import sql
-from sink_core.tables.catalog import open_catalog
-from sink_core.tables.sql import RememberingSqlCatalog
-from sink_core.tables.type_text import schema_of
+from calve.sink_core.commit.append import Step, build_append
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.tables import sql
+from calve.sink_core.tables.catalog import open_catalog
+from calve.sink_core.tables.sql import RememberingSqlCatalog
+from calve.sink_core.tables.type_text import schema_of
 
 NAME = "db.t"
 

@@ -12,8 +12,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FixedType, LongType, NestedField, TimestampNanoType
 
-from sink_core.errors import TableUnusable
-from sink_core.tables.usable import check_usable
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.tables.usable import check_usable
 
 COLUMNS = Schema(NestedField(1, "a", LongType()))
 

@@ -50,16 +50,16 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from sink_core.batch import BatchPlan, ManifestRef, PartitionCounts
-from sink_core.commit.append import Step, build_append
-from sink_core.errors import TableUnusable
-from sink_core.tables.arrow import arrow_schema, conform, file_schema
-from sink_core.tables.budget import Budget
-from sink_core.tables.files import WrittenFile, data_file
-from sink_core.tables.internal import LEDGER_SCHEMA
-from sink_core.tables.manifests import write_manifest
-from sink_core.tables.outputs import FEW, write_ledger
-from sink_core.tables.writer import TableWriter
+from calve.sink_core.batch import BatchPlan, ManifestRef, PartitionCounts
+from calve.sink_core.commit.append import Step, build_append
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.tables.arrow import arrow_schema, conform, file_schema
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.files import WrittenFile, data_file
+from calve.sink_core.tables.internal import LEDGER_SCHEMA
+from calve.sink_core.tables.manifests import write_manifest
+from calve.sink_core.tables.outputs import FEW, write_ledger
+from calve.sink_core.tables.writer import TableWriter
 
 SCALARS = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -11,13 +11,13 @@ import pytest
 import yaml
 from pyiceberg.schema import Schema
 
-from sink_core.config.tables import Transform
-from sink_core.decode.decoded import Decoded
-from sink_core.decode.json import JsonDecoder
-from sink_core.errors import ConfigError
-from sink_core.tables.kafka_column import RAW_KEY, kafka_type
-from sink_core.tables.type_text import schema_of
-from sink_core.transform.transform import Transforming, input_schema
+from calve.sink_core.config.tables import Transform
+from calve.sink_core.decode.decoded import Decoded
+from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.kafka_column import RAW_KEY, kafka_type
+from calve.sink_core.tables.type_text import schema_of
+from calve.sink_core.transform.transform import Transforming, input_schema
 from tests.documents import table_rows, text
 
 TYPES = {

@@ -5,15 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from sink_core.batch import ManifestRef
-from sink_core.commit.properties import Own
-from sink_core.commit.view import SnapshotView, TableView
-from sink_core.control.events import DataComplete, DataWritten
-from sink_core.offsets import TopicPartition, offsets_to_dense
-from sink_core.verify.batches import Internal
-from sink_core.verify.history import History
-from sink_core.verify.ledger import Ledger, LedgerRow
-from sink_core.verify.report import Evidence
+from calve.sink_core.batch import ManifestRef
+from calve.sink_core.commit.properties import Own
+from calve.sink_core.commit.view import SnapshotView, TableView
+from calve.sink_core.control.events import DataComplete, DataWritten
+from calve.sink_core.offsets import TopicPartition, offsets_to_dense
+from calve.sink_core.verify.batches import Internal
+from calve.sink_core.verify.history import History
+from calve.sink_core.verify.ledger import Ledger, LedgerRow
+from calve.sink_core.verify.report import Evidence
 
 DATA, LEDGER, DEAD = "air.flights", "calve.p_ledger", "calve.p_dead_letters"
 INTERNAL = Internal(LEDGER, DEAD)

@@ -16,10 +16,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import IntegerType, LongType, MapType, NestedField, StringType, StructType
 
-from sink_core.verify import alike
-from sink_core.verify.alike import in_groups
-from sink_core.verify.files import ReadableFiles
-from sink_core.verify.report import Evidence
+from calve.sink_core.verify import alike
+from calve.sink_core.verify.alike import in_groups
+from calve.sink_core.verify.files import ReadableFiles
+from calve.sink_core.verify.report import Evidence
 from tests import support
 
 COLUMNS = ("id", "n", "text", "counts", "place")

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from sink_core.control.events import DataComplete, DataWritten
-from sink_core.offsets import TopicPartition
-from sink_core.verify.batches import compare, expected_rows
-from sink_core.verify.history import History
-from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.report import Evidence
+from calve.sink_core.control.events import DataComplete, DataWritten
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.verify.batches import compare, expected_rows
+from calve.sink_core.verify.history import History
+from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.report import Evidence
 from tests.unit.control.build import checkpoint
 from tests.unit.verify.hand_made import (
     AT,

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from sink_core.offsets import TopicPartition
-from sink_core.verify.deep import (
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.verify.deep import (
     Held,
     compare,
     compare_dead_letters,
@@ -14,9 +14,9 @@ from sink_core.verify.deep import (
     compare_restarted,
     held_by,
 )
-from sink_core.verify.ledger import LedgerRow
-from sink_core.verify.offset_sets import of_range
-from sink_core.verify.report import Evidence
+from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.offset_sets import of_range
+from calve.sink_core.verify.report import Evidence
 from tests.unit.verify.hand_made import AT, DATA, kinds, row
 
 ROWS = [row("b1", 0, 100), row("b2", 100, 240)]

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sink_core.control.events import Checkpoint, Event
-from sink_core.offsets import TopicPartition
-from sink_core.verify.history import History
-from sink_core.verify.ledger import former_place
-from sink_core.verify.report import Evidence
+from calve.sink_core.control.events import Checkpoint, Event
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.verify.history import History
+from calve.sink_core.verify.ledger import former_place
+from calve.sink_core.verify.report import Evidence
 from tests.unit.verify.hand_made import AT, DATA, bootstrapped, complete, history, kinds, publish, row, written
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sink_core.control.range_parts import RangeJob, RangeRead
-from sink_core.verify import jobs
-from sink_core.verify.deep import Held
-from sink_core.verify.offset_sets import of_range
-from sink_core.verify.report import Evidence
+from calve.sink_core.control.range_parts import RangeJob, RangeRead
+from calve.sink_core.verify import jobs
+from calve.sink_core.verify.deep import Held
+from calve.sink_core.verify.offset_sets import of_range
+from calve.sink_core.verify.report import Evidence
 from tests.unit.verify.hand_made import AT, DATA, kinds, row
 
 ROWS = [row("b1", 0, 10), row("b2", 10, 20), row("b3", 20, 30)]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sink_core.verify.ledger import LedgerRow, digest, rows_of
-from sink_core.verify.report import Evidence
+from calve.sink_core.verify.ledger import LedgerRow, digest, rows_of
+from calve.sink_core.verify.report import Evidence
 from tests.unit.verify.hand_made import AT, DATA, fold, kinds, row
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from sink_core.offsets import TopicPartition
-from sink_core.verify.offset_sets import SHOWN_RANGES, of_range, runs, shown
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.verify.offset_sets import SHOWN_RANGES, of_range, runs, shown
 
 AT = TopicPartition("flights", 3)
 

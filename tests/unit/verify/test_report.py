@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from sink_core.verify.report import SHOWN_PER_KIND, Evidence
+from calve.sink_core.verify.report import SHOWN_PER_KIND, Evidence
 
 
 def test_a_report_is_proven_until_something_is_violated_and_survives_json() -> None:

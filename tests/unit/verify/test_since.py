@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pyroaring import BitMap64
 
-from sink_core.control.range_parts import RangeRead
-from sink_core.offsets import TopicPartition
-from sink_core.verify.deep import Held
-from sink_core.verify.history import Published
-from sink_core.verify.offset_sets import of_range
-from sink_core.verify.since import SKEW_MS, created_again, shown, window_of
+from calve.sink_core.control.range_parts import RangeRead
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.verify.deep import Held
+from calve.sink_core.verify.history import Published
+from calve.sink_core.verify.offset_sets import of_range
+from calve.sink_core.verify.since import SKEW_MS, created_again, shown, window_of
 from tests.unit.verify.hand_made import AT, row
 
 PUBLISHED = Published(offset=0, kind="batch", tables=(), totals={}, ends=0, new={}, rows={})

@@ -10,10 +10,10 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from sink_core.commit.view import SnapshotView, TableView
-from sink_core.resolve.rebuild import BEFORE
-from sink_core.verify.report import Evidence
-from sink_core.verify.snapshots import compare, compare_total, given_up
+from calve.sink_core.commit.view import SnapshotView, TableView
+from calve.sink_core.resolve.rebuild import BEFORE
+from calve.sink_core.verify.report import Evidence
+from calve.sink_core.verify.snapshots import compare, compare_total, given_up
 from tests.unit.verify.hand_made import DATA, kinds, own, table_view
 
 PUBLISHED_AT = {"b1": 3, "b2": 8, "b3": 12}

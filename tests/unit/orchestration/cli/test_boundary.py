@@ -13,9 +13,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from orchestration.cli.boundary import DEBUG, command
-from orchestration.cli.options import AsJson
-from sink_core import errors
+from calve.orchestration.cli.boundary import DEBUG, command
+from calve.orchestration.cli.options import AsJson
+from calve.sink_core import errors
 
 FINDING = errors.FindingError("table-rolled-back", "air.flights", stored="1", found="2", hint="calve resolve")
 
@@ -100,6 +100,6 @@ def test_what_py4j_logs_of_ctrl_c_is_not_shown(caplog: pytest.LogCaptureFixture)
 
 
 def test_help_does_not_wait_for_what_it_does_not_need() -> None:
-    code = "import sys, orchestration.cli.main; print(*sys.modules)"
+    code = "import sys, calve.orchestration.cli.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pyspark", "pyiceberg", "pyarrow", "confluent_kafka"} & set(loaded)

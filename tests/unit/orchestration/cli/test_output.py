@@ -7,7 +7,7 @@ import sys
 
 SLOW = """
 from time import sleep
-from orchestration.cli import output
+from calve.orchestration.cli import output
 output.FIRST_S, output.EVERY_S = 0.1, 0.2
 with output.working("connecting") as status:
     status.update("write: 5 offsets in 1 task")

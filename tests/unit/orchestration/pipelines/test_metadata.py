@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from orchestration.detached import free_port
-from orchestration.pipelines import metadata
-from orchestration.pipelines.runs import error_tags
-from sink_core.commit.table import TableCommit
-from sink_core.config.effective import CatalogSettings
-from sink_core.control.decision import Verdict
-from sink_core.errors import (
+from calve.orchestration.detached import free_port
+from calve.orchestration.pipelines import metadata
+from calve.orchestration.pipelines.runs import error_tags
+from calve.sink_core.commit.table import TableCommit
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.errors import (
     BadRecord,
     CalveError,
     ConfigError,
@@ -27,10 +27,10 @@ from sink_core.errors import (
     TerminalError,
     Unreachable,
 )
-from sink_core.kafka import clients
-from sink_core.kafka.first_contact import cluster
-from sink_core.tables.catalog import open_catalog
-from spark_jobs.batches import BatchReport
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.first_contact import cluster
+from calve.sink_core.tables.catalog import open_catalog
+from calve.spark_jobs.batches import BatchReport
 
 BATCHES = dg.AssetKey(["p", "batches"])
 LARGE_ID = 2**63 - 1

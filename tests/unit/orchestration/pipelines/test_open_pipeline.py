@@ -2,9 +2,9 @@
 
 import dagster as dg
 
-from orchestration.pipelines.build import build_pipeline_defs
-from orchestration.pipelines.names import batches_key, pattern_key
-from sink_core.config.load import load
+from calve.orchestration.pipelines.build import build_pipeline_defs
+from calve.orchestration.pipelines.names import batches_key, pattern_key
+from calve.sink_core.config.load import load
 from tests.documents import ROOT
 
 SHOP = ROOT / "examples/shop/pipeline.yaml"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestration.pipelines import trigger
-from orchestration.pipelines.trigger import Decision, LastRuns, Memory, Sight, Unreached
-from sink_core.config.pipeline import Trigger
+from calve.orchestration.pipelines import trigger
+from calve.orchestration.pipelines.trigger import Decision, LastRuns, Memory, Sight, Unreached
+from calve.sink_core.config.pipeline import Trigger
 
 NOW = 1_800_000_000.0
 NOW_TEXT = "2027-01-15 08:00:00 UTC"

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from orchestration.pipelines import checks, verdicts
-from orchestration.pipelines.verdicts import Verdict
-from sink_core.config.effective import Pipeline
-from sink_core.config.load import load
-from sink_core.control.state import BatchSeen
-from sink_core.status import PartitionStatus, StatusReport, TableStatus, Uncommitted
-from sink_core.verify.report import VerifyReport, Violation
+from calve.orchestration.pipelines import checks, verdicts
+from calve.orchestration.pipelines.verdicts import Verdict
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.load import load
+from calve.sink_core.control.state import BatchSeen
+from calve.sink_core.status import PartitionStatus, StatusReport, TableStatus, Uncommitted
+from calve.sink_core.verify.report import VerifyReport, Violation
 
 TABLE = "air.flights"
 MIB = 2**20
