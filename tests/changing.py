@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,7 +118,9 @@ def events_of(name: str, outputs: Sequence[TableOutput]) -> list[Logged[DataWrit
 def by_chdb(table: Table) -> list[dict[str, Any]]:
     """The rows, in no order, as ClickHouse's reader has them."""
     location = table.metadata.location.removeprefix("file://")
-    found = chdb.query(f"SELECT * FROM icebergLocal('{location}')", "JSONEachRow")
+    # It reads files below the working directory only.
+    with chdir("/"):
+        found = chdb.query(f"SELECT * FROM icebergLocal('{location}')", "JSONEachRow")
     return [json.loads(line) for line in str(found).splitlines()]
 
 

@@ -143,8 +143,9 @@ class Dagster(Model):
     """Rows of each table that a run shows on the table's page. Whoever sees Dagster's UI sees them; columns named like
     a secret are left out. Default: none."""
 
-    hours_from: date = date(2026, 1, 1)
-    """The first day whose hours the Partitions page of the job `NAME_replay_hours_job` offers for a backfill."""
+    hours_from: date | None = None
+    """The first day whose hours the Partitions page of the job `NAME_replay_hours_job` offers for a backfill. Default:
+    30 days ago, when Dagster loads the pipeline."""
 
 
 class PipelineConfig(Model):

@@ -40,6 +40,9 @@ _LOOK_CLOSER = 128
 _PLACE = re.compile(r"^JSON parse error: | in row \d+")
 _COLUMN = re.compile(r"^Column\(/(.*?)\) (?:changed from (\w+) to (\w+)|(.*))$")
 _UNNAMED = "Failed to convert JSON"
+_UNPARSED = re.compile(rf"{_UNNAMED} to (\S+), couldn't parse:\s*(.*)$")
+_TYPES = {"int32": "int", "int64": "long"}
+"""Those of a table, by the parser's names."""
 _OTHER_NAMES = "fields under other names"
 _MAYBE_TOO_DEEP = (ValueError, RecursionError)
 
@@ -232,7 +235,7 @@ class JsonDecoder:
 
 def _shown(error: str) -> str:
     """The parser's words, but for the field and what is wrong with it: `a.b: string, not number`, as elsewhere."""
-    text = _PLACE.sub("", error)
+    text = _UNPARSED.sub(lambda found: f"{found[2]}, not {_TYPES.get(found[1], found[1])}", _PLACE.sub("", error))
     if column := _COLUMN.match(text):
         path, wanted, given, other = column.groups()
         text = f"{path.replace('/[]', '.element').replace('/', '.')}: {other or f'{given}, not {wanted}'}"

@@ -68,12 +68,6 @@ def take_in(lake: SqlCatalog, name: str, *batches: Sequence[Change]) -> None:
     commit(lake, name, [written(lake, lake.load_table(name), ["id"], batch) for batch in batches])
 
 
-@pytest.fixture
-def at_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """chDB reads files below the working directory only."""
-    monkeypatch.chdir(Path("/"))
-
-
 keys = st.integers(0, 4)
 changes = st.one_of(st.builds(put, keys, st.sampled_from(["nl", "be"]), st.integers(0, 99)), st.builds(drop, keys))
 commits = st.lists(st.lists(st.lists(changes, max_size=6), min_size=1, max_size=3), min_size=1, max_size=4)
@@ -81,7 +75,6 @@ commits = st.lists(st.lists(st.lists(changes, max_size=6), min_size=1, max_size=
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(commits)
-@pytest.mark.usefixtures("at_root")
 def test_a_table_is_the_dictionary_after_each_commit_as_clickhouse_reads_it(
     lake: SqlCatalog, waiting: Sequence[Sequence[Sequence[Change]]]
 ) -> None:

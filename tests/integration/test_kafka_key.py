@@ -24,9 +24,7 @@ TABLE: dict[str, Any] = {"name": "db.events", "mode": "upsert", "key": "kafka", 
 
 
 @pytest.fixture
-def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, monkeypatch: pytest.MonkeyPatch) -> Flow:
-    # chDB reads files below the working directory only.
-    monkeypatch.chdir(Path("/"))
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
     return Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
 
 

@@ -37,9 +37,7 @@ from tests.support import Produce, TopicFactory
 
 
 @pytest.fixture
-def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, monkeypatch: pytest.MonkeyPatch) -> Flow:
-    # chDB reads files below the working directory only.
-    monkeypatch.chdir(Path("/"))
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
     table = {"name": "db.events", "mode": "upsert", "key": ["id"], "write_mode": "merge", "on_moved_key": "ignore"}
     created = {"columns": {"id": "long", "text": "string"}}
     extra = {"tables": [{**table, "auto_create": created}], "batch": {"min_task_bytes": "1KiB", "max_records": 400}}

@@ -27,9 +27,7 @@ Rows = dict[int, tuple[str, int]]
 
 
 @pytest.fixture
-def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, monkeypatch: pytest.MonkeyPatch) -> Flow:
-    # chDB reads files below the working directory only.
-    monkeypatch.chdir(Path("/"))
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
     table = {"name": "db.events", "mode": "upsert", "key": ["id"], "order_by": "source.lsn"}
     extra = {
         "tables": [{**table, "auto_create": {"columns": COLUMNS}}],

@@ -92,10 +92,8 @@ def rewrite(spark: SparkSession, name: str, *options: str) -> None:
 
 @pytest.mark.parametrize("spec", [BY_BUCKET, BY_ID, BY_TENS], ids=["bucket", "identity", "truncate"])
 def test_where_the_key_says_the_partition_deletes_lie_in_it_and_both_read_them(
-    spec: PartitionSpec, lake: SqlCatalog, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    spec: PartitionSpec, lake: SqlCatalog, spark: SparkSession
 ) -> None:
-    # chDB reads files below the working directory only.
-    monkeypatch.chdir(Path("/"))
     name = create(lake, spec)
     take_in(lake, name, [put(key) for key in range(30)], [drop(3), put(4, v=1)], [put(3, "be", 2), drop(29)])
     take_in(lake, name, [drop(key) for key in range(10, 20)])

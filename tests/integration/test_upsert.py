@@ -35,9 +35,7 @@ State = dict[int, str]
 
 
 @pytest.fixture
-def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, monkeypatch: pytest.MonkeyPatch) -> Flow:
-    # chDB reads files below the working directory only.
-    monkeypatch.chdir(Path("/"))
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
     table = {"name": "db.events", "mode": "upsert", "key": ["id"]}
     created = {"columns": {"id": "long", "text": "string"}}
     extra = {"tables": [{**table, "auto_create": created}], "batch": {"min_task_bytes": "1KiB", "max_records": 400}}

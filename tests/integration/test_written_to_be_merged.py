@@ -26,9 +26,7 @@ SEVERAL = {"batch": {"min_task_bytes": "1KiB"}, "commit": {"every": "1m"}}
 
 
 @pytest.fixture
-def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, monkeypatch: pytest.MonkeyPatch) -> Flow:
-    # chDB reads files below the working directory only.
-    monkeypatch.chdir(Path("/"))
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
     return Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
 
 

@@ -42,7 +42,7 @@ def pause(pipeline: Pipeline) -> Operation[PauseConfig]:
             )
             at.say("no batch is in progress")
         paused = {"paused since": pausing.since(made.paused), "by": made.paused.by, "reason": made.paused.reason}
-        return {**paused, **({"given up": list(given_up)} if config.wait else {})}
+        return {**paused, **({"given up": ", ".join(given_up) or "no batch"} if config.wait else {})}
 
     return Operation(
         PAUSE,

@@ -3,7 +3,7 @@
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
 from collections.abc import Generator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 TRIES = 5
 """How often a replay is started again that another range job was faster than."""
+
+OFFERED = timedelta(days=30)
+"""Whose hours the Partitions page offers: few topics are kept longer, and its chart gives up at a thousand."""
 
 
 class ReplayConfig(dg.Config):
@@ -82,7 +85,7 @@ def replay(pipeline: Pipeline) -> Operation[ReplayConfig]:
 
 def replay_hours(pipeline: Pipeline) -> Operation[HoursConfig]:
     """A backfill: each hour of publishing is one run, and one commit for each table."""
-    settings = pipeline.config.dagster
+    first_day = pipeline.config.dagster.hours_from or datetime.now(UTC).date() - OFFERED
 
     def work(at: Work, config: HoursConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.range_jobs.selected import Wanted
@@ -115,7 +118,7 @@ def replay_hours(pipeline: Pipeline) -> Operation[HoursConfig]:
         {"tables": [], "preview": False},
         work,
         lane=REPLAY,
-        partitions=dg.HourlyPartitionsDefinition(start_date=f"{settings.hours_from:%Y-%m-%d}-00:00", end_offset=1),
+        partitions=dg.HourlyPartitionsDefinition(start_date=f"{first_day}-00:00", end_offset=1),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -87,9 +88,10 @@ class Stack:
         self.start("daemon", "dagster-daemon", "run", "-w", "workspace.yaml")
 
     def webserver(self) -> str:
-        """Start the webserver; its address."""
+        """Start the webserver; its address once it answers."""
         port = free_port()
         self.start("webserver", "dagster-webserver", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port))
+        until(lambda: _answers(port), timeout_s=120, why=self.logs)
         return f"http://127.0.0.1:{port}"
 
     def start(self, name: str, program: str, *arguments: str) -> None:
@@ -144,6 +146,12 @@ class Stack:
         """The ends of all logs, for messages."""
         files = sorted(self.directory.glob("*.log"))
         return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-3000:]}" for file in files)
+
+
+def _answers(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
 @contextmanager

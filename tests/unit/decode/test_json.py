@@ -390,6 +390,8 @@ def test_a_null_struct_with_a_required_field_is_a_row_as_any_other() -> None:
         (b'{"s": {"l": [{"t": 1}]}}', "s.l.element.t: number, not string"),
         (b'{"s": 7}', "s: number, not object"),
         (b'{"i": 1, "i": 2}', "i: was specified twice"),
+        (b'{"i": 3000000000}', "i: 3000000000, not int"),
+        (b'{"i": 1.5}', "i: 1.5, not int"),
     ],
 )
 def test_an_error_of_the_parser_names_field_and_kinds(record: bytes, said: str) -> None:
