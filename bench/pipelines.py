@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,7 +29,8 @@ from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.load import load
 from calve.sink_core.control.events import Paused
 from calve.sink_core.session import Session
-from tests.e2e.dagster.stack import Stack, stack
+from tests.e2e.dagster.stack import Stack, on_postgres, stack
+from tests.postgres import postgres
 
 DIRECTORY = ROOT / ".bench"
 FIRST_ROUND_S = 30
@@ -40,8 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print one JSON document."""
     options = _options().parse_args(arguments)
     shutil.rmtree(DIRECTORY / "pipelines", ignore_errors=True)
-    started = broker.start(DIRECTORY / "broker")
-    try:
+    with ExitStack() as running:
+        started = broker.start(DIRECTORY / "broker")
+        running.callback(broker.stop, DIRECTORY / "broker")
+        database = running.enter_context(postgres()) if options.postgres else None
         # Those that don't answer come first: whoever waited for them would show.
         servers = [f"127.0.0.1:{free_port()}" for _ in range(options.unreachable)]
         servers += [started.bootstrap] * (options.pipelines - options.unreachable)
@@ -51,18 +55,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for pipeline in pipelines[options.unreachable :]:
             _pause(pipeline)
         found = _measure(
-            files, pipelines[options.unreachable :], options.seconds, own_code_servers=options.own_code_servers
+            files,
+            pipelines[options.unreachable :],
+            options.seconds,
+            own_code_servers=options.own_code_servers,
+            settings=on_postgres(database) if database else "",
         )
-    finally:
-        broker.stop(DIRECTORY / "broker")
     print(json.dumps({"pipelines": options.pipelines, "unreachable": options.unreachable, **found}, indent=2))
     return 0
 
 
 def _measure(
-    files: Sequence[Path], healthy: Sequence[Pipeline], seconds: float, *, own_code_servers: bool
+    files: Sequence[Path], healthy: Sequence[Pipeline], seconds: float, *, own_code_servers: bool, settings: str
 ) -> dict[str, object]:
-    with stack(DIRECTORY / "pipelines" / "dagster", files) as dagster:
+    with stack(DIRECTORY / "pipelines" / "dagster", files, settings=settings) as dagster:
         load_s = _seconds_to_load(dagster)
         if not own_code_servers:
             dagster.code_server()
@@ -123,6 +129,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--pipelines", type=int, default=100, metavar="N", help="pipelines in the location (100)")
     parser.add_argument("--unreachable", type=int, default=2, metavar="N", help="of them with dead brokers (2)")
     parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="measured time (60)")
+    parser.add_argument("--postgres", action="store_true", help="Dagster's storage is PostgreSQL, not SQLite")
     parser.add_argument(
         "--own-code-servers", action="store_true", help="no code server apart: the daemon starts one anew every minute"
     )

@@ -181,7 +181,7 @@ class RangeJobs:
             if state.paused:
                 return RangeReport(table, str(state.paused))
             # Only what the table has can be replaced.
-            self._commit(table)
+            self.commit(table)
             report = self._job(table, lambda token, state: self._plan_replay(table, token, state, wanted))
             if report.verdict in (None, Verdict.STALE) or self._holds(table, report.batch_id):
                 return report
@@ -234,7 +234,7 @@ class RangeJobs:
             return RangeReport(table, str(state.paused))
         made = make(token, state)
         if isinstance(made, str):
-            return RangeReport(table, made, commit=self._commit(table))
+            return RangeReport(table, made, commit=self.commit(table))
         plan = made.plan
         announce(session, plan.batch_id, plan.token)
         self._progress(Progress("write", f"{plan.offsets:,} offsets again for {table}", plan.batch_id, plan.offsets))
@@ -249,7 +249,7 @@ class RangeJobs:
             _shown(plan.ranges),
             written.output.rows,
             decision.verdict,
-            None if decision.verdict is Verdict.STALE else self._commit(table),
+            None if decision.verdict is Verdict.STALE else self.commit(table),
             written.replaces.rows if written.replaces else 0,
         )
 
@@ -377,8 +377,8 @@ class RangeJobs:
         made = events(plan, written.output, written.counts, session.pipeline_id, written.replaces)
         return session.publisher.publish(after_fence, made, moved)
 
-    def _commit(self, table: str) -> TableCommit | None:
-        """Take what is published into the table; raises what stands against that."""
+    def commit(self, table: str) -> TableCommit | None:
+        """What the table took in of what is published, None if nothing. Raises what stands against that."""
         if not self._committing:
             return None
         self._progress(Progress("commit", f"taking what is published into {table}"))

@@ -29,6 +29,11 @@ class Postgres:
     def dsn(self) -> str:
         return f"host=127.0.0.1 port={self.port} user={USER} dbname={DATABASE}"
 
+    @property
+    def url(self) -> str:
+        """What SQLAlchemy takes."""
+        return f"postgresql+psycopg2://{USER}@127.0.0.1:{self.port}/{DATABASE}"
+
     def psql(self, file: Path) -> None:
         """Run a file of SQL."""
         command = [program("psql"), "-q", "-v", "ON_ERROR_STOP=1", "-f", str(file), self.dsn]

@@ -12,13 +12,13 @@ from calve.orchestration.pipelines import specs
 from calve.orchestration.pipelines.checks import checks_of
 from calve.orchestration.pipelines.commit import commit_of
 from calve.orchestration.pipelines.ingest import ingest_of
-from calve.orchestration.pipelines.names import CHECKS, COMMIT, INGEST, job_name, resource_key, run_tags, table_key
+from calve.orchestration.pipelines.names import CHECKS, COMMIT, INGEST, job_name, run_tags, table_key
 from calve.orchestration.pipelines.operations import dead_letters, looking, pausing, replay, resolving
 from calve.orchestration.pipelines.operations.job import job_of
 from calve.orchestration.pipelines.operations.maintenance import maintenance_jobs, maintenance_schedules
 from calve.orchestration.pipelines.schedules import checks_schedule, commit_schedule
 from calve.orchestration.pipelines.sensor import lag_sensor
-from calve.orchestration.pipelines.spark import spark_resource
+from calve.orchestration.pipelines.spark import own_resources
 from calve.orchestration.pipelines.watch import Watch
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import ConfigError
@@ -68,7 +68,7 @@ def build_pipeline_defs(
             checks_schedule(pipeline, checks_job),
             *maintenance_schedules(pipeline, maintenance, watch),
         ],
-        resources={resource_key(pipeline): spark_resource(pipeline.spark)},
+        resources=own_resources(pipeline),
     )
     # Users can't help that this method is called a preview.
     with disable_dagster_warnings():

@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from calve.orchestration.pipelines.names import resource_key
 from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
     from dagster_pyspark import LazyPySparkResource
     from pyspark.sql import SparkSession
+
+
+def own_resources(pipeline: Pipeline) -> dict[str, dg.ResourceDefinition]:
+    """The resources of the pipeline's jobs. A job that names none is given those of all pipelines in its location."""
+    return {resource_key(pipeline): spark_resource(pipeline.spark)}
 
 
 def spark_resource(settings: SparkSettings) -> dg.ResourceDefinition:

@@ -164,6 +164,17 @@ def test_hours_are_replayed_each_in_a_commit_and_an_empty_one_is_green(flow: Flo
     assert flow.ids() == list(range(10))
 
 
+def test_what_an_hour_published_and_nobody_committed_yet_is_committed_and_replayed(
+    flow: Flow, instance: DagsterInstance
+) -> None:
+    flow.produce(range(10, 15))
+    flow.publish()
+    done = run(flow, instance, REPLAY_HOURS, hour=this_hour(flow).strftime(HOUR))
+    assert done.result.success
+    assert (done.output["rows"], done.output["rows replaced"]) == (15, 15)
+    assert flow.ids() == list(range(15))
+
+
 def test_an_hour_that_kafka_no_longer_has_is_refused_before_any_table_is_touched(
     tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, instance: DagsterInstance
 ) -> None:

@@ -10,7 +10,7 @@ import dagster as dg
 
 from calve.orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags
 from calve.orchestration.pipelines.runs import failures_told, made_by
-from calve.orchestration.pipelines.spark import session_of
+from calve.orchestration.pipelines.spark import own_resources, session_of
 from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def job_of(pipeline: Pipeline, operation: Operation[Config]) -> dg.JobDefinition
             **run_tags(pipeline, operation.stage),
             "dagster/max_runtime": str(int(pipeline.config.maintenance.max_duration)),
         },
+        resource_defs=own_resources(pipeline),
         executor_def=dg.in_process_executor,
     )
     def job() -> None:

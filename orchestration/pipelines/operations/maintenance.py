@@ -11,7 +11,7 @@ from pydantic import Field
 from calve.orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags, table_key
 from calve.orchestration.pipelines.runs import failures_told
 from calve.orchestration.pipelines.schedules import default_status, own_minute
-from calve.orchestration.pipelines.spark import session_of
+from calve.orchestration.pipelines.spark import own_resources, session_of
 from calve.orchestration.pipelines.watch import Watch
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.maintenance import TASKS
@@ -114,6 +114,7 @@ def _job(pipeline: Pipeline, task: str) -> dg.JobDefinition:
             # Ingestion comes first where runs wait for each other.
             "dagster/priority": "-1",
         },
+        resource_defs=own_resources(pipeline),
         executor_def=dg.in_process_executor,
     )
     def job() -> None:

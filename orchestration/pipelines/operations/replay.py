@@ -99,7 +99,10 @@ def replay_hours(pipeline: Pipeline) -> Operation[HoursConfig]:
                 hint="begin a new pipeline from `earliest` instead",
             )
         jobs, made = _jobs(at), dict[str, Any]()
-        # All of them before the first is touched: an hour that Kafka no longer has changes nothing.
+        if not config.preview:
+            # What is published and not committed yet has no rows that could be replaced.
+            yield from (table_page.landed(pipeline, took) for took in map(jobs.commit, tables) if took and took.landed)
+        # All of them before the first is replaced: an hour that Kafka no longer has changes nothing.
         previews = {table: _preview(at, jobs, table, wanted) for table in tables}
         for table, preview in previews.items():
             shown = metadata.of_preview(preview)

@@ -6,9 +6,12 @@ import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Literal, get_args
 
 from playwright.sync_api import BrowserContext, expect, sync_playwright
 
+Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = get_args(Theme)
 VARIABLE = "CALVE_BROWSER"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, HEIGHT = 1500, 900
@@ -30,14 +33,19 @@ def executable() -> str:
 
 
 @contextmanager
-def browser() -> Generator[BrowserContext]:
-    """Pages made in it share one window size and wait `TIMEOUT_S` for what they are asked for."""
+def browser(theme: Theme = "light") -> Generator[BrowserContext]:
+    """Pages made in it share one window size and wait `TIMEOUT_S` for what they are asked for.
+
+    Dagster's UI takes the theme of the system, which is `theme` here.
+    """
     # Chromium refuses its sandbox to root.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     program = executable()
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=program, args=arguments)
-        context = started.new_context(viewport={"width": WIDTH, "height": HEIGHT}, timezone_id="UTC")
+        context = started.new_context(
+            viewport={"width": WIDTH, "height": HEIGHT}, timezone_id="UTC", color_scheme=theme
+        )
         context.set_default_timeout(TIMEOUT_S * 1000)
         expect.set_options(timeout=TIMEOUT_S * 1000)
         try:

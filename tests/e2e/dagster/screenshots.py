@@ -22,7 +22,7 @@ from calve.orchestration import broker
 from calve.orchestration.detached import free_port
 from calve.orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
 from examples.flights import produce
-from tests.e2e.dagster.browser import browser, group_path, sensor_path
+from tests.e2e.dagster.browser import THEMES, browser, group_path, sensor_path
 from tests.e2e.dagster.stack import ROOT, until
 
 IMAGES = ROOT / "docs" / "images"
@@ -41,10 +41,11 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, _demo(Path(folder)) as (url, instance):
         first = _runs(instance)[-1]
-        with browser() as context, closing(context.new_page()) as page:
-            for name, show in _pages(first).items():
-                show(page, url)
-                _shoot(page, IMAGES / f"{name}.png")
+        for theme in THEMES:
+            with browser(theme) as context, closing(context.new_page()) as page:
+                for name, show in _pages(first).items():
+                    show(page, url)
+                    _shoot(page, IMAGES / f"{name}{'' if theme == 'light' else f'-{theme}'}.png")
 
 
 def _shoot(page: Page, image: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
 from calve.orchestration.detached import free_port
 from calve.orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
+from tests.postgres import Postgres
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -43,17 +43,24 @@ defs = dg.Definitions.merge(*(build_pipeline_defs(load(Path(file))) for file in 
 
 @dataclass
 class Stack:
-    """One deployment below `directory`; `files` are the pipeline files, `instance` looks at its storage."""
+    """One deployment below `directory`; `files` are the pipeline files, `instance` looks at its storage.
+
+    `settings` are added to the shipped dagster.yaml. `secrets` are variables that only the code server has, and its
+    runs.
+    """
 
     directory: Path
     files: Sequence[Path]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     definitions: str = DEFINITIONS
+    settings: str = ""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict[str, "subprocess.Popen[bytes]"])
 
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True)
-        shutil.copy(ROOT / "deploy" / "dagster.yaml", self.home)
+        shipped = (ROOT / "deploy" / "dagster.yaml").read_text()
+        (self.home / "dagster.yaml").write_text(f"{shipped}\n{self.settings}")
         # Of two processes that both find no storage, and make it, one ends.
         with DagsterInstance.from_config(str(self.home)):
             pass
@@ -76,7 +83,7 @@ class Stack:
         """Start a code server that daemon and webserver share. Without it the daemon starts one anew every minute."""
         port = free_port()
         arguments = ["-m", "calve_test_defs", "-d", str(self.directory), "-h", "127.0.0.1", "-p", str(port)]
-        self.start("code-server", "dagster", "code-server", "start", *arguments)
+        self.start("code-server", "dagster", "code-server", "start", *arguments, environment=self.secrets)
         (self.directory / "workspace.yaml").write_text(
             f"load_from:\n  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: test}}\n"
         )
@@ -94,14 +101,14 @@ class Stack:
         until(lambda: _answers(port), timeout_s=120, why=self.logs)
         return f"http://127.0.0.1:{port}"
 
-    def start(self, name: str, program: str, *arguments: str) -> None:
+    def start(self, name: str, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         with (self.directory / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [str(BIN / program), *arguments],
                 cwd=self.directory,
                 stdout=log,
                 stderr=log,
-                env=self.full_environment,
+                env={**self.full_environment, **(environment or {})},
                 start_new_session=True,
             )
 
@@ -125,6 +132,15 @@ class Stack:
         ticks = [t for t in self.ticks(sensor, limit=5) if t.status == TickStatus.SKIPPED]
         return (ticks[0].skip_reason or "") if ticks else ""
 
+    def kill(self, name: str) -> None:
+        """A process dies, and what it has started with it."""
+        started = self.processes.pop(name)
+        for child in psutil.Process(started.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        started.kill()
+        started.wait()
+
     def stop(self) -> None:
         """End every process of the deployment, the runs included."""
         family: list[psutil.Process] = []
@@ -146,6 +162,11 @@ class Stack:
         """The ends of all logs, for messages."""
         files = sorted(self.directory.glob("*.log"))
         return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-3000:]}" for file in files)
+
+
+def on_postgres(server: Postgres) -> str:
+    """Settings of a stack that keeps its runs and events there."""
+    return f"storage: {{postgres: {{postgres_url: '{server.url}'}}}}\n"
 
 
 def _answers(port: int) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,8 +13,10 @@ import dagster as dg
 import pytest
 
 from calve import ConfigError, build_pipeline_defs, load_pipeline
+from tests.documents import text
 
 ROOT = Path(__file__).parents[3]
+POST = "post_processing:"
 BIN = Path(sys.executable).parent
 TABLES = ("air/flights", "air/flights_dead_letters", "calve/flights_ledger")
 DEFINITIONS = """
@@ -181,3 +184,36 @@ def test_a_table_is_described_as_its_entry_says_and_as_a_subclass_wants(tmp_path
     assert table.kinds == {"iceberg", "gold"}
     assert table.automation_condition == dg.AutomationCondition.eager()
     assert {spec.tags.get("every") for spec in specs.values()} == {"one"}
+
+
+def test_assets_are_changed_by_post_processing_as_the_documents_show_it(project: Path) -> None:
+    file = project / "a_project" / "defs" / "flights" / "defs.yaml"
+    [shown] = [block for block in re.findall(r"```yaml\n(.*?)```", text("docs/dagster.md"), re.DOTALL) if POST in block]
+    file.write_text(file.read_text().replace("  dead_leters:", "  dead_letters:") + shown)
+    done = run(["dg", "list", "defs", "--json"], project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assets = json.loads(done.stdout)["assets"]
+    changed = {a["asset_key"] for a in assets if {"key": "retention", "value": "90d"} in a.get("tags", [])}
+    assert changed == set(TABLES)
+
+
+def test_an_operators_job_has_no_other_pipelines_resources(tmp_path: Path) -> None:
+    """A job with those of a hundred pipelines takes Dagster's daemon ten times as long to load."""
+    folder = ROOT / "orchestration" / "defs" / "flights"
+    made: list[dg.Definitions] = []
+    for name in ("flights", "trains"):
+        file = tmp_path / name / "defs.yaml"
+        file.parent.mkdir()
+        (file.with_name("connections.yaml")).write_text((folder / "connections.yaml").read_text())
+        file.write_text(
+            (folder / "defs.yaml").read_text().replace("name: flights", f"name: {name}").replace("air.", f"{name}.")
+        )
+        made.append(build_pipeline_defs(load_pipeline(file)))
+    jobs = dg.Definitions.merge(*made).get_repository_def().get_all_jobs()
+    given = {job.name: {key for key in job.resource_defs if key.endswith("_spark")} for job in jobs}
+    alone = {
+        name: keys for name, keys in given.items() if not name.endswith(("_ingest_job", "_commit_job", "_checks_job"))
+    }
+    alone.pop("__ASSET_JOB")
+    assert {name: keys for name, keys in alone.items() if keys != {f"{name.partition('_')[0]}_spark"}} == {}
+    assert len(alone) > 20
