@@ -119,7 +119,9 @@ def _answered_by(run: dg.DagsterRun, pipeline: Pipeline) -> dict[str, dg.Metadat
     return {"answered by": job}
 
 
-def held_by_pause(context: dg.AssetExecutionContext, pipeline: Pipeline, state: CommitState) -> bool:
+def held_by_pause(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline: Pipeline, state: CommitState
+) -> bool:
     """Whether the pipeline is paused; then the run says so, by a tag as well."""
     if state.paused is None:
         return False

@@ -15,8 +15,10 @@ from calve.orchestration.pipelines.build import build_pipeline_defs
 from calve.orchestration.pipelines.names import (
     DEAD_LETTERS,
     PAUSE,
+    PAUSED_TAG,
     POSITIONS,
     REPLAY,
+    REPLAY_DEAD_LETTERS,
     REPLAY_HOURS,
     RESOLVE,
     RESUME,
@@ -169,7 +171,16 @@ def test_what_an_hour_published_and_nobody_committed_yet_is_committed_and_replay
 ) -> None:
     flow.produce(range(10, 15))
     flow.publish()
-    done = run(flow, instance, REPLAY_HOURS, hour=this_hour(flow).strftime(HOUR))
+    hour, head = this_hour(flow).strftime(HOUR), flow.load_table().metadata_location
+    run(flow, instance, PAUSE, reason="a look at the data")
+    held = [run(flow, instance, REPLAY_HOURS, hour=hour), run(flow, instance, REPLAY, table=flow.table, preview=False)]
+    held.append(run(flow, instance, REPLAY_DEAD_LETTERS))
+    assert flow.load_table().metadata_location == head
+    assert all(done.output["ended"].startswith("paused by dagster run") for done in held)
+    runs = [instance.get_run_by_id(done.result.run_id) for done in held]
+    assert all(done is not None and "a look at the data" in done.tags[PAUSED_TAG] for done in runs)
+    run(flow, instance, RESUME)
+    done = run(flow, instance, REPLAY_HOURS, hour=hour)
     assert done.result.success
     assert (done.output["rows"], done.output["rows replaced"]) == (15, 15)
     assert flow.ids() == list(range(15))

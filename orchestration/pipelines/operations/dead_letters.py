@@ -69,6 +69,8 @@ def replay(pipeline: Pipeline) -> Operation[ReplayConfig]:
 
         wanted = [offset_range(text, "ranges") for text in config.ranges]
         at.session.bind_published()
+        if held := at.held_by_pause():
+            return held
         report = LetterJobs(at.session, at.runner, on_progress=at.progress).replay(wanted)
         for landed in report.commits:
             yield table_page.landed(pipeline, landed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import dagster as dg
 
 from calve.orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags
-from calve.orchestration.pipelines.runs import failures_told, made_by
+from calve.orchestration.pipelines.runs import failures_told, held_by_pause, made_by
 from calve.orchestration.pipelines.spark import own_resources, session_of
 from calve.sink_core.config.effective import Pipeline
 
@@ -34,6 +34,11 @@ class Work:
     @property
     def by(self) -> str:
         return made_by(self.context.run)
+
+    def held_by_pause(self) -> dict[str, Any]:
+        """What the run's output says if the pipeline is paused, nothing if it isn't."""
+        state = self.session.log.refresh()
+        return {"ended": str(state.paused)} if held_by_pause(self.context, self.pipeline, state) else {}
 
     def say(self, line: str) -> None:
         self.context.log.info(line)
