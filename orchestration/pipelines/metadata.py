@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -144,9 +145,9 @@ def of_schema(schema: Schema) -> dict[str, Any]:
     return column_schema((f.name, type_text(f.field_type), f.required, f.doc) for f in schema.fields)
 
 
-def of_columns(columns: Mapping[str, str]) -> dict[str, Any]:
+def of_columns(columns: Mapping[str, str], comments: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
     """The columns a pipeline file names for a table it creates."""
-    return column_schema((name, kind, False, None) for name, kind in columns.items()) if columns else {}
+    return column_schema((name, kind, False, comments.get(name)) for name, kind in columns.items()) if columns else {}
 
 
 def column_schema(columns: Any) -> dict[str, Any]:

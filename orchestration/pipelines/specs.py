@@ -65,7 +65,8 @@ def tables(pipeline: Pipeline) -> list[dg.AssetSpec]:
 
 def _table(pipeline: Pipeline, name: str, description: str, table: TableSettings | None = None) -> dg.AssetSpec:
     shown = table.dagster if table else InDagster()
-    columns = of_columns(table.auto_create.columns) if table and table.auto_create else {}
+    created = table.auto_create if table else None
+    columns = of_columns(created.columns, created.comments) if created else {}
     common = _common(pipeline)
     if shown.owners:
         common["owners"] = list(shown.owners)

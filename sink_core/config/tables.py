@@ -31,6 +31,10 @@ class AutoCreate(Model):
     The table gets exactly these; if none is named, those of the records' schema, or for JSON those that a sample of
     the topic shows."""
 
+    comments: dict[str, str] = Field(default={})
+    """What columns hold, nested ones with dots: kept in the table, shown by readers and in Dagster. Default: what the
+    records' schema says."""
+
     properties: dict[str, str | int | float | bool] = Field(default={})
     """Iceberg table properties of the new table."""
 

@@ -29,6 +29,7 @@ from calve.sink_core.errors import CalveError, ConfigError, TableUnusable
 from calve.sink_core.formats import Formats, Sample
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.column_names import Taken
+from calve.sink_core.tables.columns import with_comments
 from calve.sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
 from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, kafka_field
 from calve.sink_core.tables.partition_by import partition_spec
@@ -120,7 +121,7 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
 
     Raises ConfigError naming the table and the setting.
     """
-    columns, key = _columns(settings, wanted, shown), settings.key
+    columns, key = with_comments(_columns(settings, wanted, shown), wanted.comments, table=settings.name), settings.key
     if settings.kafka_key:
         of_key = key_columns(settings.kafka_key)
         columns = with_key(columns, of_key, stated=bool(wanted.columns), table=settings.name)

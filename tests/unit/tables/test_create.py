@@ -268,3 +268,21 @@ def test_an_order_or_an_identifier_that_does_not_hold_is_refused(
     with pytest.raises(ConfigError, match=said) as refused:
         ensure_tables(catalog, config, no_sample)
     assert refused.value.message.startswith(f"table a.b: {setting} {wrong!r}")
+
+
+def test_columns_have_the_comments_that_the_file_gives_them(catalog: SqlCatalog, tmp_path: Path) -> None:
+    said = {"id": "Of the booking.", "place.city": "Where it leaves."}
+    config = pipeline(tmp_path, {"name": "a.b", "auto_create": {"columns": COLUMNS, "comments": said}})
+    created = ensure_tables(catalog, config, no_sample)["a.b"].schema()
+    assert {name: created.find_field(name).doc for name in ("id", "at", "place", "place.city")} == {
+        "id": "Of the booking.",
+        "at": None,
+        "place": None,
+        "place.city": "Where it leaves.",
+    }
+
+
+def test_a_comment_on_a_column_that_is_not_there_is_refused(catalog: SqlCatalog, tmp_path: Path) -> None:
+    config = pipeline(tmp_path, {"name": "a.b", "auto_create": {"columns": COLUMNS, "comments": {"place.cty": "?"}}})
+    with pytest.raises(ConfigError, match=r"table a\.b: comments 'place\.cty': .*did you mean place\.city"):
+        ensure_tables(catalog, config, no_sample)

@@ -155,8 +155,8 @@ def test_columns_have_icebergs_types() -> None:
     ]
     nested = Schema(NestedField(1, "_kafka", StructType(NestedField(2, "offset", LongType(), required=False))))
     assert metadata.of_schema(nested)["dagster/column_schema"].columns[0].type == "struct<offset: long>"
-    planned = metadata.of_columns({"id": "decimal(10,2)"})["dagster/column_schema"].columns
-    assert [(c.name, c.type) for c in planned] == [("id", "decimal(10,2)")]
+    planned = metadata.of_columns({"id": "decimal(10,2)"}, {"id": "Of the booking."})["dagster/column_schema"].columns
+    assert [(c.name, c.type, c.description) for c in planned] == [("id", "decimal(10,2)", "Of the booking.")]
     assert metadata.of_columns({}) == {}
 
 
