@@ -33,7 +33,7 @@ from tests import support
 from tests.changing import by_chdb
 from tests.e2e.dagster.browser import browser
 from tests.e2e.dagster.stack import Stack, stack, until
-from tests.launch import calve
+from tests.launch import forked
 from tests.pipelines import Flow
 from tests.warm_spark import WarmSpark
 
@@ -106,13 +106,13 @@ def page() -> Generator[Page]:
         yield opened
 
 
-def job(shop: Operated, flow: Flow, stage: str, tab: str) -> str:
-    return f"{shop.url}/locations/__repository__@test/jobs/{job_name(flow.pipeline, stage)}/{tab}"
+def job(at: Operated, flow: Flow, stage: str, tab: str) -> str:
+    return f"{at.url}/locations/__repository__@test/jobs/{job_name(flow.pipeline, stage)}/{tab}"
 
 
-def launch(page: Page, shop: Operated, flow: Flow, stage: str, **config: Any) -> str:
-    """Launch a job from its Launchpad, with what its editor opens with unless told otherwise; the run's id."""
-    page.goto(job(shop, flow, stage, "playground"))
+def launch(page: Page, at: Operated, flow: Flow, stage: str, **config: Any) -> None:
+    """Launch a job from its Launchpad, with what its editor opens with unless told otherwise; its run is the page."""
+    page.goto(job(at, flow, stage, "playground"))
     expect(page.get_by_text("No errors")).to_be_visible()
     if config:
         editor = page.locator(".CodeMirror").first
@@ -122,28 +122,32 @@ def launch(page: Page, shop: Operated, flow: Flow, stage: str, **config: Any) ->
         expect(page.get_by_text("No errors")).to_be_visible()
     page.get_by_role("button", name="Launch Run").click()
     page.wait_for_url("**/runs/*")
-    return page.url.rpartition("/")[2]
 
 
-def backfill(page: Page, shop: Operated, flow: Flow, hours: str, runs: int) -> list[dg.RunRecord]:
+def succeeds(page: Page) -> None:
+    """The run that the page shows."""
+    expect(page.get_by_text("Success", exact=True).first).to_be_visible()
+
+
+def backfill(page: Page, at: Operated, flow: Flow, hours: str, runs: int) -> list[dg.RunRecord]:
     """Launch a backfill from the Partitions page and wait for its end; its runs."""
-    known = {record.dagster_run.run_id for record in shop.dagster.runs(flow.name, stage=REPLAY_HOURS)}
+    known = {record.dagster_run.run_id for record in at.dagster.runs(flow.name, stage=REPLAY_HOURS)}
 
     def ended() -> list[dg.RunRecord]:
         new = [
             record
-            for record in shop.dagster.runs(flow.name, stage=REPLAY_HOURS)
+            for record in at.dagster.runs(flow.name, stage=REPLAY_HOURS)
             if record.dagster_run.run_id not in known and record.dagster_run.is_finished
         ]
         return new if len(new) == runs else []
 
-    page.goto(job(shop, flow, REPLAY_HOURS, "partitions"))
+    page.goto(job(at, flow, REPLAY_HOURS, "partitions"))
     page.get_by_role("button", name="Launch backfill").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_placeholder("ex: 20").fill(hours)
     page.keyboard.press("Tab")
     dialog.get_by_role("button", name=re.compile(rf"Submit {runs} run|Launch {runs} run")).click()
-    return until(ended, timeout_s=240, why=shop.dagster.logs)
+    return until(ended, timeout_s=240, why=at.dagster.logs)
 
 
 def test_hours_are_replayed_from_the_partitions_page_and_an_empty_one_is_green(operated: Operated, page: Page) -> None:
@@ -159,7 +163,7 @@ def test_hours_are_replayed_from_the_partitions_page_and_an_empty_one_is_green(o
     assert len(made) == 3, "a commit for each hour"
 
     page.goto(f"{operated.url}/runs/{runs[0].dagster_run.run_id}")
-    expect(page.get_by_text("Success", exact=True).first).to_be_visible()
+    succeeds(page)
     page.get_by_placeholder("Filter…").fill("replayed hour")
     expect(page.get_by_text("snapshot id").first).to_be_visible()
 
@@ -174,15 +178,15 @@ def test_hours_are_replayed_from_the_partitions_page_and_an_empty_one_is_green(o
 def test_a_pause_made_in_the_ui_holds_the_command_line(operated: Operated, page: Page) -> None:
     flow = operated.paused
     launch(page, operated, flow, PAUSE, reason="a look at the data", wait=True)
-    expect(page.get_by_text("Success", exact=True).first).to_be_visible()
+    succeeds(page)
     expect(page.get_by_text("no batch is in progress")).to_be_visible()
     flow.produce(range(10, 15))
-    held = calve("run", flow.pipeline.path)
+    held = forked("run", flow.pipeline.path)
     assert (held.returncode, "a look at the data" in held.stdout) == (0, True), held.stdout + held.stderr
     assert flow.ids() == list(range(10))
     launch(page, operated, flow, RESUME)
     expect(page.get_by_text("resumed; it was paused since").first).to_be_visible()
-    assert calve("run", flow.pipeline.path).returncode == 0
+    assert forked("run", flow.pipeline.path).returncode == 0
     assert flow.ids() == list(range(15))
 
 
@@ -200,13 +204,13 @@ def test_a_table_that_was_rolled_back_is_answered(operated: Operated, page: Page
     expect(page.get_by_role("link", name=job_name(flow.pipeline, RESOLVE)).first).to_be_visible()
 
     launch(page, operated, flow, RESOLVE)
-    expect(page.get_by_text("Success", exact=True).first).to_be_visible()
+    succeeds(page)
     for choice in ("accept:", "recommit:", "refill:"):
         expect(page.get_by_text(choice).first).to_be_visible()
     launch(page, operated, flow, RESOLVE, finding="table-rolled-back", choice="recommit")
-    expect(page.get_by_text("Success", exact=True).first).to_be_visible()
+    succeeds(page)
     launch(page, operated, flow, INGEST)
-    expect(page.get_by_text("Success", exact=True).first).to_be_visible()
+    succeeds(page)
     assert sorted(int(row["id"]) for row in by_chdb(flow.load_table())) == list(range(30))
 
 
@@ -214,15 +218,15 @@ def test_dead_letters_are_looked_at_and_replayed(operated: Operated, page: Page)
     flow = operated.spoiled
     support.produce(flow.bootstrap, flow.topic, [b'{"id": 3000000000, "text": "n"}'])
     launch(page, operated, flow, INGEST)
-    expect(page.get_by_text("Success", exact=True).first).to_be_visible()
+    succeeds(page)
     launch(page, operated, flow, DEAD_LETTERS)
-    expect(page.get_by_text("Success", exact=True).first).to_be_visible()
+    succeeds(page)
     expect(page.get_by_role("cell", name='{"id": 3000000000, "text": "n"}').first).to_be_visible()
 
     with flow.load_table().update_schema() as change:
         change.update_column("id", LongType())
     launch(page, operated, flow, REPLAY_DEAD_LETTERS)
-    expect(page.get_by_text("Success", exact=True).first).to_be_visible()
+    succeeds(page)
     expect(page.get_by_text("0 still bad").first).to_be_visible()
     assert sorted(int(row["id"]) for row in by_chdb(flow.load_table())) == [*range(10), 3_000_000_000]
     assert flow.rows(flow.pipeline.dead_letter_table) == []
