@@ -31,7 +31,7 @@ from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from calve.sink_core.kafka.first_contact import cluster
+from calve.sink_core.kafka.first_contact import PATIENT_S, cluster
 from calve.sink_core.kafka.source import SAMPLE_RECORDS, describe_topics, sample_values, topics_like
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.rules import ALL, Rules
@@ -64,7 +64,8 @@ class Session:
         """Connect. Writes nothing. Snapshots say who made them. Raises Unreachable or ConfigError naming the part."""
         settings = pipeline.kafka.properties
         admin = clients.admin(settings)
-        cluster_id = str(cluster(admin, settings).cluster_id)
+        # A run of Dagster's that gave up for a busy machine would be a red one, and the next comes half a minute later.
+        cluster_id = str(cluster(admin, settings, silent_s=PATIENT_S if made_by else 0.0).cluster_id)
         log = ControlLog(settings, pipeline.control_topic, admin=admin, pipeline_file=str(pipeline.path), rules=rules)
         group = SourceGroup(settings, pipeline.group, rules)
         publisher = Publisher(settings, transactional_id=pipeline.transactional_id, group=group, log=log, rules=rules)

@@ -24,6 +24,9 @@ from calve.sink_core.kafka.failures import classify, reported
 ANSWER_S = 4.5
 """What a cluster has for its first answer."""
 
+PATIENT_S = 30.0
+"""What a cluster has whose brokers neither answer nor refuse, where nobody waits at a terminal: they may be busy."""
+
 LATE_S = 1.0
 """From then on it is asked why there is none."""
 
@@ -35,29 +38,34 @@ _HINTS = {
 }
 
 
-def cluster(admin: AdminClient, settings: Settings, *, answer_s: float = ANSWER_S) -> DescribeClusterResult:
+def cluster(
+    admin: AdminClient, settings: Settings, *, answer_s: float = ANSWER_S, silent_s: float = 0.0
+) -> DescribeClusterResult:
     """The cluster, with the id that it was formatted with. `settings` are those that `admin` was made with.
 
-    Raises Unreachable naming each address and its error, after `answer_s` at most, and what `classify` makes of others.
+    Raises Unreachable naming each address and its error, after `answer_s` at most, or after `silent_s` if that is
+    longer and no connection has failed; and what `classify` makes of others.
     """
     servers = str(redact(settings).get("bootstrap.servers", ""))
     doing = f"connecting to Kafka at {servers}"
-    until = monotonic() + answer_s
+    silent_s = max(answer_s, silent_s)
+    until, silent_until = monotonic() + answer_s, monotonic() + silent_s
     with reported(doing):
-        found = admin.describe_cluster(request_timeout=answer_s)
+        found = admin.describe_cluster(request_timeout=silent_s)
         with suppress(TimeoutError):
             return found.result(min(LATE_S, answer_s / 2))
-    said = _said(settings, found, until)
+    said = _said(settings, found, until, silent_until)
     if found.done() and found.exception() is None:
         return found.result()
     if not said:
-        raise classify(KafkaError(KafkaError._TIMED_OUT, f"no answer for {answer_s:g} s"), doing)
+        raise classify(KafkaError(KafkaError._TIMED_OUT, f"no answer for {silent_s:g} s"), doing)
     hint = next((hint for sign, hint in _HINTS.items() if any(sign in each for each in said)), None)
     raise Unreachable(f"{doing}: {'; '.join(said)}", hint=hint or classify(KafkaError(KafkaError._TRANSPORT), "").hint)
 
 
-def _said(settings: Settings, found: Future[Any], until: float) -> list[str]:
-    """What connections to the brokers fail with, in words, each once; until an answer comes or the time is up."""
+def _said(settings: Settings, found: Future[Any], until: float, silent_until: float) -> list[str]:
+    """What connections to the brokers fail with, in words, each once; until an answer comes or the time is up, which is
+    later while none has failed."""
     said = dict[str, None]()
 
     def note(error: KafkaError) -> None:
@@ -65,6 +73,6 @@ def _said(settings: Settings, found: Future[Any], until: float) -> list[str]:
             said[_ASIDE.sub("", error.str())] = None
 
     asking = clients.admin({**settings, "error_cb": note})
-    while monotonic() < until and not (found.done() and found.exception() is None):
+    while monotonic() < (until if said else silent_until) and not (found.done() and found.exception() is None):
         asking.poll(0.05)
     return list(said)

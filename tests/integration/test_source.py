@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 
@@ -165,6 +166,16 @@ def test_who_does_not_answer_is_named_with_the_reason(servers: str, said: str, h
         cluster(open_admin(settings), settings, answer_s=2)
     assert refused.value.message.startswith(f"connecting to Kafka at {servers}: {said}")
     assert hint in refused.value.hint
+
+
+def test_a_broker_that_is_silent_has_longer_where_nobody_waits_and_one_that_refuses_has_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = {"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"}
+        with pytest.raises(Unreachable, match=r"no answer for 3 s"):
+            cluster(open_admin(settings), settings, answer_s=1, silent_s=3)
+    refusing = {"bootstrap.servers": "127.0.0.1:1"}
+    with pytest.raises(Unreachable, match="Connection refused"):
+        cluster(open_admin(refusing), refusing, answer_s=1, silent_s=600)
 
 
 @pytest.mark.parametrize("ask", [ask_for_topics, ask_for_ends, ask_for_the_cluster])
