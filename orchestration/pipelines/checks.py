@@ -10,7 +10,7 @@ import dagster as dg
 
 from calve.orchestration.pipelines import verdicts
 from calve.orchestration.pipelines.names import CHECKS, PIPELINE_TAG, batches_key, op_name, table_key
-from calve.orchestration.pipelines.runs import failures_told
+from calve.orchestration.pipelines.runs import run_session
 from calve.orchestration.pipelines.verdicts import Verdict
 from calve.sink_core.config.effective import Pipeline
 
@@ -57,10 +57,9 @@ def checks_of(pipeline: Pipeline) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(name=op_name(pipeline, CHECKS), specs=specs(pipeline), can_subset=True)
     def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        from calve.sink_core.session import Session
 
         wanted = context.selected_asset_check_keys
-        with failures_told(context.instance, context.run, pipeline), Session.open(pipeline) as session:
+        with run_session(context, pipeline) as session:
             found = [*look(pipeline, session), *prove(pipeline, session)]
             for verdict in found:
                 key = dg.AssetCheckKey(asset_key(pipeline, verdict.table), verdict.check)

@@ -10,7 +10,7 @@ import dagster as dg
 
 from calve.orchestration.pipelines import metadata, specs, table_page
 from calve.orchestration.pipelines.names import COMMIT, op_name, pool, table_key
-from calve.orchestration.pipelines.runs import failures_told, held_by_pause, made_by
+from calve.orchestration.pipelines.runs import held_by_pause, run_session
 from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
@@ -24,13 +24,11 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
         name=op_name(pipeline, COMMIT), specs=specs.tables(pipeline), pool=pool(pipeline, COMMIT), can_subset=True
     )
     def commit(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any] | dg.AssetMaterialization]:
-        from calve.sink_core.session import Session
         from calve.spark_jobs.merge import on_spark
         from calve.spark_jobs.runner import SparkRunner
 
         with (
-            failures_told(context.instance, context.run, pipeline),
-            Session.open(pipeline, made_by=made_by(context.run)) as session,
+            run_session(context, pipeline) as session,
             SparkRunner(pipeline.spark) as runner,
         ):
             session.merge_changes = on_spark(session, lambda: runner.session)

@@ -11,7 +11,7 @@ import dagster as dg
 
 from calve.orchestration.pipelines import checks, metadata, specs, table_page, verdicts
 from calve.orchestration.pipelines.names import COMMIT, INGEST, batches_key, op_name, pool, resource_key, table_key
-from calve.orchestration.pipelines.runs import failures_told, held_by_pause, made_by
+from calve.orchestration.pipelines.runs import held_by_pause, run_session
 from calve.orchestration.pipelines.spark import session_of
 from calve.orchestration.wording import counted
 from calve.sink_core.config.effective import Pipeline
@@ -54,13 +54,11 @@ def ingest_of(pipeline: Pipeline) -> dg.AssetsDefinition:
         required_resource_keys={resource_key(pipeline)},
     )
     def ingest(context: dg.AssetExecutionContext, config: IngestConfig) -> Iterator[Told]:
-        from calve.sink_core.session import Session
         from calve.spark_jobs.runner import SparkRunner
 
         start_session = session_of(getattr(context.resources, resource_key(pipeline)))
         with (
-            failures_told(context.instance, context.run, pipeline),
-            Session.open(pipeline, made_by=made_by(context.run)) as session,
+            run_session(context, pipeline) as session,
             SparkRunner(pipeline.spark, session=start_session) as runner,
         ):
             yield from _Run(context, pipeline, session).through(runner, _bounds(pipeline, config))

@@ -29,6 +29,9 @@ from calve.sink_core.errors import CalveError, FindingError, TerminalError
 
 if TYPE_CHECKING:
     from calve.sink_core.control.state import CommitState
+    from calve.sink_core.session import Session
+
+Context = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
 
 UNDER_WAY = [
     dg.DagsterRunStatus.QUEUED,
@@ -86,6 +89,19 @@ def made_by(run: dg.DagsterRun) -> str:
 
 
 @contextmanager
+def run_session(context: Context, pipeline: Pipeline) -> Generator[Session]:
+    """The session of a run, which tells its failures; snapshots name the run."""
+    # Imported late: definitions are loaded without what a run needs.
+    from calve.sink_core.session import Session
+
+    with (
+        failures_told(context.instance, context.run, pipeline),
+        Session.open(pipeline, made_by=made_by(context.run)) as session,
+    ):
+        yield session
+
+
+@contextmanager
 def failures_told(instance: DagsterInstance, run: dg.DagsterRun, pipeline: Pipeline) -> Generator[None]:
     """Raise Calve's errors as Dagster's Failure with the remedy in its metadata, and tag the run with them.
 
@@ -119,9 +135,7 @@ def _answered_by(run: dg.DagsterRun, pipeline: Pipeline) -> dict[str, dg.Metadat
     return {"answered by": job}
 
 
-def held_by_pause(
-    context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline: Pipeline, state: CommitState
-) -> bool:
+def held_by_pause(context: Context, pipeline: Pipeline, state: CommitState) -> bool:
     """Whether the pipeline is paused; then the run says so, by a tag as well."""
     if state.paused is None:
         return False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pydantic import Field
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, NestedField, StructType
+from pyiceberg.types import NestedField, StructType
 
 from calve.sink_core.config.problems import nearest
 from calve.sink_core.errors import ConfigError
@@ -30,29 +31,32 @@ def of_fields(name: str, fields: Sequence[NestedField]) -> Columns:
     return Columns(*columns, left_out=tuple(refused))
 
 
+def changed_fields(
+    struct: StructType, change: Callable[[str, NestedField], Mapping[str, Any]], within: str = ""
+) -> StructType:
+    """`struct` with what `change` says of each field, by its dotted path; not of those within lists and maps."""
+    fields: list[NestedField] = []
+    for field in struct.fields:
+        path, kind = f"{within}{field.name}", field.field_type
+        kind = changed_fields(kind, change, f"{path}.") if isinstance(kind, StructType) else kind
+        fields.append(field.model_copy(update={"field_type": kind, **change(path, field)}))
+    return StructType(*fields)
+
+
 def with_comments(schema: Schema, comments: Mapping[str, str], *, table: str) -> Schema:
     """`schema` with `comments` by the dotted names of its columns. Raises ConfigError for a column that isn't there."""
-    named: list[str] = []
-
-    def commented(kind: IcebergType, path: str) -> IcebergType:
-        return StructType(*fields(kind, f"{path}.")) if isinstance(kind, StructType) else kind
-
-    def fields(struct: StructType, within: str) -> list[NestedField]:
-        paths = [f"{within}{field.name}" for field in struct.fields]
-        named.extend(paths)
-        return [
-            field.model_copy(
-                update={"field_type": commented(field.field_type, path), "doc": comments.get(path, field.doc)}
-            )
-            for path, field in zip(paths, struct.fields, strict=True)
-        ]
-
     if not comments:
         return schema
-    made = Schema(*fields(schema.as_struct(), ""), identifier_field_ids=schema.identifier_field_ids)
+    named: list[str] = []
+
+    def comment(path: str, field: NestedField) -> Mapping[str, Any]:
+        named.append(path)
+        return {"doc": comments.get(path, field.doc)}
+
+    fields = changed_fields(schema.as_struct(), comment).fields
     for name in comments:
         if name not in named:
             raise ConfigError(
                 f"table {table}: comments {name!r}: unknown column; {nearest(name, named)}", hint="correct the column"
             )
-    return made
+    return Schema(*fields, identifier_field_ids=schema.identifier_field_ids)

@@ -9,7 +9,7 @@ in a descending one, as in Iceberg.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
@@ -17,6 +17,7 @@ from pyiceberg.types import DoubleType, FloatType, NestedField, StructType
 
 from calve.sink_core.config.problems import nearest
 from calve.sink_core.errors import ConfigError
+from calve.sink_core.tables.columns import changed_fields
 from calve.sink_core.tables.partition_by import read_term
 
 _ORDER = re.compile(r"(?P<term>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
@@ -46,7 +47,12 @@ def with_identifiers(schema: Schema, names: Collection[str], *, table: str) -> S
     if not names:
         return schema
     ids = {_identifier(schema, name, f"table {table}: identifier_fields {name!r}") for name in names}
-    fields = _required(schema.as_struct(), "", set(names)).fields
+
+    def require(path: str, field: NestedField) -> Mapping[str, bool]:
+        holds = any(name == path or name.startswith(f"{path}.") for name in names)
+        return {"required": field.required or holds}
+
+    fields = changed_fields(schema.as_struct(), require).fields
     return Schema(*fields, identifier_field_ids=sorted(ids))
 
 
@@ -66,13 +72,3 @@ def _identifier(schema: Schema, name: str, where: str) -> int:
             hint="name columns of plain types other than float and double, not within lists or maps",
         )
     return field.field_id
-
-
-def _required(struct: StructType, path: str, names: Collection[str]) -> StructType:
-    fields: list[NestedField] = []
-    for field in struct.fields:
-        name, kind = f"{path}{field.name}", field.field_type
-        holds = any(other == name or other.startswith(f"{name}.") for other in names)
-        kind = _required(kind, f"{name}.", names) if isinstance(kind, StructType) and holds else kind
-        fields.append(field.model_copy(update={"field_type": kind, "required": field.required or holds}))
-    return StructType(*fields)

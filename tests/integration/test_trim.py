@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -69,7 +68,7 @@ def test_a_trimmed_pipeline_is_proven_goes_on_and_is_trimmed_again(flow: Flow) -
 
 def test_range_jobs_of_any_number_go_before_their_checkpoint(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     """One trim dies between them, the next one writes all of it again, and the one after takes that away."""
-    monkeypatch.setattr(sys.modules[trim.__module__], "in_parts", partial(in_parts, most=3))
+    monkeypatch.setattr("calve.sink_core.maintenance.trim.in_parts", partial(in_parts, most=3))
 
     def die() -> None:
         raise Died

@@ -69,7 +69,7 @@ def replay(pipeline: Pipeline) -> Operation[ReplayConfig]:
 
         wanted = [offset_range(text, "ranges") for text in config.ranges]
         at.session.bind_published()
-        if held := at.held_by_pause():
+        if held := at.held():
             return held
         report = LetterJobs(at.session, at.runner, on_progress=at.progress).replay(wanted)
         for landed in report.commits:

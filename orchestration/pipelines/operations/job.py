@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import dagster as dg
 
 from calve.orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags
-from calve.orchestration.pipelines.runs import failures_told, held_by_pause, made_by
+from calve.orchestration.pipelines.runs import held_by_pause, made_by, run_session
 from calve.orchestration.pipelines.spark import own_resources, session_of
 from calve.sink_core.config.effective import Pipeline
 
@@ -35,7 +35,7 @@ class Work:
     def by(self) -> str:
         return made_by(self.context.run)
 
-    def held_by_pause(self) -> dict[str, Any]:
+    def held(self) -> dict[str, Any]:
         """What the run's output says if the pipeline is paused, nothing if it isn't."""
         state = self.session.log.refresh()
         return {"ended": str(state.paused)} if held_by_pause(self.context, self.pipeline, state) else {}
@@ -68,13 +68,11 @@ def job_of(pipeline: Pipeline, operation: Operation[Config]) -> dg.JobDefinition
     """To be launched by hand; a run may last as long as one of maintenance."""
 
     def through(context: dg.OpExecutionContext, config: Any) -> Iterator[Told | dg.Output[None]]:
-        from calve.sink_core.session import Session
         from calve.spark_jobs.runner import SparkRunner
 
         start = session_of(getattr(context.resources, resource_key(pipeline)))
         with (
-            failures_told(context.instance, context.run, pipeline),
-            Session.open(pipeline, made_by=made_by(context.run)) as session,
+            run_session(context, pipeline) as session,
             SparkRunner(pipeline.spark, session=start) as runner,
         ):
             metadata = yield from operation.work(Work(context, pipeline, session, runner), config)

@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from calve.orchestration.pipelines.names import job_name, op_name, pool, resource_key, run_tags, table_key
-from calve.orchestration.pipelines.runs import failures_told
+from calve.orchestration.pipelines.runs import run_session
 from calve.orchestration.pipelines.schedules import default_status, own_minute
 from calve.orchestration.pipelines.spark import own_resources, session_of
 from calve.orchestration.pipelines.watch import Watch
@@ -82,11 +82,10 @@ def _job(pipeline: Pipeline, task: str) -> dg.JobDefinition:
         required_resource_keys={resource_key(pipeline)},
     )
     def maintain(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Told]:
-        from calve.sink_core.session import Session
         from calve.spark_jobs.maintenance.tasks import run_task
 
         start = session_of(getattr(context.resources, resource_key(pipeline)))
-        with failures_told(context.instance, context.run, pipeline), Session.open(pipeline) as session:
+        with run_session(context, pipeline) as session:
             report = run_task(
                 task,
                 session,

@@ -62,7 +62,7 @@ def replay(pipeline: Pipeline) -> Operation[ReplayConfig]:
         if config.refill and wanted is not None:
             raise ConfigError("refill reads what the table lost, times and ranges replace rows", hint="set one of them")
         jobs = _jobs(at)
-        if (wanted is None or not config.preview) and (held := at.held_by_pause()):
+        if (wanted is None or not config.preview) and (held := at.held()):
             return held
         if wanted is None:
             reports = [jobs.refill(table)] if config.refill else list(jobs.history_to_end(table))
@@ -102,7 +102,7 @@ def replay_hours(pipeline: Pipeline) -> Operation[HoursConfig]:
             )
         jobs, made = _jobs(at), dict[str, Any]()
         if not config.preview:
-            if held := at.held_by_pause():
+            if held := at.held():
                 return held
             # What is published and not committed yet has no rows that could be replaced.
             yield from (table_page.landed(pipeline, took) for took in map(jobs.commit, tables) if took and took.landed)

@@ -59,6 +59,11 @@ def group_path(location: str, group: str) -> str:
     return f"/locations/__repository__@{location}/asset-groups/{group}/lineage"
 
 
+def job_path(location: str, job: str, tab: str) -> str:
+    """Where it shows a job: `playground` is its Launchpad, `partitions` where backfills are launched."""
+    return f"/locations/__repository__@{location}/jobs/{job}/{tab}"
+
+
 def sensor_path(location: str, sensor: str) -> str:
     """Where it shows a sensor and its ticks."""
     return f"/locations/__repository__@{location}/sensors/{sensor}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from calve.orchestration.detached import free_port
 from calve.orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
 from examples.flights import produce
 from tests.e2e.dagster.browser import THEMES, browser, group_path, sensor_path
-from tests.e2e.dagster.stack import ROOT, until
+from tests.e2e.dagster.stack import ROOT, answers, until
 
 IMAGES = ROOT / "docs" / "images"
 LARGEST_BYTES = 200_000
@@ -117,9 +116,7 @@ def _demo(folder: Path) -> Generator[tuple[str, DagsterInstance]]:
 
 def _answers(port: int, dev: subprocess.Popen[bytes]) -> bool:
     assert dev.poll() is None, "`make dev` ended by itself"
-    with suppress(OSError), socket.create_connection((broker.HOST, port), timeout=1):
-        return True
-    return False
+    return answers(port)
 
 
 def _fill(folder: Path, instance: DagsterInstance) -> None:

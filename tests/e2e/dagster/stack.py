@@ -98,7 +98,7 @@ class Stack:
         """Start the webserver; its address once it answers."""
         port = free_port()
         self.start("webserver", "dagster-webserver", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port))
-        until(lambda: _answers(port), timeout_s=120, why=self.logs)
+        until(lambda: answers(port), timeout_s=120, why=self.logs)
         return f"http://127.0.0.1:{port}"
 
     def start(self, name: str, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
@@ -169,7 +169,8 @@ def on_postgres(server: Postgres) -> str:
     return f"storage: {{postgres: {{postgres_url: '{server.url}'}}}}\n"
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
+    """Whether a server of this machine does."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False

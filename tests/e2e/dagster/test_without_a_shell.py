@@ -31,7 +31,7 @@ from calve.sink_core.control.events import Event
 from calve.sink_core.control.log import Appended, ControlLog
 from tests import support
 from tests.changing import by_chdb
-from tests.e2e.dagster.browser import browser
+from tests.e2e.dagster.browser import browser, job_path
 from tests.e2e.dagster.stack import Stack, stack, until
 from tests.launch import forked
 from tests.pipelines import Flow
@@ -107,7 +107,7 @@ def page() -> Generator[Page]:
 
 
 def job(at: Operated, flow: Flow, stage: str, tab: str) -> str:
-    return f"{at.url}/locations/__repository__@test/jobs/{job_name(flow.pipeline, stage)}/{tab}"
+    return at.url + job_path("test", job_name(flow.pipeline, stage), tab)
 
 
 def launch(page: Page, at: Operated, flow: Flow, stage: str, **config: Any) -> None:
