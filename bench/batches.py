@@ -23,7 +23,7 @@ from calve.sink_core.control.complete import LOG_APPEND_TIME, data_complete, dat
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import Event
 from calve.sink_core.offsets import OffsetRange, Position, TopicPartition
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.arrow import arrow_schema
 from calve.sink_core.tables.catalog import open_catalog
 from calve.sink_core.tables.outputs import output_of, write_ledger

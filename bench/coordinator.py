@@ -28,12 +28,12 @@ from bench.history import lengthen
 from bench.part import Part, Place, Step, alone
 from bench.proof import prove
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.plan import Limits, plan_batch
-from calve.sink_core.status import status
+from calve.sink_core.sink.plan import Limits, plan_batch
+from calve.sink_core.sink.run import Bounds, run_pipeline
+from calve.sink_core.sink.status import status
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.run import Bounds, run_pipeline
 from tests import support
-from tests.pipelines import Flow, InProcess
+from tests.pipelines import Flow
 from tests.rest_catalog import RestCatalog, proxied
 
 CALVE = str(Path(sys.executable).with_name("calve"))
@@ -101,7 +101,7 @@ def _produce(flow: Flow, keys: Iterable[object], partitions: int = 1) -> None:
 def _timed_batch(flow: Flow) -> dict[str, float]:
     """One batch by a process that begins with it: seconds of its steps, then of the commit."""
     with flow.session() as session:
-        report = run_pipeline(session, InProcess(), bounds=ONCE, committing=False)
+        report = run_pipeline(session, bounds=ONCE, committing=False)
         [batch] = report.batches
         events, began = session.log.state.next_offset, time.perf_counter()
         commit = session.coordinator().commit(after_publish=True)

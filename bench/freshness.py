@@ -36,11 +36,10 @@ from bench.workload import new_topic, write_pipeline
 from calve.orchestration.pipelines.names import batches_key, table_key
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.load import load
-from calve.sink_core.session import Session
+from calve.sink_core.sink.run import Bounds, run_pipeline
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import open_catalog
-from calve.spark_jobs.run import Bounds, run_pipeline
 from tests.e2e.dagster.stack import Stack, stack, until
-from tests.pipelines import InProcess
 
 GIVE_UP_S = 180.0
 CONNECTOR_INTERVALS_S = (1, 5)
@@ -192,7 +191,7 @@ def _committed_once(pipeline: Pipeline, bootstrap: str, topic: str, snapshots: i
     """The pipeline has its tables, with a first batch in them, and as many snapshots; gives its catalog."""
     _send(bootstrap, topic)
     with Session.open(pipeline) as session:
-        run_pipeline(session, InProcess(), bounds=AT_ONCE)
+        run_pipeline(session, bounds=AT_ONCE)
     catalog = open_catalog(pipeline.catalog)
     if snapshots > 1:
         lengthen(catalog, TABLE, pipeline.tag, snapshots)

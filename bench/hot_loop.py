@@ -15,34 +15,33 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import calve.spark_jobs.ingest
-import calve.spark_jobs.reader
-import calve.spark_jobs.task
+import calve.sink_core.kafka.reader
+import calve.sink_core.sink.write.task
+import calve.sink_core.sink.writing
 from bench.measure import ROOT
 from bench.workload import fill, write_pipeline
 from calve.orchestration import broker
 from calve.sink_core.config.load import load
 from calve.sink_core.decode import convert, json
 from calve.sink_core.kafka import clients
-from calve.sink_core.session import Session
+from calve.sink_core.sink.run import run_pipeline
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables import writer
-from calve.spark_jobs.run import run_pipeline
-from tests.pipelines import InProcess
 
 DIRECTORY = ROOT / ".bench"
 WARM_UP_RECORDS = 200_000
 STEPS: tuple[tuple[Any, str, str], ...] = (
     (clients, "receive", "librdkafka's consume: a Python object for each message"),
-    (calve.spark_jobs.reader, "columns", "their values, offsets and timestamps"),
-    (calve.spark_jobs.reader.RangeReader, "_advance", "offsets in order, counts"),
+    (calve.sink_core.kafka.reader, "columns", "their values, offsets and timestamps"),
+    (calve.sink_core.kafka.reader.RangeReader, "_advance", "offsets in order, counts"),
     (json, "join", "values joined to a block"),
     (json, "framed", "each value is one object"),
     (json, "read", "JSON parsed by Arrow"),
     (convert.Converter, "convert", "columns to the table's types"),
-    (calve.spark_jobs.task, "kafka_array", "the column _kafka"),
+    (calve.sink_core.sink.write.task, "kafka_array", "the column _kafka"),
     (writer._OpenFile, "append", "Parquet: encoded, compressed, written"),
-    (calve.spark_jobs.task._Work, "store", "all else of routing and gathering"),
-    (calve.spark_jobs.ingest, "run_task", "messages freed, all else of reading"),
+    (calve.sink_core.sink.write.task._Work, "store", "all else of routing and gathering"),
+    (calve.sink_core.sink.writing, "run_task", "messages freed, all else of reading"),
 )
 
 
@@ -65,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             spent.clear()
             process_s, thread_s = time.process_time(), time.thread_time()
             with Session.open(load(file)) as session:
-                run_pipeline(session, InProcess())
+                run_pipeline(session)
             process_s, thread_s = time.process_time() - process_s, time.thread_time() - thread_s
         fetched = _bytes((DIRECTORY / "broker" / "data").glob(f"{topic}-*/*.log"))
         written = _bytes((directory / "warehouse" / "bench" / "events" / "data").rglob("*.parquet"))

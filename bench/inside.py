@@ -27,12 +27,12 @@ from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.load import load
 from calve.sink_core.decode.json import JsonDecoder
-from calve.sink_core.session import Session
+from calve.sink_core.sink.run import run_pipeline
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.create import ensure_tables
 from calve.sink_core.tables.sort_order import DISTRIBUTION
 from calve.sink_core.tables.type_text import schema_of
-from calve.spark_jobs.run import run_pipeline
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests.schema_registry import SchemaRegistry
 
 BATCH = 10_000
@@ -47,7 +47,7 @@ class Setting:
 
     bootstrap: str
     topic: str
-    runner: SparkRunner
+    engine: SparkEngine
     directory: Path
 
 
@@ -62,7 +62,7 @@ def _ingest(
     """A run on a session that is up and has run a small pipeline. Of flat events those of `topic` are read, if there
     are that many.
     """
-    bootstrap, topic, directory, runner = setting.bootstrap, setting.topic, setting.directory, setting.runner
+    bootstrap, topic, directory, engine = setting.bootstrap, setting.topic, setting.directory, setting.engine
     if shape is not FLAT or not topic.endswith(f"-{records}"):
         topic = fill(bootstrap, records, shape)
     small = fill(bootstrap, _WARM_UP_RECORDS, shape)
@@ -74,8 +74,8 @@ def _ingest(
         for each in (warm_up, pipeline):
             if distribution:
                 _sort(each, distribution)
-        caught_up(warm_up, runner, _WARM_UP_RECORDS)
-        return caught_up(pipeline, runner, records, without=[registry.pid] if registry else [])
+        caught_up(warm_up, engine, _WARM_UP_RECORDS)
+        return caught_up(pipeline, engine, records, without=[registry.pid] if registry else [])
 
 
 def _pipeline(
@@ -100,11 +100,11 @@ def _amend(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
     file.write_text(yaml.safe_dump(found, sort_keys=False))
 
 
-def caught_up(pipeline: Pipeline, runner: SparkRunner, records: int, without: Collection[int] = ()) -> Measured:
+def caught_up(pipeline: Pipeline, engine: SparkEngine, records: int, without: Collection[int] = ()) -> Measured:
     """A run until there is nothing left of `records`, by this process and Spark's, those of `without` left out."""
     meter = Meter(without)
-    with Session.open(pipeline) as session:
-        report = run_pipeline(session, runner)
+    with Session.open(pipeline, engine=engine) as session:
+        report = run_pipeline(session)
     measured = meter.read(sum(batch.records for batch in report.batches))
     assert measured.records == records, measured
     prove(pipeline)
@@ -161,10 +161,10 @@ PARTS: dict[str, Callable[[Setting, int], Measured]] = {
 
 def main(bootstrap: str, topic: str, directory: str, *parts: str) -> None:
     found: list[Measured] = []
-    with SparkRunner(SparkSettings(master="local[*]")) as runner:
+    with SparkEngine(SparkSettings(master="local[*]")) as engine:
         for part in parts:
             name, _, records = part.partition("=")
-            found.append(PARTS[name](Setting(bootstrap, topic, runner, Path(directory) / name), int(records)))
+            found.append(PARTS[name](Setting(bootstrap, topic, engine, Path(directory) / name), int(records)))
     print(json.dumps([asdict(each) for each in found]))
 
 

@@ -31,7 +31,7 @@ from calve.orchestration.pipelines.names import STAGE_TAG
 from calve.sink_core.config.load import load
 from calve.sink_core.config.maintenance import TASKS
 from calve.sink_core.maintenance.shape import shape
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import open_catalog
 from calve.sink_core.verify.verify import verify
 from tests.e2e.dagster.stack import Stack, stack

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calve.sink_core.config.effective import Pipeline
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.verify.verify import verify
 
 

@@ -32,12 +32,12 @@ from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.load import load
 from calve.sink_core.config.maintenance import Compact
 from calve.sink_core.maintenance.shape import shape
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.spark_jobs.catalog import attach
+from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.maintenance.compact import compact
 from calve.spark_jobs.maintenance.work import Work
 from calve.spark_jobs.procedures import Procedures
-from calve.spark_jobs.runner import SparkRunner
 
 DIRECTORY = ROOT / ".bench"
 TABLE = "bench.events"
@@ -79,17 +79,17 @@ def _measure(bootstrap: str, size: Size) -> dict[str, Any]:
     _set(appends, size.changes)
     _say(f"{size.rows:,} rows")
     _produce(bootstrap, topics[0], range(size.rows))
-    with SparkRunner(load(upserts).spark) as runner:
-        loaded = _run(load(upserts), runner, size.rows)
+    with SparkEngine(load(upserts).spark) as engine:
+        loaded = _run(load(upserts), engine, size.rows)
         _set(upserts, size.changes)
         changed = list(_keys(size))
         for topic in topics:
             _produce(bootstrap, topic, changed)
         _say(f"{size.batches:,} batches of {size.changes:,}, appended")
-        appended = _run(load(appends), runner, len(changed))
+        appended = _run(load(appends), engine, len(changed))
         _say("and as upserts")
-        upserted = _run(load(upserts), runner, len(changed))
-        pipeline, session = load(upserts), runner.session
+        upserted = _run(load(upserts), engine, len(changed))
+        pipeline, session = load(upserts), engine.session
         attach(session, pipeline.catalog)
         _say("scans with the deletes left alone")
         before, rows = _scan(session, pipeline, size.scans)
@@ -113,10 +113,10 @@ def _measure(bootstrap: str, size: Size) -> dict[str, Any]:
     }
 
 
-def _run(pipeline: Pipeline, runner: SparkRunner, records: int) -> Measured:
+def _run(pipeline: Pipeline, engine: SparkEngine, records: int) -> Measured:
     """A run on a session that is up."""
-    runner.session.range(1).collect()
-    return caught_up(pipeline, runner, records)
+    engine.session.range(1).collect()
+    return caught_up(pipeline, engine, records)
 
 
 def _scan(spark: SparkSession, pipeline: Pipeline, times: int) -> tuple[dict[str, float], int]:

@@ -36,9 +36,9 @@ from calve.orchestration import broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.load import load
-from calve.sink_core.session import Session
-from calve.spark_jobs.run import RunReport, run_pipeline
-from calve.spark_jobs.runner import SparkRunner
+from calve.sink_core.sink.run import RunReport, run_pipeline
+from calve.sink_core.sink.session import Session
+from calve.spark_jobs.engine import SparkEngine
 from tests.standalone import SETTINGS, Cluster, standalone
 
 WARM_UP_RECORDS = 200_000
@@ -129,24 +129,24 @@ class Bench:
         """The backlog read on as many workers; batches of few records on two of them."""
         with standalone(self.directory / f"of-{workers}", workers, memory="2g", pinned=True) as cluster:
             settings = SparkSettings(master=cluster.master, conf={**SETTINGS, "spark.executor.memory": "1g"})
-            with SparkRunner(settings) as runner:
-                self._run(runner, self._pipeline(f"warm-up-{workers}", self.small), WARM_UP_RECORDS)
-                whole = self._median(runner, cluster, "whole")
+            with SparkEngine(settings) as engine:
+                self._run(engine, self._pipeline(f"warm-up-{workers}", self.small), WARM_UP_RECORDS)
+                whole = self._median(engine, cluster, "whole")
                 with half_the_time(cluster.worker_pids):
-                    half = self._median(runner, cluster, "half")
-                few = {tasks: self._few(runner, tasks) for tasks in (1, MANY_TASKS)} if workers == 2 else {}
+                    half = self._median(engine, cluster, "half")
+                few = {tasks: self._few(engine, tasks) for tasks in (1, MANY_TASKS)} if workers == 2 else {}
         return OnWorkers(whole, half, few)
 
-    def _median(self, runner: SparkRunner, cluster: Cluster, name: str) -> Run:
+    def _median(self, engine: SparkEngine, cluster: Cluster, name: str) -> Run:
         """The run with the median wall time."""
-        runs = [self._measured(runner, cluster, f"{name}-{number}") for number in range(self.runs)]
+        runs = [self._measured(engine, cluster, f"{name}-{number}") for number in range(self.runs)]
         return sorted(runs, key=lambda run: run.wall_s)[len(runs) // 2]
 
-    def _measured(self, runner: SparkRunner, cluster: Cluster, name: str) -> Run:
+    def _measured(self, engine: SparkEngine, cluster: Cluster, name: str) -> Run:
         pipeline = self._pipeline(f"of-{len(cluster.worker_pids)}-{name}", self.backlog)
         everything, kafka = Meter(), Meter(of=self.kafka.pid)
         master, workers = Meter(of=cluster.master_pid), [Meter(of=pid) for pid in cluster.worker_pids]
-        report = self._run(runner, pipeline, self.records)
+        report = self._run(engine, pipeline, self.records)
         mine, executors = everything.read(self.records), sum(meter.read(self.records).cpu_s for meter in workers)
         run = Run(
             wall_s=mine.wall_s,
@@ -158,17 +158,17 @@ class Bench:
         say(f"  {len(cluster.worker_pids)} workers: {run}")
         return run
 
-    def _few(self, runner: SparkRunner, tasks: int) -> float:
+    def _few(self, engine: SparkEngine, tasks: int) -> float:
         """Median seconds in which batches of `tasks` are written that have a few records each."""
         say(f"  batches of {tasks} tasks")
         more = f"batch: {{min_task_bytes: 1KiB, max_records: {FEW_RECORDS // BATCHES_OF_FEW}}}\n"
-        of_tasks = SparkRunner(SparkSettings(master="given", tasks=tasks), session=lambda: runner.session)
+        of_tasks = SparkEngine(SparkSettings(master="given", tasks=tasks), session=lambda: engine.session)
         report = self._run(of_tasks, self._pipeline(f"few-{tasks}", self.few, more), FEW_RECORDS)
         return statistics.median(batch.seconds["write"] for batch in report.batches)
 
-    def _run(self, runner: SparkRunner, pipeline: Pipeline, records: int) -> RunReport:
-        with Session.open(pipeline) as session:
-            report = run_pipeline(session, runner)
+    def _run(self, engine: SparkEngine, pipeline: Pipeline, records: int) -> RunReport:
+        with Session.open(pipeline, engine=engine) as session:
+            report = run_pipeline(session)
         assert sum(batch.records for batch in report.batches) == records
         prove(pipeline)
         return report

@@ -32,11 +32,11 @@ def steps(file: Path) -> dict[str, float]:
     clock = _Clock()
     clock.begins("imports")
     from calve.sink_core.config.load import load
-    from calve.sink_core.session import Session
-    from calve.spark_jobs.run import run_pipeline
-    from calve.spark_jobs.runner import SparkRunner, Task
+    from calve.sink_core.sink.run import run_pipeline
+    from calve.sink_core.sink.session import Session
+    from calve.spark_jobs.engine import SparkEngine
 
-    class Timed(SparkRunner):
+    class Timed(SparkEngine):
         @property
         def session(self) -> Any:
             if self._started is None:
@@ -45,16 +45,16 @@ def steps(file: Path) -> dict[str, float]:
                 clock.begins("Spark's first job")
             return super().session
 
-        def run(self, task: Task, n: int) -> list[bytes]:
-            results = super().run(task, n)
+        def write(self, spec: Any, tasks: Any) -> Any:
+            results = super().write(spec, tasks)
             clock.begins("ledger and manifests")
             return results
 
     clock.begins("connecting")
     pipeline = load(file)
-    with Session.open(pipeline) as session, Timed(pipeline.spark) as runner:
+    with Timed(pipeline.spark) as engine, Session.open(pipeline, engine=engine) as session:
         names = {"start": "pipeline and tables", "write": "tables loaded", "end": "Spark's end"}
-        run_pipeline(session, runner, on_progress=lambda step: clock.begins(names.get(step.phase, step.phase)))
+        run_pipeline(session, on_progress=lambda step: clock.begins(names.get(step.phase, step.phase)))
     clock.begins("exit")
     return clock.seconds
 

@@ -29,10 +29,9 @@ from bench.workload import fill, write_pipeline
 from calve.orchestration import spark_server
 from calve.sink_core.config.load import load
 from calve.sink_core.jars import spark_jars
-from calve.sink_core.session import Session
-from calve.spark_jobs.run import Bounds, run_pipeline
+from calve.sink_core.sink.run import Bounds, run_pipeline
+from calve.sink_core.sink.session import Session
 from calve.spark_jobs.session import JAVA_OPTIONS
-from tests.pipelines import InProcess
 
 CALVE = str(Path(sys.executable).with_name("calve"))
 JARS = ",".join(map(str, spark_jars()))
@@ -175,7 +174,7 @@ def _first_batch(file: Path) -> None:
     content = file.read_text()
     file.write_text(content + "batch: {max_records: 500}\n")
     with Session.open(load(file)) as session:
-        run_pipeline(session, InProcess(), bounds=Bounds(max_batches=1, max_duration_s=600.0, linger_s=0.0))
+        run_pipeline(session, bounds=Bounds(max_batches=1, max_duration_s=600.0, linger_s=0.0))
     file.write_text(content)
 
 

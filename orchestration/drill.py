@@ -39,7 +39,7 @@ from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.failures import reported
 from calve.sink_core.maintenance.orphans import list_files
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import open_catalog, unreachable_as_ours
 from calve.sink_core.tables.create import load_if_there
 from calve.sink_core.verify.verify import verify

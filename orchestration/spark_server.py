@@ -19,8 +19,8 @@ from calve.orchestration.detached import HOST, Detached, choose_port, launch, ta
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.locks import exclusive
+from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.java import find_java
-from calve.spark_jobs.runner import SparkRunner
 from calve.spark_jobs.session import defaults
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -61,8 +61,8 @@ def start(
             _check_same(running, port, conf or {})
         _wait_until_it_listens(running, timeout)
         # Until its first task a server has loaded few of the classes that each run needs.
-        with SparkRunner(SparkSettings(remote=running.remote)) as runner:
-            runner.run(_nothing, 1)
+        with SparkEngine(SparkSettings(remote=running.remote)) as engine:
+            engine.run(_nothing, 1)
     return running
 
 

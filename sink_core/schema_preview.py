@@ -12,7 +12,7 @@ from calve.sink_core.changes.settings import columns_read, events_of, row_change
 from calve.sink_core.decode.names import names_of
 from calve.sink_core.decode.others import sum_dropped
 from calve.sink_core.formats import Formats
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.create import load_if_there
 from calve.sink_core.tables.evolution import evolved, merged
 

@@ -71,12 +71,12 @@ def prepare(on_step: Callable[[str], None] = lambda _step: None) -> tuple[Path, 
 def _dump(path: Path, on_step: Callable[[str], None]) -> None:
     from pyspark import SparkContext
 
-    from calve.spark_jobs.runner import SparkRunner
+    from calve.spark_jobs.engine import SparkEngine
     from calve.spark_jobs.session import JAVA_OPTIONS
 
     conf = {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={path}"}
     on_step("starting Spark")
-    with SparkRunner(SparkSettings(master="local[1]", conf=conf)) as runner:
+    with SparkEngine(SparkSettings(master="local[1]", conf=conf)) as runner:
         runner.run(_nothing, 1)
         gateway = cast(Any, SparkContext)._gateway
     on_step("writing the archive")

@@ -17,7 +17,7 @@ from zipimport import zipimporter
 
 from pyspark.daemon import manager
 
-import_module("calve.spark_jobs.task")
+import_module("calve.sink_core.sink.write.task")
 
 
 def get_ready() -> None:

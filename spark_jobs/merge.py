@@ -8,28 +8,20 @@ them, and Spark needs no access to the storage but what Iceberg's catalog has.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from calve.sink_core.batch import ToMerge
-from calve.sink_core.changes.merging import StagedFile, check_known, check_mergeable, staged_files
-from calve.sink_core.changes.settings import row_changes_of
-from calve.sink_core.commit.merge import Events, MergeChanges
-from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.commit.merge import MergeWork
 from calve.sink_core.maintenance.predicate import quoted
-from calve.sink_core.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.io import open_io
 from calve.sink_core.tables.projection import rows_by_ids
 from calve.spark_jobs.catalog import attach
-from calve.spark_jobs.ingest import without_history
 from calve.spark_jobs.kept import Kept
 from calve.spark_jobs.procedures import as_ours
 
@@ -41,50 +33,16 @@ BATCH, GONE = "calve:batch", "calve:gone"
 """Columns beside the table's: the place of a change's batch among those merged, and whether its row goes."""
 
 
-def on_spark(session: Session, spark: Callable[[], SparkSession]) -> MergeChanges:
-    """What merges changes for a pipeline. Spark is started by the first merge."""
-
-    def merge(table: Table, branch: str, events: Events) -> None:
-        name = ".".join(table.name())
-        by = next((logged.event.to_merge for logged in events if logged.event.added), None)
-        if by is None:
-            # Published by an earlier version, or when changes were brought in by equality deletes.
-            [settings] = [each for each in session.pipeline.tables if each.name == name]
-            changes = row_changes_of(table.metadata, settings)
-            by = changes.to_merge if changes else None
-        assert by is not None
-        merge_into(spark(), session.pipeline.catalog, table, branch, by, events)
-
-    return merge
+def merge_into(spark: SparkSession, work: MergeWork) -> None:
+    """Merge the changes into their branch. Raises as `as_ours` does."""
+    with as_ours(f"merging changes into {work.table}"):
+        _merge(spark, work)
 
 
-def merge_into(
-    spark: SparkSession, catalog: CatalogSettings, table: Table, branch: str, by: ToMerge, events: Events
-) -> None:
-    """Does what `MergeChanges` is to do, for events that were written in that way."""
-    name, schema = ".".join(table.name()), table.schema()
-    check_known(by, schema, table=name)
-    check_mergeable(schema, table=name)
-    with unreachable_as_ours(f"reading the manifests of {name}"):
-        files = staged_files(table.io, events)
-    given = _Given(catalog, name, without_history(table.metadata), tuple(files))
-    with as_ours(f"merging changes into {name}"):
-        _merge(spark, given, schema, by, branch)
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """What all tasks have in common. The catalog's settings are unresolved: each task reads its own environment."""
-
-    catalog: CatalogSettings
-    table: str
-    metadata: str
-    files: tuple[StagedFile, ...]
-
-
-def _merge(spark: SparkSession, given: _Given, schema: Schema, by: ToMerge, branch: str) -> None:
+def _merge(spark: SparkSession, given: MergeWork) -> None:
     from pyspark.sql.types import StructType
 
+    by, schema = given.by, TableMetadataUtil.parse_raw(given.metadata).schema()
     attach(spark, given.catalog)
     target = quoted(f"{given.catalog.name}.{given.table}")
     columns = spark.table(target).schema.toNullable()
@@ -108,7 +66,7 @@ def _merge(spark: SparkSession, given: _Given, schema: Schema, by: ToMerge, bran
         update, insert = f"SET {kept.updates(columns.names)}", kept.inserts(columns.names)
     try:
         spark.sql(
-            f"MERGE INTO {target}.{quoted(f'branch_{branch}')} t USING {view} s ON {same} "
+            f"MERGE INTO {target}.{quoted(f'branch_{given.branch}')} t USING {view} s ON {same} "
             f"WHEN MATCHED AND s.`{GONE}` THEN DELETE "
             f"WHEN MATCHED{newer} THEN UPDATE {update} "
             f"WHEN NOT MATCHED AND NOT s.`{GONE}` THEN INSERT {insert}"
@@ -117,7 +75,7 @@ def _merge(spark: SparkSession, given: _Given, schema: Schema, by: ToMerge, bran
         spark.catalog.dropTempView(view)
 
 
-def _read(spark: SparkSession, given: _Given, ids: Sequence[int], columns: StructType, *, keys: bool) -> DataFrame:
+def _read(spark: SparkSession, given: MergeWork, ids: Sequence[int], columns: StructType, *, keys: bool) -> DataFrame:
     """What the files of rows, or of keys, hold of the columns with these ids; and the place of its batch."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import IntegerType, StructField, StructType
@@ -154,7 +112,7 @@ def _newest_by_key(rows: DataFrame, key: Sequence[str], order: str) -> DataFrame
 
 
 def _rows(
-    given: _Given, files: Sequence[int], ids: Sequence[int], columns: pa.Schema, batches: Iterable[pa.RecordBatch]
+    given: MergeWork, files: Sequence[int], ids: Sequence[int], columns: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     metadata: TableMetadata = TableMetadataUtil.parse_raw(given.metadata)
     schema = Schema(*(metadata.schema().find_field(field_id) for field_id in ids))

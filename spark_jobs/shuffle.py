@@ -27,16 +27,15 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from calve.sink_core.changes.standing import Bounds, Standing, all_bounds, standing_schema
 from calve.sink_core.errors import CalveError, RetriableError
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.sink.write.outputs import Output
+from calve.sink_core.sink.write.pieces import Outbox, Piece, keys_of, pieces, rows_of
+from calve.sink_core.sink.write.spec import IngestSpec
+from calve.sink_core.sink.write.task import TaskResult, run_task
 from calve.sink_core.tables.arrow import arrow_schema
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.files import WrittenFile
 from calve.sink_core.tables.sort_order import Order
-from calve.spark_jobs.outputs import Output
-from calve.spark_jobs.pieces import Outbox, Piece, keys_of, pieces, rows_of
-from calve.spark_jobs.runner import SparkRunner
-from calve.spark_jobs.spec import IngestSpec
 from calve.spark_jobs.standing import standing_pieces, standing_rows
-from calve.spark_jobs.task import TaskResult, run_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,39 +78,40 @@ class _Written:
     taken: Mapping[tuple[int, int], int]
 
 
-def run_shuffled(spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], runner: SparkRunner) -> list[TaskResult]:
+def run_shuffled(
+    spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], session: SparkSession, buckets: int
+) -> list[TaskResult]:
     """Results of the tasks that read, then of those that write, which count nothing. Raises what they raise, and
     RetriableError if rows that were sent did not come, or came twice.
     """
-    buckets = runner.parallelism()
-    with _small_batches(runner.session) as session:
+    with _small_batches(session):
         read = session.range(0, len(tasks), 1, len(tasks)).mapInArrow(
             partial(_read, spec, tuple(tasks), buckets), _COLUMNS
         )
-        if _standing(spec) or any(table.distribution == "range" for table in spec.tables):
+        if spec.looks_at_tables or any(table.distribution == "range" for table in spec.tables):
             # What was read is kept: the second look at it does not read the topics again.
             read = read.persist()
             try:
-                rows = _looked_at(spec, read, buckets, runner)
+                rows = _looked_at(spec, read, buckets, session)
             finally:
                 read.unpersist()
         else:
-            rows = _write(read, spec, buckets, runner, {})
+            rows = _write(read, spec, buckets, session, {})
     return _results(spec, len(tasks), rows)
 
 
 @contextmanager
-def _small_batches(session: SparkSession) -> Generator[SparkSession]:
+def _small_batches(session: SparkSession) -> Generator[None]:
     """Spark hands rows to Python by their number, which here are megabytes each."""
     before = session.conf.get(_AT_ONCE)
     session.conf.set(_AT_ONCE, _PIECES_AT_ONCE)
     try:
-        yield session
+        yield
     finally:
         session.conf.set(_AT_ONCE, cast(str, before))
 
 
-def _looked_at(spec: IngestSpec, read: DataFrame, buckets: int, runner: SparkRunner) -> list[Any]:
+def _looked_at(spec: IngestSpec, read: DataFrame, buckets: int, session: SparkSession) -> list[Any]:
     """As `_write`, once all was read and its keys are known."""
     samples: dict[int, list[pa.Table]] = {}
     bounds: dict[int, list[Bounds | None]] = {}
@@ -131,17 +131,17 @@ def _looked_at(spec: IngestSpec, read: DataFrame, buckets: int, runner: SparkRun
     pieces = read.where(f"kind != {_SAMPLE}")
     if boundaries:
         pieces = pieces.mapInArrow(partial(_divide, spec, boundaries), _COLUMNS)
-    return _write(pieces, spec, buckets, runner, {table: all_bounds(parts) for table, parts in bounds.items()})
+    return _write(pieces, spec, buckets, session, {table: all_bounds(parts) for table, parts in bounds.items()})
 
 
 def _write(
-    pieces: DataFrame, spec: IngestSpec, buckets: int, runner: SparkRunner, bounds: Mapping[int, Bounds | None]
+    pieces: DataFrame, spec: IngestSpec, buckets: int, session: SparkSession, bounds: Mapping[int, Bounds | None]
 ) -> list[Any]:
     """What the tasks that write make of pieces. Of tables with changes `bounds` says what keys lie between."""
     standing = {number: each for number, each in _standing(spec).items() if number in bounds}
     for number, each in standing.items():
         schema, table = _metadata(spec, number).schema(), spec.tables[number].name
-        rows = standing_rows(runner.session, spec.catalog, table, each, schema, spec.topics, bounds[number])
+        rows = standing_rows(session, spec.catalog, table, each, schema, spec.topics, bounds[number])
         pieces = pieces.union(rows.mapInArrow(partial(_stand, spec, number, each, buckets), _COLUMNS))
     placed = pieces.repartitionById(buckets, "bucket")
     if standing:

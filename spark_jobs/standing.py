@@ -14,9 +14,9 @@ from calve.sink_core.changes.rows import buckets_of, sources_of
 from calve.sink_core.changes.standing import Bounds, Standing, standing_schema
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.maintenance.predicate import quoted
+from calve.sink_core.sink.write.pieces import Piece, pieces
 from calve.sink_core.tables.type_text import spark_type_text
 from calve.spark_jobs.catalog import attach
-from calve.spark_jobs.pieces import Piece, pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,16 +17,18 @@ from pyspark.sql import SparkSession
 
 from calve.sink_core.batch import TableOutput, ToMerge
 from calve.sink_core.changes.equality import key_of, with_spec_of_deletes
+from calve.sink_core.changes.merging import staged_files
 from calve.sink_core.changes.rows import buckets_of, change_schema
 from calve.sink_core.changes.settings import RowChanges
 from calve.sink_core.changes.writer import ChangeWriter
 from calve.sink_core.commit import own
 from calve.sink_core.commit.append import Attempt, Step, build_append
-from calve.sink_core.commit.merge import Events, Merge
+from calve.sink_core.commit.merge import Events, Merge, MergeWork
 from calve.sink_core.commit.relisting import with_spec_to_relist
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.control.events import DataWritten
 from calve.sink_core.control.logged import Logged
+from calve.sink_core.tables.catalog import without_history
 from calve.sink_core.tables.outputs import output_of
 from calve.spark_jobs.merge import merge_into
 
@@ -90,7 +92,8 @@ def merge(
     """What a coordinator does with them under `write_mode: merge`."""
 
     def merge_changes(table: Table, branch: str, events: Events) -> None:
-        merge_into(spark, settings, table, branch, by, events)
+        files = tuple(staged_files(table.io, events))
+        merge_into(spark, MergeWork(settings, name, without_history(table.metadata), files, by, branch))
 
     assert Merge(catalog, catalog.load_table(name), TAG, merge_changes).commit(events_of(name, outputs), {})
 

@@ -9,12 +9,12 @@ from typing import Any
 from pyiceberg.types import StringType
 
 from calve.orchestration.broker import Broker
+from calve.sink_core.dead_letters.jobs import LetterJobs, LettersReport
 from calve.sink_core.dead_letters.listing import Letters, letters
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.letter_job import LetterJobs, LettersReport
 from tests import support
-from tests.pipelines import COLUMNS, Died, Flow, InProcess
+from tests.pipelines import COLUMNS, Died, Flow
 
 GOOD = [*range(10), *range(20, 25)]
 ALL = [*range(15), *range(20, 25)]
@@ -54,7 +54,7 @@ def mend(flow: Flow, *tables: str) -> None:
 def replay(flow: Flow, *ranges: OffsetRange) -> LettersReport:
     with flow.session() as session:
         session.bind()
-        return LetterJobs(session, InProcess()).replay(ranges)
+        return LetterJobs(session).replay(ranges)
 
 
 def left(flow: Flow) -> list[tuple[int, int]]:

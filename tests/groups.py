@@ -24,7 +24,7 @@ TESTS = Path(__file__).parent
 
 CHAINS = "chains.json"
 
-CLASSIC_SPARK = frozenset({"spark", "runner"})
+CLASSIC_SPARK = frozenset({"spark", "engine"})
 """Fixtures whose users share a worker's Spark."""
 
 SECOND = (

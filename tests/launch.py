@@ -4,7 +4,7 @@
 leaves in its folders. It comes from a server that has imported everything and opened nothing (`multiprocessing`'s fork
 server), which saves the seconds of import. `cold` is for those whose subject is the console script itself.
 
-The first two run the tasks of a batch in the process and not on Spark; all else is the command as a user gives it.
+All are the command as a user gives it; pipelines of tests are small, so that their tasks run in the process.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from typer.testing import CliRunner
 
 from calve.orchestration.cli.main import app
 
 if TYPE_CHECKING:
-    from calve.spark_jobs.runner import SparkRunner, Task
+    pass
 
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(["tests.preload"])
@@ -43,12 +42,8 @@ Done = subprocess.CompletedProcess[str]
 
 def calve(*arguments: object, **environment: str) -> Done:
     """Give a command in this process. What the command doesn't catch is raised here."""
-    from calve.spark_jobs.runner import SparkRunner
-
     given = list(map(str, arguments))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SparkRunner, "run", in_this_process)
-        result = CliRunner().invoke(app, given, env=environment, catch_exceptions=False, prog_name="calve")
+    result = CliRunner().invoke(app, given, env=environment, catch_exceptions=False, prog_name="calve")
     return Done(given, result.exit_code, result.stdout, result.stderr)
 
 
@@ -103,15 +98,12 @@ def started(*arguments: object, cwd: Path | None = None, **environment: str) -> 
 
 def _command(arguments: list[str], environment: Mapping[str, str], cwd: Path, files: Path) -> None:
     """What the forked process does. Its environment and folder are those of the fork server until here."""
-    from calve.spark_jobs.runner import SparkRunner
-
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
     tempfile.tempdir = None
     flags = os.O_WRONLY | os.O_CREAT
     begin(os.open(files / "stdout", flags, 0o600), os.open(files / "stderr", flags, 0o600))
-    SparkRunner.run = in_this_process
     app(arguments, prog_name="calve")
 
 
@@ -122,8 +114,3 @@ def begin(stdout: int, stderr: int) -> None:
     os.dup2(stderr, 2)
     sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), line_buffering=True)
     sys.stderr = io.TextIOWrapper(os.fdopen(2, "wb", closefd=False), line_buffering=True)
-
-
-def in_this_process(_runner: SparkRunner, task: Task, n: int) -> list[bytes]:
-    """Stands for `SparkRunner.run`: tasks one after the other, where the command runs."""
-    return [task(number) for number in range(n)]

@@ -24,30 +24,19 @@ from pyspark.sql import SparkSession
 from calve.sink_core import failpoints
 from calve.sink_core.commit.coordinator import CommitReport
 from calve.sink_core.commit.properties import Own, SummaryKeys, from_summary
-from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.load import CONNECTIONS_FILE, load
 from calve.sink_core.control.events import Event, decode
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.offsets import Position, TopicPartition
-from calve.sink_core.session import Session
-from calve.spark_jobs.run import Bounds, RunReport, run_pipeline
-from calve.spark_jobs.runner import SparkRunner, Task
+from calve.sink_core.sink.engine import Engine, InProcess
+from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
+from calve.sink_core.sink.session import Session
 from tests import support
 
 E = TypeVar("E", bound=Event)
 TIMEOUT_S = 30.0
 COLUMNS = {"id": "long", "text": "string"}
-
-
-class InProcess(SparkRunner):
-    """Runs the same tasks in this process: for tests of the protocol, which is not Spark's matter."""
-
-    def __init__(self) -> None:
-        super().__init__(SparkSettings(master="local[2]", tasks=2))
-
-    def run(self, task: Task, n: int) -> list[bytes]:
-        return [task(i) for i in range(n)]
 
 
 @dataclass(frozen=True)
@@ -121,14 +110,14 @@ class Flow:
         return load(path)
 
     @contextmanager
-    def session(self) -> Generator[Session]:
-        with Session.open(self.pipeline) as session:
+    def session(self, engine: Engine | None = None) -> Generator[Session]:
+        with Session.open(self.pipeline, engine=engine or InProcess(2)) as session:
             yield session
 
-    def run(self, runner: SparkRunner | None = None, bounds: Bounds | None = None) -> RunReport:
-        """Plan, write, publish and commit until caught up; in this process unless a runner is given."""
-        with self.session() as session:
-            return run_pipeline(session, runner or InProcess(), bounds=bounds)
+    def run(self, engine: Engine | None = None, bounds: Bounds | None = None) -> RunReport:
+        """Plan, write, publish and commit until caught up; in this process unless an engine is given."""
+        with self.session(engine) as session:
+            return run_pipeline(session, bounds=bounds)
 
     def publish(self) -> None:
         """A run that dies before its commit: what is published waits."""
@@ -139,7 +128,7 @@ class Flow:
         # Publishes of a new pipeline begin with the bootstrap's.
         skip = 0 if self.positions() else 1
         with self.session() as session, pytest.raises(Died), reached("publish.after-commit", die, skip=skip):
-            run_pipeline(session, InProcess())
+            run_pipeline(session)
 
     def commit(self) -> CommitReport:
         """The coordinator alone."""

@@ -86,11 +86,11 @@ def _ask_spark(pipeline: Pipeline) -> str:
 
     from calve.sink_core.checks.executors import Probe, summary
     from calve.sink_core.errors import ConfigError
-    from calve.spark_jobs.runner import SparkRunner
+    from calve.spark_jobs.engine import SparkEngine
 
-    with SparkRunner(pipeline.spark) as runner:
+    with SparkEngine(pipeline.spark) as engine:
         try:
-            return summary(runner.run(Probe.of(pipeline), min(runner.parallelism(), MOST_TASKS)))
+            return summary(engine.run(Probe.of(pipeline), min(engine.parallelism(), MOST_TASKS)))
         except PySparkException as error:
             # Spark's message is a traceback of the executor's Python; its last line says what was missing.
             said = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]

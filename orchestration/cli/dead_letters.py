@@ -15,8 +15,8 @@ from calve.orchestration.wording import moment_text
 from calve.sink_core.errors import EXIT_UNREACHABLE
 
 if TYPE_CHECKING:
+    from calve.sink_core.dead_letters.jobs import LettersReport
     from calve.sink_core.dead_letters.listing import Letter, Letters
-    from calve.spark_jobs.letter_job import LettersReport
 
 app = typer.Typer(help="The records that could not be stored: show them, try them again.", no_args_is_help=True)
 
@@ -42,7 +42,7 @@ def list_(
     from calve.orchestration.times import moment_or_age_ms
     from calve.sink_core.config.load import load
     from calve.sink_core.dead_letters.listing import letters
-    from calve.sink_core.session import Session
+    from calve.sink_core.sink.session import Session
 
     pipeline = load(file, connections)
     since_ms = None if since is None else moment_or_age_ms(since, "--since", datetime.now(UTC))
@@ -74,17 +74,16 @@ def replay(
     from calve.orchestration.times import offset_range
     from calve.sink_core.config.load import load
     from calve.sink_core.control.decision import Verdict
-    from calve.sink_core.session import Session
-    from calve.spark_jobs.letter_job import LetterJobs
-    from calve.spark_jobs.runner import SparkRunner
+    from calve.sink_core.dead_letters.jobs import LetterJobs
+    from calve.spark_jobs.engine import session_on_spark
 
     wanted = [offset_range(text) for text in ranges or []]
     pipeline = load(file, connections)
     if not yes:
         ask(f"Move what fits now from {pipeline.dead_letter_table} to the tables?", as_json=as_json)
-    with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
+    with working("connecting") as status, session_on_spark(pipeline) as session:
         session.bind_published()
-        jobs = LetterJobs(session, runner, on_progress=lambda step: status.update(f"{step.phase}: {step.message}"))
+        jobs = LetterJobs(session, on_progress=lambda step: status.update(f"{step.phase}: {step.message}"))
         report = jobs.replay(wanted)
     if as_json:
         say_json(_replayed(report))

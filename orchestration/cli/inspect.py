@@ -16,7 +16,7 @@ from calve.sink_core.errors import EXIT_STOPPED
 if TYPE_CHECKING:
     from calve.sink_core.batch import BatchPlan
     from calve.sink_core.schema_preview import SchemaPreview
-    from calve.sink_core.status import LastBatch, StatusReport, TableStatus
+    from calve.sink_core.sink.status import LastBatch, StatusReport, TableStatus
     from calve.sink_core.verify.report import VerifyReport
 
 Since = Annotated[
@@ -39,9 +39,9 @@ def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
     Writes nothing; the number of tasks assumes this machine's cores.
     """
     from calve.sink_core.config.load import load
-    from calve.sink_core.planning import Planner
     from calve.sink_core.schema_preview import SchemaPreview, schema_preview
-    from calve.sink_core.session import Session
+    from calve.sink_core.sink.planning import Planner
+    from calve.sink_core.sink.session import Session
 
     pipeline = load(file, connections)
     with working("reading positions and end offsets"), Session.open(pipeline) as session:
@@ -64,8 +64,8 @@ def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
 def status(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """Show lag, batches in flight or not committed, tables and what retention leaves."""
     from calve.sink_core.config.load import load
-    from calve.sink_core.session import Session
-    from calve.sink_core.status import status as look
+    from calve.sink_core.sink.session import Session
+    from calve.sink_core.sink.status import status as look
 
     with working("looking"), Session.open(load(file, connections)) as session:
         report = look(session)
@@ -87,7 +87,7 @@ def verify(
 
     from calve.orchestration.times import moment_or_age_ms
     from calve.sink_core.config.load import load
-    from calve.sink_core.session import Session
+    from calve.sink_core.sink.session import Session
     from calve.sink_core.verify.verify import verify as prove
 
     since_ms = moment_or_age_ms(since, "--since", datetime.now(UTC)) if since is not None else None

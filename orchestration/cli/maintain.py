@@ -47,16 +47,16 @@ def maintain(
     Exit code 1 or 3: it failed for a table; it was done for the others.
     """
     from calve.sink_core.config.load import load
-    from calve.sink_core.session import Session
+    from calve.sink_core.sink.session import Session
+    from calve.spark_jobs.engine import SparkEngine
     from calve.spark_jobs.maintenance.tasks import run_task
-    from calve.spark_jobs.runner import SparkRunner
 
     pipeline = load(file, connections)
-    with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
+    with working("connecting") as status, Session.open(pipeline) as session, SparkEngine(pipeline.spark) as engine:
         report = run_task(
             task.value.replace("-", "_"),
             session,
-            lambda: runner.session,
+            lambda: engine.session,
             tables=table or (),
             dry_run=dry_run,
             on_progress=status.update,

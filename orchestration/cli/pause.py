@@ -40,9 +40,9 @@ def pause(
     Exit code 1: with --wait, batches are still listed as under way after the time-out; the pause is in effect anyway.
     With --give-up no run can publish these any more, dead or alive: after the resume their records are read again.
     """
-    from calve.sink_core import pausing
     from calve.sink_core.config.load import load
-    from calve.sink_core.session import Session
+    from calve.sink_core.sink import pausing
+    from calve.sink_core.sink.session import Session
 
     if giving_up and not wait:
         raise ConfigError("--give-up goes with --wait", hint="add --wait, and --timeout 0 to give up at once")
@@ -71,9 +71,9 @@ def pause(
 
 def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """End a pause; or, after a stop, say that its cause is corrected, so that runs are started again."""
-    from calve.sink_core import pausing
     from calve.sink_core.config.load import load
-    from calve.sink_core.session import Session
+    from calve.sink_core.sink import pausing
+    from calve.sink_core.sink.session import Session
 
     pipeline, by = load(file, connections), user()
     with working("connecting"), Session.open(pipeline) as session:
@@ -87,6 +87,6 @@ def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
 
 
 def _document(paused: Paused) -> dict[str, Any]:
-    from calve.sink_core.pausing import since
+    from calve.sink_core.sink.pausing import since
 
     return {"since": since(paused), "by": paused.by, "reason": paused.reason}

@@ -17,9 +17,9 @@ app = typer.Typer(help="The positions of a pipeline as a file, to begin another 
 @command(app, "export")
 def export(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:  # noqa: ARG001 - it always is
     """Write the positions to standard output, as JSON."""
-    from calve.sink_core import positions_file
     from calve.sink_core.config.load import load
-    from calve.sink_core.session import Session
+    from calve.sink_core.sink import positions_file
+    from calve.sink_core.sink.session import Session
 
     with working("reading positions"), Session.open(load(file, connections)) as session:
         exported = positions_file.export(session)
@@ -34,9 +34,9 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Begin a pipeline that has never published with these positions, in place of `source.start`."""
-    from calve.sink_core import positions_file
     from calve.sink_core.config.load import load
-    from calve.sink_core.session import Session
+    from calve.sink_core.sink import positions_file
+    from calve.sink_core.sink.session import Session
 
     pipeline, wanted = load(file, connections), positions_file.read(positions)
     with working("putting positions in place"), Session.open(pipeline) as session:

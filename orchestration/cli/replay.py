@@ -17,7 +17,7 @@ from calve.orchestration.wording import counted
 from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from calve.spark_jobs.range_job import RangePreview, RangeReport
+    from calve.sink_core.range_jobs.jobs import RangePreview, RangeReport
 
 
 def register(app: typer.Typer) -> None:
@@ -57,9 +57,8 @@ def replay(
     """
     from calve.orchestration.times import span
     from calve.sink_core.config.load import load
-    from calve.sink_core.session import Session
-    from calve.spark_jobs.range_job import RangeJobs
-    from calve.spark_jobs.runner import SparkRunner
+    from calve.sink_core.range_jobs.jobs import RangeJobs
+    from calve.spark_jobs.engine import session_on_spark
 
     wanted = span(from_, to, ranges or [], names=("--from", "--to", "--range"))
     if refill and wanted is not None:
@@ -70,9 +69,9 @@ def replay(
     if dry_run and wanted is None:
         raise ConfigError("--dry-run shows which rows are replaced", hint="give --from, --to or --range with it")
     pipeline = load(file, connections)
-    with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
+    with working("connecting") as status, session_on_spark(pipeline) as session:
         session.bind_published()
-        jobs = RangeJobs(session, runner, on_progress=lambda step: status.update(f"{step.phase}: {step.message}"))
+        jobs = RangeJobs(session, on_progress=lambda step: status.update(f"{step.phase}: {step.message}"))
         if wanted is not None:
             if dry_run or not yes:
                 status.update("looking for what would be replaced")

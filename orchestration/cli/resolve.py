@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +12,6 @@ from calve.orchestration.cli.output import ask, say, say_json, working
 from calve.orchestration.cli.user import user
 
 if TYPE_CHECKING:
-    from calve.sink_core.config.effective import Pipeline
-    from calve.sink_core.resolve.answer import Resolver
     from calve.sink_core.resolve.resolve import Prepared
 
 
@@ -43,14 +40,12 @@ def resolve(
     """
     from calve.sink_core.config.load import load
     from calve.sink_core.resolve.resolve import carry_out, prepare
-    from calve.sink_core.session import Session
+    from calve.spark_jobs.engine import session_on_spark
 
     pipeline = load(file, connections)
-    with ExitStack() as opened:
-        session = opened.enter_context(Session.open(pipeline))
-        refill = _refill(pipeline, opened) if choose == "refill" else None
+    with session_on_spark(pipeline) as session:
         with working("looking"):
-            prepared = prepare(session, finding, subject, choose, refill=refill)
+            prepared = prepare(session, finding, subject, choose)
         if not as_json:
             _say(prepared)
         if not yes:
@@ -67,13 +62,6 @@ def resolve(
     else:
         for line in done:
             say(line)
-
-
-def _refill(pipeline: Pipeline, opened: ExitStack) -> Resolver:
-    from calve.spark_jobs.refill import refill
-    from calve.spark_jobs.runner import SparkRunner
-
-    return refill(opened.enter_context(SparkRunner(pipeline.spark)))
 
 
 def _say(prepared: Prepared) -> None:

@@ -16,8 +16,8 @@ from calve.orchestration.wording import dropped_text
 if TYPE_CHECKING:
     from calve.sink_core.commit.coordinator import CommitReport
     from calve.sink_core.commit.table import TableCommit
-    from calve.spark_jobs.batches import BatchReport
-    from calve.spark_jobs.run import RunReport
+    from calve.sink_core.sink.batches import BatchReport
+    from calve.sink_core.sink.run import RunReport
 
 
 def register(app: typer.Typer) -> None:
@@ -47,9 +47,8 @@ def run(
 
     from calve.orchestration.times import duration_s
     from calve.sink_core.config.load import load
-    from calve.sink_core.session import Session
-    from calve.spark_jobs.run import Bounds, run_pipeline
-    from calve.spark_jobs.runner import SparkRunner
+    from calve.sink_core.sink.run import Bounds, run_pipeline
+    from calve.spark_jobs.engine import session_on_spark
 
     pipeline = load(file, connections)
     bounds = Bounds.of(pipeline)
@@ -58,11 +57,9 @@ def run(
         max_batches=bounds.max_batches if max_batches is None else max_batches,
         linger_s=bounds.linger_s if linger is None else duration_s(linger, "--linger"),
     )
-    with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
-        status.update("starting Spark")
+    with working("connecting") as status, session_on_spark(pipeline) as session:
         report = run_pipeline(
             session,
-            runner,
             bounds=bounds,
             on_progress=lambda step: status.update(f"{step.phase}: {step.message}"),
             on_batch=None if as_json else say_batch,
@@ -76,13 +73,10 @@ def run(
 def commit(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """Take what is published into its tables; the coordinator alone. Safe beside a run, and twice at once."""
     from calve.sink_core.config.load import load
-    from calve.sink_core.session import Session
-    from calve.spark_jobs.merge import on_spark
-    from calve.spark_jobs.runner import SparkRunner
+    from calve.spark_jobs.engine import session_on_spark
 
     pipeline = load(file, connections)
-    with working("connecting") as status, Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
-        session.merge_changes = on_spark(session, lambda: runner.session)
+    with working("connecting") as status, session_on_spark(pipeline) as session:
         if not session.read_only():
             _nothing(f"pipeline {pipeline.name} has not run yet: nothing is published", as_json=as_json)
             return

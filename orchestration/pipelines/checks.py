@@ -15,7 +15,7 @@ from calve.orchestration.pipelines.verdicts import Verdict
 from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
-    from calve.sink_core.session import Session
+    from calve.sink_core.sink.session import Session
 
 DESCRIPTIONS = {
     verdicts.LAG: "Records that wait, against objectives.lag.",
@@ -71,7 +71,7 @@ def checks_of(pipeline: Pipeline) -> dg.AssetChecksDefinition:
 
 def look(pipeline: Pipeline, session: "Session") -> list[Verdict]:
     """Every verdict but the proof."""
-    from calve.sink_core.status import status
+    from calve.sink_core.sink.status import status
 
     return verdicts.health(pipeline, status(session), session.log.state.batches.values())
 

@@ -14,7 +14,7 @@ from calve.orchestration.pipelines.runs import held_by_pause, run_session
 from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
-    from calve.sink_core.session import Session
+    from calve.sink_core.sink.session import Session
 
 
 def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
@@ -24,14 +24,7 @@ def commit_of(pipeline: Pipeline) -> dg.AssetsDefinition:
         name=op_name(pipeline, COMMIT), specs=specs.tables(pipeline), pool=pool(pipeline, COMMIT), can_subset=True
     )
     def commit(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any] | dg.AssetMaterialization]:
-        from calve.spark_jobs.merge import on_spark
-        from calve.spark_jobs.runner import SparkRunner
-
-        with (
-            run_session(context, pipeline) as session,
-            SparkRunner(pipeline.spark) as runner,
-        ):
-            session.merge_changes = on_spark(session, lambda: runner.session)
+        with run_session(context, pipeline) as session:
             if not session.read_only():
                 context.log.info(f"pipeline {pipeline.name} has not run yet: nothing is published")
                 return

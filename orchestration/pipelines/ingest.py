@@ -20,10 +20,9 @@ from calve.sink_core.errors import CalveError
 if TYPE_CHECKING:
     from calve.sink_core.commit.coordinator import CommitReport
     from calve.sink_core.commit.table import TableCommit
-    from calve.sink_core.session import Session
-    from calve.spark_jobs.batches import BatchReport
-    from calve.spark_jobs.run import Bounds, Progress, RunReport
-    from calve.spark_jobs.runner import SparkRunner
+    from calve.sink_core.sink.batches import BatchReport
+    from calve.sink_core.sink.run import Bounds, Progress, RunReport
+    from calve.sink_core.sink.session import Session
 
 MOVED_TAG = "calve/moved"
 PROOF_EVERY_S = 600.0
@@ -54,14 +53,9 @@ def ingest_of(pipeline: Pipeline) -> dg.AssetsDefinition:
         required_resource_keys={resource_key(pipeline)},
     )
     def ingest(context: dg.AssetExecutionContext, config: IngestConfig) -> Iterator[Told]:
-        from calve.spark_jobs.runner import SparkRunner
-
         start_session = session_of(getattr(context.resources, resource_key(pipeline)))
-        with (
-            run_session(context, pipeline) as session,
-            SparkRunner(pipeline.spark, session=start_session) as runner,
-        ):
-            yield from _Run(context, pipeline, session).through(runner, _bounds(pipeline, config))
+        with run_session(context, pipeline, start_session) as session:
+            yield from _Run(context, pipeline, session).through(_bounds(pipeline, config))
 
     return ingest
 
@@ -77,14 +71,12 @@ class _Run:
     ledger: "TableCommit | None" = None
     """Its last commit, told at the end: of each batch it says nothing that the batch does not."""
 
-    def through(self, runner: "SparkRunner", bounds: "Bounds") -> Iterator[Told]:
-        from calve.spark_jobs.batches import BatchReport
-        from calve.spark_jobs.run import RunReport, run_steps
+    def through(self, bounds: "Bounds") -> Iterator[Told]:
+        from calve.sink_core.sink.batches import BatchReport
+        from calve.sink_core.sink.run import RunReport, run_steps
 
         report, committing = RunReport(), self.pipeline.config.commit.every == "batch"
-        steps = run_steps(
-            self.session, runner, report, bounds=bounds, on_progress=self._progress, committing=committing
-        )
+        steps = run_steps(self.session, report, bounds=bounds, on_progress=self._progress, committing=committing)
         # Telling takes Dagster a while, for which the commit of a batch need not wait.
         waiting: BatchReport | None = None
         try:
@@ -175,7 +167,7 @@ class _Run:
 
 
 def _bounds(pipeline: Pipeline, config: IngestConfig) -> "Bounds":
-    from calve.spark_jobs.run import Bounds
+    from calve.sink_core.sink.run import Bounds
 
     wanted = {
         "max_batches": config.max_batches,

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from calve.sink_core.commit.table import TableCommit
     from calve.sink_core.dead_letters.listing import Letters
-    from calve.spark_jobs.batches import BatchReport
-    from calve.spark_jobs.range_job import RangePreview, RangeReport
+    from calve.sink_core.range_jobs.jobs import RangePreview, RangeReport
+    from calve.sink_core.sink.batches import BatchReport
 
 SHOWN_RANGES = 100
 

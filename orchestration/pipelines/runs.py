@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -28,8 +28,10 @@ from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError, FindingError, TerminalError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from calve.sink_core.control.state import CommitState
-    from calve.sink_core.session import Session
+    from calve.sink_core.sink.session import Session
 
 Context = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
 
@@ -89,14 +91,16 @@ def made_by(run: dg.DagsterRun) -> str:
 
 
 @contextmanager
-def run_session(context: Context, pipeline: Pipeline) -> Generator[Session]:
-    """The session of a run, which tells its failures; snapshots name the run."""
+def run_session(
+    context: Context, pipeline: Pipeline, spark: Callable[[], SparkSession] | None = None
+) -> Generator[Session]:
+    """The session of a run, which tells its failures; snapshots name the run. `spark` starts its Spark session."""
     # Imported late: definitions are loaded without what a run needs.
-    from calve.sink_core.session import Session
+    from calve.spark_jobs.engine import session_on_spark
 
     with (
         failures_told(context.instance, context.run, pipeline),
-        Session.open(pipeline, made_by=made_by(context.run)) as session,
+        session_on_spark(pipeline, spark=spark, made_by=made_by(context.run)) as session,
     ):
         yield session
 

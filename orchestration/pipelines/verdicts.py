@@ -12,7 +12,7 @@ from calve.sink_core.config.effective import Pipeline
 if TYPE_CHECKING:
     from calve.sink_core.control.state import BatchSeen
     from calve.sink_core.dead_letters.misfits import Misfits
-    from calve.sink_core.status import PartitionStatus, StatusReport, TableStatus
+    from calve.sink_core.sink.status import PartitionStatus, StatusReport, TableStatus
     from calve.sink_core.verify.report import VerifyReport
 
 LAG, RETENTION, FRESHNESS, FILE_SIZES, DROPPED, RATE, MISFITS, PROOF = (

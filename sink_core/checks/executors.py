@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,14 @@ MODULES = ("confluent_kafka", "numpy", "pyarrow", "pyarrow.json", "pyiceberg", "
 FORMAT_MODULES = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "google.type", "grpc_tools.protoc")}
 REGISTRY_MODULES = ("confluent_kafka.schema_registry",)
 TRANSFORM_MODULES = ("duckdb",)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one executor lacks, in sentences."""
+
+    host: str
+    lacking: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +49,12 @@ class Probe:
             modules += TRANSFORM_MODULES
         return cls(version("calve"), settings, tuple(dict.fromkeys(modules)))
 
-    def __call__(self, _task: int) -> bytes:
-        """A report as JSON, which `summary` reads."""
+    def __call__(self, _task: int) -> Report:
+        """What the executor lacks."""
         lacking = [*self._missing_modules(), *self._unset_variables()]
         if (found := version("calve")) != self.version:
             lacking.append(f"calve is {found}, here it is {self.version}")
-        return json.dumps({"host": socket.gethostname(), "lacking": lacking}).encode()
+        return Report(socket.gethostname(), tuple(lacking))
 
     def _missing_modules(self) -> Iterable[str]:
         for module in self.modules:
@@ -64,13 +71,13 @@ class Probe:
                 yield f"{section}: {error.message}"
 
 
-def summary(reports: Iterable[bytes]) -> str:
+def summary(reports: Iterable[Report]) -> str:
     """One line about all executors asked. Raises ConfigError that says what which host lacks."""
-    asked = [json.loads(report) for report in reports]
-    lacking = sorted({f"{report['host']}: {line}" for report in asked for line in report["lacking"]})
+    asked = list(reports)
+    lacking = sorted({f"{report.host}: {line}" for report in asked for line in report.lacking})
     if lacking:
         raise ConfigError(
             "executors lack something:\n    " + "\n    ".join(lacking),
             hint="install Calve with its dependencies where executors run, and set the variables there",
         )
-    return f"executors on {', '.join(sorted({report['host'] for report in asked}))} have all a task needs"
+    return f"executors on {', '.join(sorted({report.host for report in asked}))} have all a task needs"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from calve.sink_core.checks.checklist import Note
 from calve.sink_core.config.effective import Pipeline
-from calve.sink_core.planning import Planner
 from calve.sink_core.range_jobs.missing import check_stated
-from calve.sink_core.session import Session
+from calve.sink_core.sink.planning import Planner
+from calve.sink_core.sink.session import Session
 
 
 def pipeline_state(pipeline: Pipeline) -> str | Note:

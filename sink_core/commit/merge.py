@@ -20,16 +20,19 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from calve.sink_core.changes.merging import Part, first_part
+from calve.sink_core.batch import ToMerge
+from calve.sink_core.changes.merging import Part, StagedFile, check_known, check_mergeable, first_part, staged_files
+from calve.sink_core.changes.settings import row_changes_of
 from calve.sink_core.commit.append import Attempt
 from calve.sink_core.commit.staging import STAGING_MS, Staging, build_merged, dropping, merged_in, staging_of
 from calve.sink_core.commit.swap import swap
+from calve.sink_core.config.effective import CatalogSettings, Pipeline
 from calve.sink_core.control.events import DataWritten
 from calve.sink_core.control.logged import Logged
 from calve.sink_core.errors import CommitConflict, TableUnusable, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.rules import ALL, Rules
-from calve.sink_core.tables.catalog import said, unreachable_as_ours
+from calve.sink_core.tables.catalog import said, unreachable_as_ours, without_history
 
 MERGES = 3
 """Lost races of a merge before the table stays behind: each costs as much as the merge."""
@@ -50,11 +53,54 @@ not matter.
 
 
 @dataclass(frozen=True, slots=True)
+class MergeWork:
+    """What an engine is to merge: the changes in `files` into a branch of the table, as `by` says, in one snapshot.
+
+    `metadata` is the table's, without history. The catalog's settings are unresolved: each task reads its own
+    environment.
+    """
+
+    catalog: CatalogSettings
+    table: str
+    metadata: str
+    files: tuple[StagedFile, ...]
+    by: ToMerge
+    branch: str
+
+
+def merge_work(pipeline: Pipeline, table: Table, branch: str, events: Events) -> MergeWork:
+    """What merges the changes that the events bring. Raises TableUnusable for columns that can't be merged, or by."""
+    name, schema = ".".join(table.name()), table.schema()
+    by = next((logged.event.to_merge for logged in events if logged.event.added), None)
+    if by is None:
+        # Published by an earlier version, or when changes were brought in by equality deletes.
+        [settings] = [each for each in pipeline.tables if each.name == name]
+        changes = row_changes_of(table.metadata, settings)
+        by = changes.to_merge if changes else None
+    assert by is not None
+    check_known(by, schema, table=name)
+    check_mergeable(schema, table=name)
+    with unreachable_as_ours(f"reading the manifests of {name}"):
+        files = staged_files(table.io, events)
+    return MergeWork(pipeline.catalog, name, without_history(table.metadata), tuple(files), by, branch)
+
+
+@dataclass(frozen=True, slots=True)
 class Merging:
     """The tables that changes are to be merged into, and by what; None where there is no Spark."""
 
     tables: Set[str] = frozenset()
     changes: MergeChanges | None = None
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, merge: Callable[[MergeWork], None] | None) -> Merging:
+        """By an engine's `merge`, if it has one."""
+
+        def changes(table: Table, branch: str, events: Events) -> None:
+            assert merge is not None
+            merge(merge_work(pipeline, table, branch, events))
+
+        return cls(frozenset(table.name for table in pipeline.tables if table.merged), changes if merge else None)
 
     def first_part(self, name: str, events: Events) -> Part:
         """What the next commit to the table takes in. Raises TableUnusable if it merges, and can't do that here."""

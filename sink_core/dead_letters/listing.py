@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 
 from calve.sink_core.config.references import HIDDEN, names_a_secret
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 
 PREVIEW = 80

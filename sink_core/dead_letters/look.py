@@ -15,7 +15,7 @@ from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.range_jobs.job import ranges_of
 from calve.sink_core.range_jobs.look import ledger_rows, places_in
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
 from calve.sink_core.tables.kafka_rows import may_hold, place_fields, runs_of

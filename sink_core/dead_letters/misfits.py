@@ -16,7 +16,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from calve.sink_core.dead_letters.listing import folded
 from calve.sink_core.decode.decoded import FIT
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.entries import live_entries
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calve.sink_core.control.publisher import GivenUp
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 
 
 def give_up(session: Session) -> GivenUp:

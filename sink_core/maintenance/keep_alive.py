@@ -6,7 +6,7 @@ import time
 
 from calve.sink_core.control.state import CommitState
 from calve.sink_core.maintenance.report import TaskOutcome
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 
 TASK = "keep_alive"
 

@@ -27,7 +27,7 @@ from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.maintenance.report import OnProgress, TaskOutcome
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.create import load_if_there
 
 TASK = "trim"

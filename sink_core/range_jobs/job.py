@@ -12,7 +12,7 @@ from calve.sink_core.control.complete import COUNTED
 from calve.sink_core.control.events import DataComplete, DataWritten
 from calve.sink_core.control.range_parts import RangeRead, Replaces, Resolves
 from calve.sink_core.offsets import OffsetRange, Offsets, Position, TopicPartition
-from calve.sink_core.plan import cut
+from calve.sink_core.sink.plan import cut
 from calve.sink_core.verify.offset_sets import runs
 
 

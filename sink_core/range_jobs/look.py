@@ -16,9 +16,9 @@ from calve.sink_core.errors import TableUnusable, Unreachable
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import log_starts
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
-from calve.sink_core.planning import check_topics
 from calve.sink_core.range_jobs.job import deleted
-from calve.sink_core.session import Session
+from calve.sink_core.sink.planning import check_topics
+from calve.sink_core.sink.session import Session
 from calve.sink_core.verify.deep import held_by
 from calve.sink_core.verify.files import ReadableFiles, head_tasks, pending_tasks
 from calve.sink_core.verify.ledger import COLUMNS, LedgerRow, rows_of, with_former

@@ -14,7 +14,7 @@ from calve.sink_core.commit.swap import ATTEMPTS, back_off, gave_up
 from calve.sink_core.commit.view import view_of
 from calve.sink_core.errors import FindingError
 from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.create import load_if_there
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from calve.sink_core.errors import ConfigError, FindingError, RetriableError
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 
 Lines = tuple[str, ...]
 

@@ -15,7 +15,7 @@ from calve.sink_core.control.events import CALVE_VERSION, PipelineBound
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 
 
 def move(session: Session, found: FindingError) -> Answer:

@@ -18,9 +18,9 @@ from calve.sink_core.control.events import StartCommit
 from calve.sink_core.control.state import CommitState
 from calve.sink_core.failpoints import reach
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Positions, TopicPartition
-from calve.sink_core.planning import check_topics
 from calve.sink_core.resolve.answer import overtaken
-from calve.sink_core.session import Session
+from calve.sink_core.sink.planning import check_topics
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.create import ensure_tables, load_if_there
 from calve.sink_core.tables.internal import LEDGER_SCHEMA
 from calve.sink_core.tables.outputs import output_of, write_ledger

@@ -24,7 +24,7 @@ from calve.sink_core.errors import FindingError
 from calve.sink_core.resolve.answer import Answer, no_answer
 from calve.sink_core.resolve.loss import lost_by_recreation
 from calve.sink_core.resolve.tables import Taking, answer_table, answering, not_there
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.manifests import entries_of, write_manifest
 from calve.sink_core.tables.writer import TableWriter

@@ -22,7 +22,7 @@ from calve.sink_core.kafka.source import describe_topics, end_offsets, existing_
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Positions, TopicPartition
 from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from calve.sink_core.resolve.jump import Jump, jump
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 
 
 def restore(session: Session, found: FindingError) -> Answer:

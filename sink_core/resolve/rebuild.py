@@ -33,10 +33,10 @@ from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics
 from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
-from calve.sink_core.planning import BOOTSTRAP
 from calve.sink_core.resolve.accounts import Accounts, accounts_of, disagreement
 from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
-from calve.sink_core.session import Session
+from calve.sink_core.sink.planning import BOOTSTRAP
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.create import load_if_there
 
 REBUILT = "rebuilt-"

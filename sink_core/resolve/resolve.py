@@ -10,8 +10,9 @@ from calve.sink_core.errors import CalveError, ConfigError, FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.resolve import adopt, control, ledger, positions, rebuild, tables
 from calve.sink_core.resolve.answer import Answer, Lines, Resolver
+from calve.sink_core.resolve.refill import refill
 from calve.sink_core.resolve.standing import standing
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 
 _OF_TABLES = ("table-rolled-back", "table-restored", "tag-removed")
 
@@ -46,19 +47,16 @@ class Prepared:
     answer: Answer
 
 
-def prepare(
-    session: Session, finding: str, subject: str | None, choice: str | None, *, refill: Resolver | None = None
-) -> Prepared:
+def prepare(session: Session, finding: str, subject: str | None, choice: str | None) -> Prepared:
     """Look whether the finding stands, and what the choice would do about it; binds the session.
 
-    `refill` reads records again, which takes Spark and is the caller's to give.
     Raises ConfigError if it does not stand, is one of several, or does not offer the choice.
     """
     found = _wanted(session, standing(session), finding, subject)
     if choice not in found.choices:
         offers = f"{found.message}\n{finding} offers {', '.join(found.choices)}"
         raise ConfigError(f"{offers}, not {choice}" if choice else offers, hint=found.hint)
-    resolver = _resolver(finding, choice, refill)
+    resolver = _resolver(finding, choice)
     if resolver is None:
         available = [other for other in found.choices if (finding, other) in RESOLVERS]
         others = f"of this finding there are {', '.join(available)}" if available else "see docs/operations.md"
@@ -75,7 +73,7 @@ class Offer:
     would: str
 
 
-def offers(session: Session, finding: str | None, subject: str | None, *, refill: Resolver) -> list[Offer]:
+def offers(session: Session, finding: str | None, subject: str | None) -> list[Offer]:
     """Every choice of every finding that stands, or of those asked for; binds the session and changes nothing.
 
     Raises ConfigError if a finding that is asked for does not stand.
@@ -84,13 +82,11 @@ def offers(session: Session, finding: str | None, subject: str | None, *, refill
     wanted = [f for f in stand if finding in (None, f.finding) and subject in (None, f.subject)]
     if finding is not None and not wanted:
         wanted = [_wanted(session, stand, finding, subject)]
-    return [
-        Offer(found, choice, _would(session, found, choice, refill)) for found in wanted for choice in found.choices
-    ]
+    return [Offer(found, choice, _would(session, found, choice)) for found in wanted for choice in found.choices]
 
 
-def _would(session: Session, found: FindingError, choice: str, refill: Resolver) -> str:
-    resolver = _resolver(found.finding, choice, refill)
+def _would(session: Session, found: FindingError, choice: str) -> str:
+    resolver = _resolver(found.finding, choice)
     if resolver is None:
         return "is not there in this version"
     try:
@@ -99,7 +95,7 @@ def _would(session: Session, found: FindingError, choice: str, refill: Resolver)
         return f"is not possible: {error.message}"
 
 
-def _resolver(finding: str, choice: str, refill: Resolver | None) -> Resolver | None:
+def _resolver(finding: str, choice: str) -> Resolver | None:
     return refill if choice == "refill" else RESOLVERS.get((finding, choice))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from calve.sink_core.errors import FindingError
-from calve.sink_core.planning import Planner
-from calve.sink_core.session import Session
+from calve.sink_core.sink.planning import Planner
+from calve.sink_core.sink.session import Session
 
 
 def standing(session: Session) -> list[FindingError]:

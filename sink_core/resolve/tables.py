@@ -30,7 +30,7 @@ from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from calve.sink_core.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.entries import live_entries
 from calve.sink_core.tables.manifests import entries_of

@@ -10,7 +10,7 @@ from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.recount import compacted, delivered_offsets
 from calve.sink_core.kafka.source import end_offsets, log_starts
 from calve.sink_core.offsets import OffsetRange, TopicPartition
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.verify.deep import OffsetSets, compare_delivered
 from calve.sink_core.verify.ledger import LedgerRow
 from calve.sink_core.verify.report import Evidence

@@ -17,7 +17,7 @@ from calve.sink_core.errors import ConfigError, FindingError
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, log_starts
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.verify.events import read_events
 from calve.sink_core.verify.history import History

@@ -9,7 +9,7 @@ from calve.sink_core.errors import ConfigError
 from calve.sink_core.maintenance.keep_alive import keep_alive
 from calve.sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
 from calve.sink_core.maintenance.trim import trim
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.spark_jobs.maintenance.compact import compact
 from calve.spark_jobs.maintenance.expire import expire
 from calve.spark_jobs.maintenance.manifests import rewrite_manifests

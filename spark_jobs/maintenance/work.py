@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from calve.sink_core.errors import CalveError, TableUnusable
 from calve.sink_core.maintenance.owned import why_not_owned
 from calve.sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.create import load_if_there
 from calve.spark_jobs.procedures import Procedures

@@ -108,7 +108,7 @@ def a_round(flow: Flow, parts: Parts, *, seed: int, records: int, modes: Collect
             keys = [str(row["id"]) for row in new]
             support.produce(flow.bootstrap, topic, [encode(row) for row in new], keys=keys)
             rows[topic] += [{name: row.get(name) for name in fields[topic]} for row in new]
-        dropped = sum_dropped(batch.dropped for batch in ready.run(parts.runner).batches)
+        dropped = sum_dropped(batch.dropped for batch in ready.run(parts.engine).batches)
     letters = [f"dead letter: {row['error']}" for row in ready.rows(ready.pipeline.dead_letter_table)]
     return letters + [
         said

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests import support
 from tests.any_values.json_wires import Connect, Encode, Json, JsonSchema
 from tests.any_values.kinds import LONG, Leaf, ListOf, MapOf, StructOf, Type, Unfit, draw, same, stored
@@ -67,7 +67,7 @@ class Parts:
 
     registry: SchemaRegistry
     spark: SparkSession
-    runner: SparkRunner
+    engine: SparkEngine
 
 
 @dataclass(frozen=True)
@@ -276,6 +276,6 @@ def a_round(flow: Flow, parts: Parts, *, seed: int, records: int, found: Found) 
     columns = {topic: each.columns for topic, each in sent.items()}
     # Several batches, so that changes meet rows of batches before them.
     ready = pipeline(flow, every, columns, parts.registry.url, batch=records * len(every) // 3)
-    ready.run(parts.runner)
+    ready.run(parts.engine)
     for wire, topic in zip(every, flow.topics, strict=True):
         held(ready, parts.spark, wire, topic, sent[topic], found)

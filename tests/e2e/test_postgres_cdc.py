@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from calve.orchestration.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.load import load
-from calve.sink_core.session import Session
+from calve.sink_core.sink.run import run_pipeline
+from calve.sink_core.sink.session import Session
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.run import run_pipeline
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests.bank import EXAMPLE, Bank
 from tests.postgres import postgres
 
@@ -29,12 +29,12 @@ def test_the_tables_are_the_database_at_every_moment_looked_at(
         bank = Bank.create(server, broker.bootstrap, tmp_path, {"master": "local[2]"})
         with closing(bank.relay()) as relay:
             assert relay.prepare() == len(bank.now().accounts)
-        with Session.open(load(bank.file)) as session, SparkRunner(here) as runner:
+        with SparkEngine(here) as engine, Session.open(load(bank.file), engine=engine) as session:
             with server.load(EXAMPLE / "changes.sql", per_second=100):
                 for _ in range(MOMENTS):
                     moment = bank.now()
                     changes += bank.forward(moment)
-                    run_pipeline(session, runner)
+                    run_pipeline(session)
                     bank.check(spark, moment)
             assert changes
             assert verify(session, deep=True).violations == ()

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from calve.orchestration.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.load import load
-from calve.sink_core.session import Session
+from calve.sink_core.sink.run import run_pipeline
+from calve.sink_core.sink.session import Session
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.run import run_pipeline
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests import support
 
 SHOP = Path(__file__).parents[2] / "examples/shop"
@@ -45,8 +45,11 @@ def test_the_shop(tmp_path: Path, broker: Broker, spark: SparkSession) -> None:
     }
     (tmp_path / "connections.yaml").write_text(json.dumps(connections))
     pipeline = load(SHOP / "pipeline.yaml", tmp_path / "connections.yaml")
-    with Session.open(pipeline) as session, SparkRunner(SparkSettings(master="local[2]", tasks=2)) as runner:
-        report = run_pipeline(session, runner)
+    with (
+        SparkEngine(SparkSettings(master="local[2]", tasks=2)) as engine,
+        Session.open(pipeline, engine=engine) as session,
+    ):
+        report = run_pipeline(session)
         proof = verify(session, deep=True)
     assert not proof.violations
     broken = RECORDS // produce.BROKEN_EVERY

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration import broker as embedded
 from calve.sink_core.config.connections import SparkSettings
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests import support
 from tests.rest_catalog import RestCatalog
 from tests.schema_registry import SchemaRegistry
@@ -56,9 +56,9 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestCata
 
 
 @pytest.fixture
-def runner(spark: SparkSession) -> Iterator[SparkRunner]:
+def engine(spark: SparkSession) -> Iterator[SparkEngine]:
     """On the session that tests share."""
-    with SparkRunner(SparkSettings(master="local[2]")) as found:
+    with SparkEngine(SparkSettings(master="local[2]")) as found:
         yield found
 
 

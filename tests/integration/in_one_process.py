@@ -11,16 +11,15 @@ from pathlib import Path
 
 from calve.sink_core.config.load import load
 from calve.sink_core.errors import CalveError
-from calve.sink_core.session import Session
-from calve.spark_jobs.run import run_pipeline
-from tests.pipelines import InProcess
+from calve.sink_core.sink.run import run_pipeline
+from calve.sink_core.sink.session import Session
 
 
 def main(file: str) -> None:
     """`file` is the pipeline's."""
     try:
         with Session.open(load(Path(file))) as session:
-            run_pipeline(session, InProcess())
+            run_pipeline(session)
     except CalveError as error:
         print(error, file=sys.stderr)  # noqa: T201 - as above
         sys.exit(error.exit_code)

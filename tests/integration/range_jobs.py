@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.range_jobs.jobs import RangeJobs, RangeReport
 from calve.sink_core.range_jobs.selected import Wanted
 from calve.sink_core.verify.report import VerifyReport
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.range_job import RangeJobs, RangeReport
 from tests import support
-from tests.pipelines import Flow, InProcess
+from tests.pipelines import Flow
 
 BAD = b'{"id": "not a number"}'
 
@@ -33,7 +33,7 @@ def filled(flow: Flow) -> Flow:
 def refill(flow: Flow, table: str = "") -> RangeReport:
     with flow.session() as session:
         session.bind()
-        return RangeJobs(session, InProcess()).refill(table or flow.table)
+        return RangeJobs(session).refill(table or flow.table)
 
 
 def part(flow: Flow, start: int, end: int, partition: int = 0) -> OffsetRange:
@@ -43,7 +43,7 @@ def part(flow: Flow, start: int, end: int, partition: int = 0) -> OffsetRange:
 def replay(flow: Flow, *ranges: OffsetRange, **times: Any) -> RangeReport:
     with flow.session() as session:
         session.bind()
-        return RangeJobs(session, InProcess()).replay(flow.table, Wanted(ranges=ranges, **times))
+        return RangeJobs(session).replay(flow.table, Wanted(ranges=ranges, **times))
 
 
 def delete(flow: Flow, where: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.orchestration.broker import Broker
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests.any_values import names, values
 from tests.any_values.values import Found, Parts
 from tests.pipelines import Flow
@@ -21,10 +21,10 @@ OF_ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 
 
 @pytest.fixture
-def parts(registry: SchemaRegistry, spark: SparkSession, runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> Parts:
+def parts(registry: SchemaRegistry, spark: SparkSession, engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> Parts:
     # ClickHouse reads files below the working directory only.
     monkeypatch.chdir(Path("/"))
-    return Parts(registry, spark, runner)
+    return Parts(registry, spark, engine)
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.errors import BadRecord
-from calve.sink_core.planning import Planner
 from calve.sink_core.schema_preview import schema_preview
+from calve.sink_core.sink.planning import Planner
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_spark
 from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry, framed, plain
@@ -90,15 +90,15 @@ def check(flow: Flow, spark: SparkSession, wanted: State) -> list[dict[str, Any]
 
 
 def test_the_table_is_the_source_table_and_all_else_is_counted(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     chance, state = random.Random(3), State()
     produce(flow.topic, [*changes(chance, state, 120, 0), None, b'{"ts_ms": 5}'], partition=0)
-    flow.run(runner)
+    flow.run(engine)
     check(flow, spark, state)
     broken = [b'{"op": "x", "ts_ms": 5}', event("u", {}, {1: "__debezium_unavailable_value"}, 1)]
     produce(flow.topic, [*changes(chance, state, 120, 200), *broken, b'{"status": "END", "id": "1"}'], partition=0)
-    (batch,) = flow.run(runner).batches
+    (batch,) = flow.run(engine).batches
     assert (batch.dead_lettered, batch.filtered, batch.tombstones, batch.rows[flow.table]) == (2, 1, 0, 120)
     errors = sorted(row["error"] for row in flow.rows(flow.pipeline.dead_letter_table))
     assert errors[0].startswith("after.text: __debezium_unavailable_value: the source did not send")
@@ -107,7 +107,7 @@ def test_the_table_is_the_source_table_and_all_else_is_counted(
 
 
 def test_events_in_any_order_and_partition_give_the_source_table_with_their_order(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     ordered = {**flow.extra["tables"][0], "order_by": "source.lsn", "deletes": "soft"}
     flow = flow.but(extra={**flow.extra, "tables": [ordered]})
@@ -117,19 +117,19 @@ def test_events_in_any_order_and_partition_give_the_source_table_with_their_orde
     for part in (shuffled[:80], shuffled[80:], chance.sample(events, 40)):
         for partition in range(PARTITIONS):
             produce(flow.topic, part[partition::PARTITIONS], partition=partition)
-        flow.run(runner)
+        flow.run(engine)
     rows = check(flow, spark, state)
     assert {row["_is_deleted"] for row in rows} == {True, False}
     assert all(row["_order"] is not None for row in rows)
 
 
-def test_a_truncate_stops_before_anything_is_published(flow: Flow, produce: Produce, runner: SparkRunner) -> None:
+def test_a_truncate_stops_before_anything_is_published(flow: Flow, produce: Produce, engine: SparkEngine) -> None:
     produce(flow.topic, [event("c", {}, {1: "a"}, 1), event("t", {}, {}, 2)])
     with pytest.raises(BadRecord, match="the source table was truncated, and on_truncate is stop"):
-        flow.run(runner)
+        flow.run(engine)
     assert flow.load_table().current_snapshot() is None
     ignoring = {**flow.extra["tables"][0], "on_truncate": "ignore"}
-    (batch,) = flow.but(extra={**flow.extra, "tables": [ignoring]}).run(runner).batches
+    (batch,) = flow.but(extra={**flow.extra, "tables": [ignoring]}).run(engine).batches
     assert (batch.filtered, batch.rows[flow.table]) == (1, 1)
 
 
@@ -146,7 +146,7 @@ def flat(operation: str, row: dict[str, Any], before: dict[str, Any] | None = No
 
 @pytest.mark.parametrize(("wording", "write"), [({"envelope": "dms"}, dms), ({"op_field": "Op"}, flat)])
 def test_messages_of_dms_and_rows_with_an_operation_give_the_source_table(
-    wording: dict[str, str], write: Any, flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    wording: dict[str, str], write: Any, flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     flow = flow.but(extra={**flow.extra, "tables": [{**flow.extra["tables"][0], **wording}]})
     chance, state = random.Random(5), State()
@@ -166,14 +166,14 @@ def test_messages_of_dms_and_rows_with_an_operation_give_the_source_table(
     control = {"control": {}, "metadata": {"record-type": "control", "operation": "create-table"}}
     others = [control] if write is dms else []
     produce(flow.topic, [json.dumps(each) for each in [*others, *events, {"id": 1, "text": "?"}]])
-    (batch,) = flow.run(runner).batches
+    (batch,) = flow.run(engine).batches
     assert (batch.filtered, batch.dead_lettered, batch.rows[flow.table]) == (len(others), 1, len(events))
     check(flow, spark, state)
     assert [field.name for field in flow.load_table().schema().fields] == ["id", "text", "_kafka"]
 
 
 def test_the_table_gets_the_columns_that_rows_get(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     created = {"columns": {"id": "long", "text": "string", "n": "int"}}
     evolving = {**flow.extra["tables"][0], "evolve": ["add_column", "widen"], "auto_create": created}
@@ -183,7 +183,7 @@ def test_the_table_gets_the_columns_that_rows_get(
         return json.dumps({"before": before, "after": row, "op": op, "source": {"lsn": 1}, "ts_ms": 5}).encode()
 
     produce(flow.topic, [of("c", {"id": key, "text": "a", "n": 1}) for key in (1, 2, 3)])
-    flow.run(runner)
+    flow.run(engine)
     schemas = len(flow.load_table().schemas())
     gone = {"id": 3, "text": "a", "n": 1, "never": 1}
     produce(
@@ -200,7 +200,7 @@ def test_the_table_gets_the_columns_that_rows_get(
         assert schema_preview(session, planned).changes == {
             flow.table: ("widen n from int to long", "add email string")
         }
-    flow.run(runner)
+    flow.run(engine)
     found = by_spark(spark, f"{flow.attached(spark)}.{flow.table}")
     rows = sorted((row["id"], row["text"], row["n"], row["email"]) for row in found)
     assert rows == [(1, "b", 2**40, "a@b.c"), (2, "a", 1, None)]
@@ -209,7 +209,7 @@ def test_the_table_gets_the_columns_that_rows_get(
 
 
 def test_changes_of_several_source_tables_in_one_topic_go_each_to_its_own(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     tables = [
         {
@@ -238,7 +238,7 @@ def test_changes_of_several_source_tables_in_one_topic_go_each_to_its_own(
         of("logs", truncated),
     ]
     produce(flow.topic, [message.encode() for message in messages])
-    (batch,) = flow.run(runner).batches
+    (batch,) = flow.run(engine).batches
     assert (batch.dead_lettered, batch.rows["db.people"], batch.rows["db.orders"]) == (0, 3, 4)
     (ledger,) = [row for row in flow.rows(flow.pipeline.ledger_table) if row["records"]]
     assert (ledger["unrouted"], dict(ledger["left_out"])) == (2, {"db.people": 6, "db.orders": 5})
@@ -251,7 +251,7 @@ def test_changes_of_several_source_tables_in_one_topic_go_each_to_its_own(
 
 
 def test_events_and_keys_in_avro_give_the_source_table_and_their_tombstones_too(
-    flow: Flow, registry: SchemaRegistry, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, registry: SchemaRegistry, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     avro = {"type": "avro", "registry": "main"}
     source = {"key": {**avro, "as": "struct<id: long>"}, "value": avro}
@@ -279,7 +279,7 @@ def test_events_and_keys_in_avro_give_the_source_table_and_their_tombstones_too(
             keys += [framed(of_key, plain(KEY, {"id": number}))] * (len(values) - len(keys))
             state |= {} if goes else {number: text}
         produce(flow.topic, values, keys=keys)
-        flow.run(runner)
+        flow.run(engine)
         check(flow, spark, state)
     schema = flow.load_table().schema()
     assert [field.name for field in schema.fields] == ["id", "text", "_kafka"]

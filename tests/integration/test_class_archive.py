@@ -15,12 +15,12 @@ RUN = """
 import sys
 from calve.sink_core.config.connections import SparkSettings
 from calve.spark_jobs import class_archive
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.session import JAVA_OPTIONS
 
 options = f"{JAVA_OPTIONS} {sys.argv[2]} -Xlog:class+load:file={sys.argv[1]}"
-with SparkRunner(SparkSettings(master="local[1]", conf={"spark.driver.extraJavaOptions": options})) as runner:
-    assert runner.run(lambda number: bytes([number]), 1) == [bytes([0])]
+with SparkEngine(SparkSettings(master="local[1]", conf={"spark.driver.extraJavaOptions": options})) as engine:
+    assert engine.run(lambda number: bytes([number]), 1) == [bytes([0])]
 """
 
 

@@ -20,7 +20,7 @@ from calve.sink_core.dead_letters import choice
 from calve.sink_core.dead_letters.misfits import misfits
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.status import status
+from calve.sink_core.sink.status import status
 from tests import launch
 from tests.dagster_runs import run
 from tests.dead_letters import ALL, GOOD, assert_proven, filled, left, listed, mend, replay, spoilt

@@ -18,10 +18,10 @@ from calve.sink_core.config.maintenance import Compact
 from calve.sink_core.maintenance.deletes import equality_deletes
 from calve.sink_core.maintenance.shape import live_files
 from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.maintenance.compact import compact
 from calve.spark_jobs.maintenance.work import Work
 from calve.spark_jobs.procedures import Procedures
-from calve.spark_jobs.runner import SparkRunner
 from tests.changing import Change, by_spark
 from tests.integration.test_changes_read_back import BY_COUNTRY, State, after, as_state, create, drop, put, take_in
 from tests.pipelines import Flow
@@ -47,30 +47,30 @@ def work(flow: Flow, spark: SparkSession) -> Generator[Work]:
         yield Work(session, Procedures(lambda: spark, flow.pipeline.catalog), lambda _step: None, ("db.events",))
 
 
-def change_often(flow: Flow, produce: Produce, runner: SparkRunner, times: int, text: str) -> None:
+def change_often(flow: Flow, produce: Produce, engine: SparkEngine, times: int, text: str) -> None:
     for number in range(times):
         changes = [f'{{"id": {key}, "text": "{text}{number}"}}'.encode() for key in range(10)]
         produce(flow.topic, [*changes, None], keys=[*(str(key).encode() for key in range(10)), b"9"])
-        flow.run(runner)
+        flow.run(engine)
 
 
 def test_files_with_many_deletes_are_rewritten_and_the_deletes_go(
     flow: Flow, produce: Produce, work: Work, spark: SparkSession
 ) -> None:
-    with SparkRunner(SparkSettings(master="local[2]")) as runner:
-        change_often(flow, produce, runner, 2, "few")
+    with SparkEngine(SparkSettings(master="local[2]")) as engine:
+        change_often(flow, produce, engine, 2, "few")
         work.session.read_only()
         work.session.bind()
         [few] = compact(work, NOW).done
         assert few.did.endswith(f"no file with {MANY} deletes (max_deletes)")
-        change_often(flow, produce, runner, 4, "many")
+        change_often(flow, produce, engine, 4, "many")
         [done] = compact(work, NOW).done
         assert done.changed
         assert done.after["delete_files"] < done.before["delete_files"]
         assert max(file.deletes for file in live_files(flow.load_table(), count_deletes=100)) < MANY
         rows = by_spark(spark, f"{flow.attached(spark)}.{flow.table}")
         assert sorted((row["id"], row["text"]) for row in rows) == [(key, "many3") for key in range(9)]
-        change_often(flow, produce, runner, 1, "later")
+        change_often(flow, produce, engine, 1, "later")
     with flow.session() as session:
         session.bind()
         assert verify(session, deep=True).violations == ()

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests.pipelines import Flow, record
 from tests.support import Produce, TopicFactory
 
@@ -73,11 +73,11 @@ def check_all_there(flow: Flow, spark: SparkSession) -> None:
 
 
 def test_hash_puts_each_partition_into_one_file(
-    tmp_path: Path, broker: Broker, topic: str, produce: Produce, spark: SparkSession, runner: SparkRunner
+    tmp_path: Path, broker: Broker, topic: str, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     flow = flow_with(tmp_path, broker, topic, "hash", partition_by=["bucket(7, id)"])
     produce_shuffled(flow, produce)
-    flow.run(runner)
+    flow.run(engine)
     files = files_of(flow)
     assert sorted(file["partition"]["id_bucket"] for file in files) == list(range(7))
     assert all(file["ids"] == sorted(file["ids"], reverse=True) for file in files)
@@ -86,11 +86,11 @@ def test_hash_puts_each_partition_into_one_file(
 
 
 def test_range_gives_each_file_a_range_of_its_own(
-    tmp_path: Path, broker: Broker, topic: str, produce: Produce, spark: SparkSession, runner: SparkRunner
+    tmp_path: Path, broker: Broker, topic: str, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     flow = flow_with(tmp_path, broker, topic, "range")
     produce_shuffled(flow, produce)
-    flow.run(runner)
+    flow.run(engine)
     files = sorted(files_of(flow), key=lambda file: file["ids"][0])
     assert len(files) == 2
     assert all(file["ids"] == sorted(file["ids"], reverse=True) for file in files)
@@ -105,7 +105,7 @@ def test_range_gives_each_file_a_range_of_its_own(
 
 
 def test_tables_of_one_batch_are_distributed_each_by_its_own_mode(
-    tmp_path: Path, broker: Broker, topic: str, produce: Produce, runner: SparkRunner
+    tmp_path: Path, broker: Broker, topic: str, produce: Produce, engine: SparkEngine
 ) -> None:
     def created(mode: str, **more: Any) -> dict[str, Any]:
         properties = {"write.distribution-mode": mode}
@@ -126,7 +126,7 @@ def test_tables_of_one_batch_are_distributed_each_by_its_own_mode(
     with flow.load_table("db.range").update_sort_order() as order:
         order.desc("id", transform=IdentityTransform())
     produce_shuffled(flow, produce)
-    [batch] = flow.run(runner).batches
+    [batch] = flow.run(engine).batches
     assert batch.rows.items() >= dict.fromkeys(flow.tables, 3_000).items()
     for table in flow.tables:
         assert flow.ids(table) == IDS
@@ -146,10 +146,10 @@ from pathlib import Path
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from calve.sink_core.config.load import load
-from calve.sink_core.session import Session
+from calve.sink_core.sink.session import Session
 from calve.spark_jobs import shuffle
-from calve.spark_jobs.run import run_pipeline
-from calve.spark_jobs.runner import SparkRunner
+from calve.sink_core.sink.run import run_pipeline
+from calve.spark_jobs.engine import SparkEngine
 
 def dies_once(stage, after):
     def run(*given):
@@ -164,8 +164,8 @@ def dies_once(stage, after):
 shuffle._read = dies_once(shuffle._read, 3)
 shuffle._write_bucket = dies_once(shuffle._write_bucket, 1_000)
 pipeline = load(Path(sys.argv[1]))
-with Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
-    run_pipeline(session, runner)
+with SparkEngine(pipeline.spark) as engine, Session.open(pipeline, engine=engine) as session:
+    run_pipeline(session)
 """
 
 

@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 
 from calve.orchestration.broker import Broker
 from calve.orchestration.cli.main import app
+from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.range_jobs.jobs import RangeJobs
 from calve.sink_core.range_jobs.selected import Wanted
 from calve.sink_core.tables.type_text import type_text
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.letter_job import LetterJobs
-from calve.spark_jobs.range_job import RangeJobs
-from tests.pipelines import Died, Flow, InProcess, reached
+from tests.pipelines import Died, Flow, reached
 from tests.schema_registry import SchemaRegistry, framed
 from tests.schema_registry import plain as plain_avro
 from tests.support import Produce, TopicFactory
@@ -243,10 +243,10 @@ def test_range_jobs_and_dead_letters_give_tables_what_they_need_too(
     flow = before.but(extra={"table_defaults": {"evolve": ALL}})
     with flow.session() as session:
         session.bind()
-        assert LetterJobs(session, InProcess()).replay().moved == 1
+        assert LetterJobs(session).replay().moved == 1
         assert plain(flow) == [{"id": 1}, {"id": 2**31}]
         first = OffsetRange(flow.topic, 0, 0, 1)
-        report = RangeJobs(session, InProcess()).replay(flow.table, Wanted(ranges=(first,)))
+        report = RangeJobs(session).replay(flow.table, Wanted(ranges=(first,)))
     assert report.replaced == 1
     assert plain(flow) == [{"id": 1, "new": "x"}, {"id": 2**31}]
     with flow.session() as session:

@@ -14,7 +14,7 @@ from calve.sink_core.control.log import REQUIRED_CONFIG
 from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import FindingError, ProtocolError
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.planning import Planner
+from calve.sink_core.sink.planning import Planner
 from tests import damage, support
 from tests.damage import (
     Break,

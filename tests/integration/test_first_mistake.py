@@ -14,7 +14,7 @@ from calve.orchestration.broker import Broker
 from calve.sink_core.config.load import load
 from calve.sink_core.control.events import DataComplete
 from calve.sink_core.errors import CalveError, ConfigError, FindingError
-from calve.sink_core.status import status
+from calve.sink_core.sink.status import status
 from tests import support
 from tests.launch import calve, cold
 from tests.pipelines import Flow, reached

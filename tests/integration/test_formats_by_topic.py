@@ -10,10 +10,10 @@ import pytest
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.checks.registry import registry_checks
+from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.letter_job import LetterJobs
-from tests.pipelines import Flow, InProcess
+from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry, framed, plain
 from tests.support import TopicFactory, produce
 
@@ -94,7 +94,7 @@ def test_each_topics_records_are_read_in_its_own_way(flow: Flow, registry: Schem
     log_table["transform"] = {**log_table["transform"], "select": "id, text, decode(_kafka.key) AS k"}
     with better.session() as session:
         session.bind()
-        assert LetterJobs(session, InProcess()).replay().moved == 1
+        assert LetterJobs(session).replay().moved == 1
     assert seen(flow, "db.log", "id", "k") == [(9, "who"), (9, None), (9, None)]
     proven(better)
 

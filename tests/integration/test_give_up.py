@@ -20,10 +20,10 @@ from calve.sink_core.maintenance.give_up import give_up
 from calve.sink_core.maintenance.keep_alive import keep_alive
 from calve.sink_core.maintenance.report import TaskOutcome
 from calve.sink_core.offsets import Position, TopicPartition
-from calve.sink_core.status import status
+from calve.sink_core.sink.run import Bounds, Progress, RunReport, run_pipeline
+from calve.sink_core.sink.status import status
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.run import Bounds, Progress, RunReport, run_pipeline
-from tests.pipelines import TIMEOUT_S, Died, Flow, InProcess, reached
+from tests.pipelines import TIMEOUT_S, Died, Flow, reached
 from tests.support import TopicFactory
 
 
@@ -114,7 +114,7 @@ def test_a_batch_that_was_given_up_is_planned_again_by_its_run_and_lands_once(fl
         flow.session() as session,
         reached(place, lambda: given.append(abandon(flow))),
     ):
-        report = run_pipeline(session, InProcess(), on_progress=steps.append)
+        report = run_pipeline(session, on_progress=steps.append)
     first, second = report.batches
     assert (first.verdict, first.given_up, first.published) == (Verdict.STALE, True, False)
     assert (second.verdict, second.given_up) == (Verdict.PUBLISH, False)
@@ -140,7 +140,7 @@ def test_a_batch_is_planned_again_once_for_each_time_it_is_given_up(flow: Flow) 
             abandon(flow)
 
     with flow.session() as session:
-        report = run_pipeline(session, InProcess(), on_progress=give_up_three_times)
+        report = run_pipeline(session, on_progress=give_up_three_times)
     assert [batch.given_up for batch in report.batches] == [True, True, True, False]
     assert flow.ids() == list(range(12))
     assert_proven(flow)
@@ -148,7 +148,7 @@ def test_a_batch_is_planned_again_once_for_each_time_it_is_given_up(flow: Flow) 
 
 def run_with(flow: Flow, bounds: Bounds) -> RunReport:
     with flow.session() as session:
-        return run_pipeline(session, InProcess(), bounds=bounds)
+        return run_pipeline(session, bounds=bounds)
 
 
 def test_a_batch_that_another_run_published_after_the_giving_up_ends_the_run_as_ever(flow: Flow) -> None:

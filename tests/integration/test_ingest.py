@@ -18,10 +18,10 @@ from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.control.events import DataWritten
 from calve.sink_core.errors import BadRecord, CalveError, FindingError, TableUnusable
 from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.sink.writing import task_spec, write_batch
 from calve.sink_core.tables.catalog import open_catalog
 from calve.sink_core.tables.create import ensure_tables
-from calve.spark_jobs.ingest import task_spec, write_batch
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests.pipelines import Flow, InProcess, record
 from tests.support import Produce, TopicFactory, produce
 from tests.warm_spark import WarmSpark
@@ -34,7 +34,7 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
     return Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
 
 
-def write(flow: Flow, *tasks: tuple[OffsetRange, ...], runner: SparkRunner | None = None) -> WrittenBatch:
+def write(flow: Flow, *tasks: tuple[OffsetRange, ...], engine: SparkEngine | None = None) -> WrittenBatch:
     """A batch of the given tasks, written and not published; each partition's slices are contiguous from 0."""
     tables = ensure_tables(open_catalog(flow.pipeline.catalog), flow.pipeline, dict)
     ends: dict[TopicPartition, int] = {}
@@ -42,7 +42,7 @@ def write(flow: Flow, *tasks: tuple[OffsetRange, ...], runner: SparkRunner | Non
         ends[part.at] = max(part.end, ends.get(part.at, 0))
     ranges = tuple(OffsetRange(at.topic, at.partition, 0, end) for at, end in sorted(ends.items()))
     plan = BatchPlan("b1", "b0", ranges, tasks, {at.topic: "id" for at in ends}, 1_717_149_600_000, 1)
-    return write_batch(plan, pipeline=flow.pipeline, tables=tables, runner=runner or InProcess())
+    return write_batch(plan, pipeline=flow.pipeline, tables=tables, engine=engine or InProcess(2))
 
 
 def outputs(written: WrittenBatch) -> dict[str, int]:
@@ -177,18 +177,18 @@ def test_what_travels_to_the_executors_holds_no_secret(
 
 
 def test_spark_runs_tasks_in_order_and_brings_our_errors_back(spark: SparkSession) -> None:
-    with SparkRunner(SparkSettings(master="local[2]")) as runner:
-        assert runner.parallelism() == 2
-        assert runner.run(lambda i: str(i).encode(), 20) == [str(i).encode() for i in range(20)]
-        assert runner.run(lambda _: b"", 0) == []
+    with SparkEngine(SparkSettings(master="local[2]")) as engine:
+        assert engine.parallelism() == 2
+        assert engine.run(str, 20) == [str(i) for i in range(20)]
+        assert engine.run(str, 0) == []
 
-        def fail(number: int) -> bytes:
+        def fail(number: int) -> None:
             if number < 2:
-                return b""
+                return
             raise FindingError("lost", f"t[{number}]", stored="5", found="7", hint="calve resolve")
 
         with pytest.raises(FindingError) as caught:
-            runner.run(fail, 4)
+            engine.run(fail, 4)
     assert (caught.value.subject, caught.value.stored, caught.value.hint) == ("t[2]", "5", "calve resolve")
 
 
@@ -196,13 +196,13 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from calve.sink_core.config.load import load
-from calve.sink_core.session import Session
-from calve.spark_jobs.run import run_pipeline
-from calve.spark_jobs.runner import SparkRunner
+from calve.sink_core.sink.session import Session
+from calve.sink_core.sink.run import run_pipeline
+from calve.spark_jobs.engine import SparkEngine
 
 pipeline = load(Path(sys.argv[1]))
-with Session.open(pipeline) as session, SparkRunner(pipeline.spark) as runner:
-    report = run_pipeline(session, runner)
+with SparkEngine(pipeline.spark) as engine, Session.open(pipeline, engine=engine) as session:
+    report = run_pipeline(session)
 print(json.dumps([[batch.records, batch.rows] for batch in report.batches]))
 """
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from calve.orchestration.broker import Broker
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_chdb, by_spark
 from tests.pipelines import Flow
 from tests.support import Produce, TopicFactory
@@ -43,7 +43,7 @@ def proven(flow: Flow) -> None:
 
 
 def test_a_compacted_topic_of_texts_is_a_table_with_the_key_as_a_column(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     flow = reading(flow, {}, key={"type": "string"}, value={"type": "string"})
     chance, state = random.Random(1), dict[str, str]()
@@ -54,11 +54,11 @@ def test_a_compacted_topic_of_texts_is_a_table_with_the_key_as_a_column(
             state.pop(key, None)
             state |= {} if value is None else {key: value}
         produce(flow.topic, values, keys=keys)
-        flow.run(runner)
+        flow.run(engine)
         for rows in (by_spark(spark, f"{flow.attached(spark)}.{flow.table}"), by_chdb(flow.load_table())):
             assert sorted((row["_key"], row["value"]) for row in rows) == sorted(state.items())
     produce(flow.topic, ["a", None, "b"], keys=[None, None, b"\xff"])
-    flow.run(runner)
+    flow.run(engine)
     assert [error for _, error in letters(flow)][:2] == [
         "no Kafka key, by which rows are told apart",
         "a tombstone without a key: nothing says which row goes",
@@ -71,16 +71,16 @@ def test_a_compacted_topic_of_texts_is_a_table_with_the_key_as_a_column(
 
 
 def test_a_key_with_fields_has_a_column_for_each_and_the_table_follows_its_records(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     key = {"type": "json", "as": "struct<id: long, region: string>"}
     flow = reading(flow, {"evolve": ["add_column"]}, key=key)
     keys = [json.dumps({"id": number, "region": "eu"}) for number in (1, 2, 3)]
     # The value's own id says nothing.
     produce(flow.topic, ['{"text": "a", "id": 7}', '{"text": "b"}', '{"text": "c"}'], keys=keys)
-    flow.run(runner)
+    flow.run(engine)
     produce(flow.topic, ['{"text": "d", "more": 1}', None, "{}"], keys=[keys[0], keys[1], '{"id": 4}'])
-    flow.run(runner)
+    flow.run(engine)
     name = f"{flow.attached(spark)}.{flow.table}"
     found = sorted((row["id"], row["region"], row["text"], row["more"]) for row in by_spark(spark, name))
     assert found == [(1, "eu", "d", 1), (3, "eu", "c", None)]
@@ -90,19 +90,19 @@ def test_a_key_with_fields_has_a_column_for_each_and_the_table_follows_its_recor
 
 
 def test_tombstones_of_change_events_remove_their_row_where_compaction_has_taken_the_delete(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     flow = reading(flow, {"mode": "cdc"}, key={"type": "json", "as": "struct<id: long>"})
     rows = [{"id": number, "text": "a"} for number in (1, 2)]
     events = [json.dumps({"op": "c", "before": None, "after": row, "ts_ms": 1}) for row in rows]
     produce(flow.topic, [*events, None], keys=['{"id": 1}', '{"id": 2}', '{"id": 1}'])
-    flow.run(runner)
+    flow.run(engine)
     found = by_spark(spark, f"{flow.attached(spark)}.{flow.table}")
     assert [(row["id"], row["text"]) for row in found] == [(2, "a")]
     proven(flow)
 
 
-def test_a_table_whose_key_is_of_another_type_is_refused(flow: Flow, produce: Produce, runner: SparkRunner) -> None:
+def test_a_table_whose_key_is_of_another_type_is_refused(flow: Flow, produce: Produce, engine: SparkEngine) -> None:
     flow = reading(flow, {}, key={"type": "string"})
     with flow.iceberg() as catalog:
         catalog.create_namespace("db")
@@ -110,4 +110,4 @@ def test_a_table_whose_key_is_of_another_type_is_refused(flow: Flow, produce: Pr
         catalog.create_table(flow.table, Schema(*columns))
     produce(flow.topic, ['{"text": "a"}'], keys=["1"])
     with pytest.raises(TableUnusable, match="key _key is long, and Kafka keys are read as string"):
-        flow.run(runner)
+        flow.run(engine)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from calve.orchestration.broker import Broker
 from calve.sink_core.changes.unavailable import UNAVAILABLE
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_spark
 from tests.integration.test_merge import commit_by_spark
 from tests.integration.test_upsert import publish
@@ -98,7 +98,7 @@ def as_state(rows: list[dict[str, Any]]) -> State:
 
 @pytest.mark.parametrize("deletes", ["soft", pytest.param("hard", marks=pytest.mark.faults)])
 def test_what_was_not_sent_is_what_the_last_change_had_whatever_batch_and_merge_that_fell_into(
-    deletes: str, flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    deletes: str, flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     def die() -> None:
         raise Died
@@ -108,18 +108,18 @@ def test_what_was_not_sent_is_what_the_last_change_had_whatever_batch_and_merge_
     for waiting in (1, 2):
         for _ in range(waiting):
             produce(flow.topic, changes(chance, state, 60, first=number))
-            publish(flow, runner)
+            publish(flow, engine)
             number += 60
         if waiting > 1:
             # The changes are on a branch that nobody goes on with.
             with pytest.raises(Died), reached("merge.after-changes", die):
-                commit_by_spark(flow, runner)
-        assert commit_by_spark(flow, runner).landed
+                commit_by_spark(flow, engine)
+        assert commit_by_spark(flow, engine).landed
         for rows in (by_spark(spark, f"{flow.attached(spark)}.{flow.table}"), flow.rows()):
             assert as_state(rows) == state
         # Without an old value it shows.
         assert any(UNAVAILABLE in {row.text, *(row.tags or ())} for row in state.values())
-    assert not commit_by_spark(flow, runner).landed
+    assert not commit_by_spark(flow, engine).landed
     with flow.session() as session:
         session.bind()
         assert verify(session, deep=True).violations == ()

@@ -13,12 +13,12 @@ from calve.orchestration.broker import Broker
 from calve.sink_core.checks.acls import needed
 from calve.sink_core.checks.kafka import KafkaChecks
 from calve.sink_core.control import letters
+from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.dead_letters.topic import BATCH, LEFT_OUT, PREFIX
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.failpoints import VARIABLE, FailpointReached
-from calve.spark_jobs.letter_job import LetterJobs
 from tests import support
-from tests.pipelines import Flow, InProcess, reached
+from tests.pipelines import Flow, reached
 from tests.support import TopicFactory
 
 BAD = b'{"id": "seven"}'
@@ -128,7 +128,7 @@ def test_a_replay_tells_the_topic_nothing(flow: Flow) -> None:
     flow.run()
     with flow.session() as session:
         session.bind()
-        assert LetterJobs(session, InProcess()).replay().moved == 0
+        assert LetterJobs(session).replay().moved == 0
     assert len(places(flow)) == 3
 
 

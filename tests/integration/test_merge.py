@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -18,11 +20,10 @@ from calve.sink_core.commit.table import TableCommit
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.maintenance import Expire
 from calve.sink_core.errors import CommitConflict
+from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.maintenance.expire import expire
 from calve.spark_jobs.maintenance.work import Work, now_ms
-from calve.spark_jobs.merge import on_spark
 from calve.spark_jobs.procedures import Procedures
-from calve.spark_jobs.runner import SparkRunner
 from tests import support
 from tests.changing import by_spark, merge, written
 from tests.integration.test_changes_read_back import BY_COUNTRY, after, as_state, create
@@ -32,8 +33,20 @@ from tests.integration.test_changes_read_back import put as put_in
 from tests.integration.test_order_by import COLUMNS, value
 from tests.integration.test_order_by import check as check_ordered
 from tests.integration.test_upsert import PARTITIONS, check, drop, publish, put, send
-from tests.pipelines import Flow, reached
+from tests.pipelines import Flow, InProcess, reached
 from tests.support import Produce, TopicFactory
+
+
+@dataclass(frozen=True)
+class Overtaken(InProcess):
+    """An engine whose every merge is overtaken by somebody else's commit."""
+
+    flow: Flow | None = None
+
+    @property
+    def merge(self) -> Any:
+        assert self.flow is not None
+        return lambda _work: self.flow.append_foreign(7)
 
 
 @pytest.fixture
@@ -45,12 +58,12 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
 
 
 def test_batches_that_waited_are_merged_at_once(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     for records in ([put(1, "a"), put(2, "a")], [drop(1), put(3, "a")], [put(2, "b"), drop(3)], [drop(9), put(1, "c")]):
         send(flow, produce, *records)
-        publish(flow, runner)
-    assert commit_by_spark(flow, runner).landed
+        publish(flow, engine)
+    assert commit_by_spark(flow, engine).landed
     own = flow.own_snapshots()
     assert [[*said.counts.values()] for _, said in own] == [[2, 1, 1, 1]]
     check(flow, spark, {1: "c", 2: "b"})
@@ -59,28 +72,27 @@ def test_batches_that_waited_are_merged_at_once(
     assert flow.load_table().metadata.refs.keys() == {"main", flow.pipeline.tag}
 
 
-def commit_by_spark(flow: Flow, runner: SparkRunner) -> TableCommit:
+def commit_by_spark(flow: Flow, engine: SparkEngine) -> TableCommit:
     """The coordinator alone, as `calve commit` does it; what became of the table that is merged into."""
-    with flow.session() as session:
+    with flow.session(engine) as session:
         session.bind()
-        session.merge_changes = on_spark(session, lambda: runner.session)
         report = session.coordinator().commit(tables=[flow.table])
     (found,) = (commit for commit in report.commits if commit.table == flow.table)
     return found
 
 
-def test_others_commit_during_a_merge(flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner) -> None:
+def test_others_commit_during_a_merge(flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine) -> None:
     send(flow, produce, put(1, "a"), put(2, "a"))
-    publish(flow, runner)
+    publish(flow, engine)
     # The other coordinator is first, on a branch of its own.
-    with reached("merge.after-changes", lambda: commit_by_spark(flow, runner)):
-        report = commit_by_spark(flow, runner)
+    with reached("merge.after-changes", lambda: commit_by_spark(flow, engine)):
+        report = commit_by_spark(flow, engine)
     assert (report.landed, report.conflicts) == (False, 1)
     check(flow, spark, {1: "a", 2: "a"})
     send(flow, produce, put(1, "b"))
-    publish(flow, runner)
+    publish(flow, engine)
     with reached("merge.after-list", lambda: flow.append_foreign(7)):
-        report = commit_by_spark(flow, runner)
+        report = commit_by_spark(flow, engine)
     assert report.landed
     assert report.conflicts == 1
     check(flow, spark, {1: "b", 2: "a", 7: "foreign"})
@@ -88,7 +100,7 @@ def test_others_commit_during_a_merge(flow: Flow, produce: Produce, spark: Spark
 
 
 def test_a_merge_whose_branch_is_gone_is_made_anew(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     def expire() -> None:
         """A day later: expiry drops the branch, and with it what was merged there."""
@@ -101,9 +113,9 @@ def test_a_merge_whose_branch_is_gone_is_made_anew(
         flow.load_table().maintenance.expire_snapshots().by_id(merged).commit()
 
     send(flow, produce, put(1, "a"))
-    publish(flow, runner)
+    publish(flow, engine)
     with reached("merge.after-list", expire):
-        assert commit_by_spark(flow, runner).landed
+        assert commit_by_spark(flow, engine).landed
     check(flow, spark, {1: "a"})
 
 
@@ -112,7 +124,7 @@ class Killed(BaseException):
 
 
 def test_expiry_drops_what_a_killed_merge_left_and_nothing_that_is_still_to_be_merged(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner, monkeypatch: pytest.MonkeyPatch
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die() -> None:
         raise Killed
@@ -125,25 +137,24 @@ def test_expiry_drops_what_a_killed_merge_left_and_nothing_that_is_still_to_be_m
             expire(work, Expire.model_construct(cron="", older_than=60.0, retain_last=1)).raise_failures()
 
     send(flow, produce, put(1, "a"))
-    publish(flow, runner)
+    publish(flow, engine)
     with pytest.raises(Killed), reached("merge.after-changes", die):
-        commit_by_spark(flow, runner)
+        commit_by_spark(flow, engine)
     (branch,) = flow.load_table().metadata.refs
     expire_at(now_ms())
     assert flow.load_table().metadata.refs.keys() == {branch}
     expire_at(now_ms() + STAGING_MS)
     assert flow.load_table().metadata.refs == {}
     assert flow.load_table().metadata.snapshots == []
-    assert commit_by_spark(flow, runner).landed
+    assert commit_by_spark(flow, engine).landed
     check(flow, spark, {1: "a"})
 
 
-def test_after_three_lost_races_it_says_so(flow: Flow, produce: Produce, runner: SparkRunner) -> None:
+def test_after_three_lost_races_it_says_so(flow: Flow, produce: Produce, engine: SparkEngine) -> None:
     send(flow, produce, put(1, "a"))
-    publish(flow, runner)
-    with flow.session() as session:
+    publish(flow, engine)
+    with flow.session(Overtaken(flow=flow)) as session:
         session.bind()
-        session.merge_changes = lambda *_: flow.append_foreign(7)
         failed = session.coordinator().commit().failed[flow.table]
     assert isinstance(failed, CommitConflict)
     assert "db.events: others committed to the table during each of 3 merges in a row" in str(failed)
@@ -153,20 +164,20 @@ def test_after_three_lost_races_it_says_so(flow: Flow, produce: Produce, runner:
 
 
 def test_the_newest_wins_by_order_and_no_batch_reads_the_table(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     ordered = {**flow.extra["tables"][0], "order_by": "source.lsn", "auto_create": {"columns": COLUMNS}}
     flow = flow.but(extra={**flow.extra, "tables": [ordered], "commit": {"every": "1m"}})
     produce(flow.topic, [value(1, "new", 9), value(2, "new", 9), value(4, "new", 2)])
-    flow.run(runner)
+    flow.run(engine)
     # Of two batches that wait the older has the newer change of a key.
     for partition, rows in (
         (1, [value(1, "old", 8), value(3, "newer", 7)]),
         (2, [value(3, "old", 6), value(2, "same", 9)]),
     ):
         produce(flow.topic, rows, partition=partition)
-        publish(flow, runner)
-    report = commit_by_spark(flow, runner)
+        publish(flow, engine)
+    report = commit_by_spark(flow, engine)
     assert report.landed
     assert len(report.batches) == 2
     check_ordered(flow, spark, {1: ("new", 9), 2: ("same", 9), 3: ("newer", 7), 4: ("new", 2)})

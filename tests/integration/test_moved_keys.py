@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.errors import BadRecord
+from calve.sink_core.sink.batches import Ingest
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.batches import Ingest
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_spark
 from tests.pipelines import Flow
 from tests.support import Produce, TopicFactory
@@ -41,15 +41,15 @@ def values(keys: Sequence[object], v: int) -> list[str]:
 
 
 def test_a_key_in_another_partition_than_its_row_came_from_stops_before_anything_is_published(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     flow = keyed_by(flow, "uuid")
     moving, *others = [str(UUID(int=number)) for number in range(1, 4)]
-    flow.run(runner)
+    flow.run(engine)
     produce(flow.topic, values([moving, *others], 1))
     # It waits for its commit.
-    with flow.session() as session:
-        ingest = Ingest(session, runner)
+    with flow.session(engine) as session:
+        ingest = Ingest(session)
         ingest.bind()
         ingest.prepare()
         assert ingest.next_batch()
@@ -57,15 +57,15 @@ def test_a_key_in_another_partition_than_its_row_came_from_stops_before_anything
     produce(flow.topic, values([moving], 3), partition=1)
     topic = flow.topic
     with pytest.raises(BadRecord) as refused:
-        flow.run(runner)
+        flow.run(engine)
     text = f"has a change in {topic}[1], and its row came from {topic}[0], and so have 0 other keys moved"
     assert text in str(refused.value)
     assert rows(flow, spark) == {moving: 1, **dict.fromkeys(others, 1)}
-    keyed_by(flow, "uuid", on_moved_key="ignore").run(runner)
+    keyed_by(flow, "uuid", on_moved_key="ignore").run(engine)
     assert rows(flow, spark) == {moving: 3, **dict.fromkeys(others, 2)}
     # From there it may come again.
     produce(flow.topic, values([moving], 4), partition=1)
-    flow.run(runner)
+    flow.run(engine)
     assert rows(flow, spark) == {moving: 4, **dict.fromkeys(others, 2)}
     with flow.session() as session:
         session.bind()
@@ -73,23 +73,23 @@ def test_a_key_in_another_partition_than_its_row_came_from_stops_before_anything
 
 
 def test_files_that_can_have_no_key_of_the_batch_are_not_read(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     flow = keyed_by(flow, "string")
     for prefix in ("a", "m", "é"):
         produce(flow.topic, values([f"{prefix}{number}" for number in range(9)], 1))
-        flow.run(runner)
+        flow.run(engine)
     files = flow.load_table().inspect.data_files()["file_path"].to_pylist()
     gone = [path for path in files if rows_of(spark, path)[0][:1] in "aé"]
     assert 0 < len(gone) < len(files)
     for path in gone:
         Path(path.removeprefix("file://")).unlink()
     produce(flow.topic, values(["m3", "m'5\\"], 2))
-    (batch,) = flow.run(runner).batches
+    (batch,) = flow.run(engine).batches
     assert batch.rows[flow.table] == 2
     produce(flow.topic, values(["m4"], 2), partition=1)
     with pytest.raises(BadRecord, match=r"key \('m4'\) has a change in"):
-        flow.run(runner)
+        flow.run(engine)
 
 
 def rows_of(spark: SparkSession, path: str) -> list[str]:

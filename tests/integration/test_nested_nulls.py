@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests import support
 from tests.integration.range_jobs import part, replay
 from tests.pipelines import Flow
@@ -52,7 +52,7 @@ def test_a_merge_keeps_them(flow: Flow, spark: SparkSession) -> None:
     flow = flow.but(extra={"tables": [{**table, "auto_create": {"columns": COLUMNS}}]})
     for _ in range(2):
         send(flow)
-        flow.run(SparkRunner(SparkSettings(master="local[2]", tasks=2)))
+        flow.run(SparkEngine(SparkSettings(master="local[2]", tasks=2)))
         assert by_spark(flow, spark) == ROWS
 
 

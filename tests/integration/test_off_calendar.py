@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.broker import Broker
 from calve.orchestration.pipelines import verdicts
-from calve.sink_core.status import status
+from calve.sink_core.sink.status import status
 from calve.sink_core.verify.verify import verify
 from tests import support
 from tests.pipelines import Flow

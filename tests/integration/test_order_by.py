@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from calve.orchestration.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.errors import TableUnusable
+from calve.sink_core.sink.batches import Ingest
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.batches import Ingest
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_chdb, by_spark
 from tests.pipelines import Flow
 from tests.support import Produce, TopicFactory
@@ -51,7 +51,7 @@ def check(flow: Flow, spark: SparkSession, wanted: Rows) -> None:
 
 
 def test_late_and_replayed_changes_from_any_partition_change_nothing(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     chance, wanted = random.Random(5), Rows()
     changes = [(chance.randrange(40), f"t{lsn}", lsn) for lsn in range(600)]
@@ -62,40 +62,40 @@ def test_late_and_replayed_changes_from_any_partition_change_nothing(
         for partition in range(PARTITIONS):
             values = [value(*change) for change in part[partition::PARTITIONS]]
             produce(flow.topic, values, partition=partition)
-        assert flow.run(runner).batches
+        assert flow.run(engine).batches
     check(flow, spark, wanted)
     assert sorted(row["id"] for row in by_chdb(flow.load_table())) == sorted(wanted)
 
 
 def test_a_batch_of_late_changes_only_is_proven_too(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     produce(flow.topic, [value(1, "new", 9), value(2, "new", 9)])
-    flow.run(runner)
+    flow.run(engine)
     produce(flow.topic, [value(1, "old", 8), value(2, "old", 3)], partition=1)
-    flow.run(runner)
+    flow.run(engine)
     assert len(flow.own_snapshots()) == 2
     check(flow, spark, {1: ("new", 9), 2: ("new", 9)})
     produce(flow.topic, [value(1, "same", 9), value(3, "first", 1)], partition=2)
-    flow.run(runner)
+    flow.run(engine)
     check(flow, spark, {1: ("same", 9), 2: ("new", 9), 3: ("first", 1)})
 
 
 def test_what_waits_for_its_commit_is_taken_in_before_a_batch_is_held_against_it(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
-    flow.run(runner)
+    flow.run(engine)
     for lsn in (5, 3, 4):
         produce(flow.topic, [value(1, f"t{lsn}", lsn), value(lsn, "own", lsn)], partition=lsn % PARTITIONS)
-        publish(flow, runner)
+        publish(flow, engine)
     flow.commit()
     check(flow, spark, {1: ("t5", 5), 3: ("own", 3), 4: ("own", 4), 5: ("own", 5)})
 
 
-def publish(flow: Flow, runner: SparkRunner) -> None:
+def publish(flow: Flow, engine: SparkEngine) -> None:
     """A batch that waits for its commit."""
-    with flow.session() as session:
-        ingest = Ingest(session, runner)
+    with flow.session(engine) as session:
+        ingest = Ingest(session)
         ingest.bind()
         ingest.prepare()
         batch = ingest.next_batch()
@@ -104,35 +104,35 @@ def publish(flow: Flow, runner: SparkRunner) -> None:
 
 
 def test_rows_of_a_compaction_and_of_before_the_column_was_there_are_held_against_as_well(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     unordered = {"name": "db.events", "mode": "upsert", "key": ["id"], "auto_create": {"columns": {"id": "long"}}}
-    flow.but(extra={"tables": [unordered]}).run(runner)
+    flow.but(extra={"tables": [unordered]}).run(engine)
     produce(flow.topic, [b'{"id": 1}', b'{"id": 2}'])
-    flow.but(extra={"tables": [unordered]}).run(runner)
+    flow.but(extra={"tables": [unordered]}).run(engine)
     name = f"{flow.attached(spark)}.{flow.table}"
     spark.sql(f"ALTER TABLE {name} ADD COLUMNS (text string, source struct<lsn: bigint, name: string>)").collect()
     produce(flow.topic, [value(1, "a", 5)])
-    flow.run(runner)
+    flow.run(engine)
     rewrite = f"table => '{flow.table}', options => map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')"
     spark.sql(f"CALL {flow.attached(spark)}.system.rewrite_data_files({rewrite})").collect()
     produce(flow.topic, [value(1, "late", 4), value(2, "b", 1)], partition=1)
-    flow.run(runner)
+    flow.run(engine)
     check(flow, spark, {1: ("a", 5), 2: ("b", 1)})
 
 
 def test_records_and_tombstones_without_an_order_are_dead_letters(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     produce(flow.topic, [value(1, "a", 1), value(2, "b", None), b'{"id": 3}', None], keys=["1", "2", "3", "1"])
-    flow.run(runner)
+    flow.run(engine)
     letters = sorted((row["offset"], row["error"]) for row in flow.rows(flow.pipeline.dead_letter_table))
     lacking = "source.lsn: missing or null, and by it changes are in order"
     assert letters == [(1, lacking), (2, lacking), (3, f"{lacking}: it is a tombstone")]
     check(flow, spark, {1: ("a", 1)})
 
 
-def test_a_column_without_an_order_is_refused(flow: Flow, produce: Produce, runner: SparkRunner) -> None:
+def test_a_column_without_an_order_is_refused(flow: Flow, produce: Produce, engine: SparkEngine) -> None:
     produce(flow.topic, [value(1, "a", 1)])
     for path, message in (
         ("text", "order_by text is string, or within a list or map, by which changes have no order"),
@@ -140,4 +140,4 @@ def test_a_column_without_an_order_is_refused(flow: Flow, produce: Produce, runn
     ):
         table = {**flow.extra["tables"][0], "order_by": path}
         with pytest.raises(TableUnusable, match=message):
-            flow.but(extra={"tables": [table]}).run(runner)
+            flow.but(extra={"tables": [table]}).run(engine)

@@ -11,9 +11,9 @@ from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import DataComplete, DataWritten
 from calve.sink_core.errors import FindingError
 from calve.sink_core.maintenance.trim import trim
-from calve.spark_jobs.range_job import RangeJobs
+from calve.sink_core.range_jobs.jobs import RangeJobs
 from tests.damage import delete_the_group, restore_the_catalog, roll_back, with_two_batches
-from tests.pipelines import COLUMNS, Flow, InProcess, reached
+from tests.pipelines import COLUMNS, Flow, reached
 from tests.resolving import resolved, run_and_prove
 from tests.support import TopicFactory
 
@@ -35,7 +35,7 @@ def test_a_range_job_that_read_a_topic_created_again_publishes_nothing(flow: Flo
     roll_back(flow)
     with flow.session() as session:
         session.bind()
-        jobs = RangeJobs(session, InProcess())
+        jobs = RangeJobs(session)
         with reached("range.after-start-commit", again), pytest.raises(FindingError, match="topic-recreated"):
             jobs.refill(flow.table)
     assert flow.events(DataComplete) == published
@@ -57,7 +57,7 @@ def test_a_range_job_that_slept_while_the_group_was_lost_and_put_back_publishes_
     with added.session() as session, reached("range.after-manifests", others):
         session.bind()
         session.create_missing(["db.added"])
-        late = RangeJobs(session, InProcess()).history("db.added")
+        late = RangeJobs(session).history("db.added")
     assert late.verdict is Verdict.STALE
     assert added.ids("db.added") == list(range(30))
     run_and_prove(added)

@@ -18,7 +18,6 @@ from typer.testing import CliRunner, Result
 
 from calve.orchestration.broker import Broker
 from calve.orchestration.cli.main import app
-from calve.sink_core import pausing
 from calve.sink_core.commit.coordinator import CommitReport
 from calve.sink_core.control import publisher
 from calve.sink_core.control.events import (
@@ -33,13 +32,14 @@ from calve.sink_core.control.events import (
     encode,
 )
 from calve.sink_core.errors import FindingError, TableUnusable, UnknownOutcome
-from calve.sink_core.status import status
+from calve.sink_core.sink import pausing
+from calve.sink_core.sink.batches import BatchReport
+from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
+from calve.sink_core.sink.status import status
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.batches import BatchReport
-from calve.spark_jobs.run import Bounds, RunReport, run_pipeline
 from tests import support
 from tests.launch import forked
-from tests.pipelines import TIMEOUT_S, Died, Flow, InProcess, reached
+from tests.pipelines import TIMEOUT_S, Died, Flow, reached
 from tests.support import TopicFactory
 
 
@@ -60,7 +60,7 @@ def document(flow: Flow, command: str, *options: object) -> Any:
 
 def run(flow: Flow, **options: Any) -> RunReport:
     with flow.session() as session:
-        return run_pipeline(session, InProcess(), **options)
+        return run_pipeline(session, **options)
 
 
 def die_after_planning(flow: Flow) -> None:

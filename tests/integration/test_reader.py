@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-import calve.spark_jobs.reader
+import calve.sink_core.kafka.reader
 from calve.orchestration import broker as embedded
 from calve.sink_core.batch import PartitionCounts
 from calve.sink_core.errors import ConfigError, FindingError, Unreachable
+from calve.sink_core.kafka.reader import BATCH_BYTES, RangeReader
 from calve.sink_core.offsets import OffsetRange
-from calve.spark_jobs.reader import BATCH_BYTES, RangeReader
 from tests import support
 
 Read = Callable[..., tuple[list[bytes | None], list[PartitionCounts]]]
@@ -159,7 +159,7 @@ def test_many_partitions_are_read_together_and_counted_apart(
 def test_a_range_is_read_to_its_last_record_however_few_come_at_once(
     read: Read, kafka_topic: support.TopicFactory, produce: support.Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calve.spark_jobs.reader, "BATCH_RECORDS", 1)
+    monkeypatch.setattr(calve.sink_core.kafka.reader, "BATCH_RECORDS", 1)
     topic = kafka_topic()
     produce(topic, names("v", 10))
     values, (counts,) = read(OffsetRange(topic, 0, 2, 8))

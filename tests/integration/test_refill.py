@@ -14,7 +14,7 @@ from calve.sink_core.errors import BadRecord, FindingError, TableUnusable
 from calve.sink_core.maintenance.give_up import give_up
 from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.offsets import TopicPartition
-from calve.spark_jobs.range_job import RangeJobs, RangeReport
+from calve.sink_core.range_jobs.jobs import RangeJobs, RangeReport
 from tests.damage import (
     Break,
     drop_the_table,
@@ -24,7 +24,7 @@ from tests.damage import (
     roll_back,
 )
 from tests.integration.range_jobs import assert_unviolated, filled, proof, refill
-from tests.pipelines import Died, Flow, InProcess, reached
+from tests.pipelines import Died, Flow, reached
 from tests.support import TopicFactory
 
 
@@ -295,7 +295,7 @@ def test_a_paused_pipeline_reads_nothing_again(flow: Flow) -> None:
     with flow.session() as session:
         session.bind()
         session.log.append(Paused(pipeline_id=session.pipeline_id, by="ana", reason="moving"))
-        report = RangeJobs(session, InProcess()).refill(flow.table)
+        report = RangeJobs(session).refill(flow.table)
     assert (report.ended, report.commit) == ("paused by ana: moving", None)
     assert flow.ids() == list(range(10))
 

@@ -19,12 +19,12 @@ from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import DataComplete, DataWritten
 from calve.sink_core.errors import FindingError, TableUnusable
 from calve.sink_core.maintenance.trim import trim
-from calve.spark_jobs.range_job import RangeJobs
+from calve.sink_core.range_jobs.jobs import RangeJobs
 from tests import support
 from tests.damage import roll_back
 from tests.integration.range_jobs import FOREIGN, assert_proven, delete, filled, part, replay
 from tests.launch import calve
-from tests.pipelines import COLUMNS, Flow, InProcess
+from tests.pipelines import COLUMNS, Flow
 from tests.resolving import refused, resolved
 from tests.support import TopicFactory
 
@@ -185,7 +185,7 @@ def test_a_roll_back_over_a_replay_is_refilled_or_accepted_and_never_committed_a
     refused(flow, "table-rolled-back", "recommit", "replaced rows of a table that is not there any more")
     with flow.session() as session:
         session.bind()
-        assert RangeJobs(session, InProcess()).refill(flow.table).rows == 10
+        assert RangeJobs(session).refill(flow.table).rows == 10
     assert flow.ids() == list(range(30))
     assert_proven(flow)
     replay(flow, part(flow, 2, 6))
@@ -201,7 +201,7 @@ def test_a_table_created_again_gets_each_offset_once_after_a_replay(flow: Flow) 
     flow.recreate_table()
     with flow.session() as session:
         session.bind()
-        RangeJobs(session, InProcess()).refill(flow.table)
+        RangeJobs(session).refill(flow.table)
     assert flow.ids() == list(range(30))
     assert_proven(flow)
 

@@ -14,11 +14,11 @@ from calve.sink_core.control.events import DataWritten
 from calve.sink_core.errors import CommitConflict, FindingError, TableUnusable
 from calve.sink_core.maintenance.give_up import give_up
 from calve.sink_core.maintenance.orphans import Listed, may_still_land, named_by_events
+from calve.sink_core.range_jobs.jobs import REPLAYS, RangeJobs, RangeReport
 from calve.sink_core.tables.manifests import entries_of
-from calve.spark_jobs.range_job import REPLAYS, RangeJobs, RangeReport
 from tests.damage import roll_back
 from tests.integration.range_jobs import FOREIGN, assert_proven, delete, filled, part, replay
-from tests.pipelines import Died, Flow, InProcess, reached
+from tests.pipelines import Died, Flow, reached
 from tests.resolving import resolved
 from tests.support import TopicFactory
 
@@ -134,7 +134,7 @@ def test_a_refill_leaves_a_replay_out_that_was_written_for_the_table_before(flow
         replay(flow, part(flow, 2, 6))
     with flow.session() as session:
         session.bind()
-        assert RangeJobs(session, InProcess()).refill(flow.table).rows == 10
+        assert RangeJobs(session).refill(flow.table).rows == 10
     assert flow.ids() == list(range(30))
     assert_proven(flow)
 

@@ -9,18 +9,18 @@ import pytest
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.control.decision import Verdict
+from calve.sink_core.dead_letters.jobs import LettersReport
 from calve.sink_core.maintenance.orphans import Listed, may_still_land
 from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.range_jobs.jobs import RangeJobs
 from calve.sink_core.range_jobs.selected import Wanted
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.letter_job import LettersReport
-from calve.spark_jobs.range_job import RangeJobs
 from tests import support
 from tests.damage import roll_back
 from tests.dead_letters import ALL, GOOD, assert_proven, die, left, mend, misfit, replay, spoilt
 from tests.launch import started
-from tests.pipelines import COLUMNS, Died, Flow, InProcess, reached
+from tests.pipelines import COLUMNS, Died, Flow, reached
 from tests.resolving import resolved
 from tests.support import TopicFactory
 
@@ -123,7 +123,7 @@ def test_a_replay_of_ranges_waits_for_dead_letters_that_are_to_leave(flow: Flow)
         session.committer().commit(flow.table)
     with flow.session() as session:
         session.bind()
-        report = RangeJobs(session, InProcess()).replay(flow.table, Wanted(ranges=(OffsetRange(flow.topic, 0, 0, 14),)))
+        report = RangeJobs(session).replay(flow.table, Wanted(ranges=(OffsetRange(flow.topic, 0, 0, 14),)))
     assert report.verdict is Verdict.PUBLISH
     flow.commit()
     replay(flow)
@@ -160,7 +160,7 @@ def test_a_roll_back_of_the_table_gives_the_records_back(flow: Flow) -> None:
     roll_back(flow, to=1)
     with flow.session() as session:
         session.bind()
-        report = RangeJobs(session, InProcess()).refill(flow.table)
+        report = RangeJobs(session).refill(flow.table)
     assert (report.rows, flow.ids()) == (5, ALL)
     assert_proven(flow)
 

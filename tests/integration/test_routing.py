@@ -15,14 +15,14 @@ from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
 from calve.orchestration.broker import Broker
+from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.status import status
+from calve.sink_core.sink.status import status
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.letter_job import LetterJobs
 from tests import support
 from tests.dagster_runs import run
-from tests.pipelines import TIMEOUT_S, Flow, InProcess
+from tests.pipelines import TIMEOUT_S, Flow
 
 ENTITIES = {"name": "shop.{entity}", "auto_create": {}}
 BIG = {"name": "shop.big", "where": {"field": "size.kind", "matches": "big|huge"}, "auto_create": {}}
@@ -156,7 +156,7 @@ def test_a_dead_letter_goes_to_the_tables_of_its_rule(shop: Make, prefix: str) -
             update.update_column("id", LongType())
     with flow.session() as session:
         session.bind()
-        done = LetterJobs(session, InProcess()).replay()
+        done = LetterJobs(session).replay()
     assert done.moved == 2
     assert flow.ids("shop.all") == [1, 4, 2**40, 2**40 + 1]
     assert flow.ids("shop.big") == [4, 2**40]

@@ -16,8 +16,8 @@ from calve.orchestration.cli.run import say_batch
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.control.events import CommitComplete, DataComplete, Paused, Resumed
 from calve.sink_core.errors import BadRecord
-from calve.spark_jobs.run import Bounds, run_pipeline
-from calve.spark_jobs.runner import SparkRunner
+from calve.sink_core.sink.run import Bounds, run_pipeline
+from calve.spark_jobs.engine import SparkEngine
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow, reached
 from tests.support import TopicFactory
@@ -40,9 +40,9 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
 
 
 @pytest.fixture
-def runner(spark: SparkSession) -> SparkRunner:
+def engine(spark: SparkSession) -> SparkEngine:
     """On the session that is already up."""
-    return SparkRunner(SparkSettings(master="local[2]", tasks=2))
+    return SparkEngine(SparkSettings(master="local[2]", tasks=2))
 
 
 def open_transaction(flow: Flow, ids: range) -> Producer:
@@ -56,7 +56,7 @@ def open_transaction(flow: Flow, ids: range) -> Producer:
     return producer
 
 
-def test_records_of_every_kind_end_where_they_belong(flow: Flow, runner: SparkRunner, spark: SparkSession) -> None:
+def test_records_of_every_kind_end_where_they_belong(flow: Flow, engine: SparkEngine, spark: SparkSession) -> None:
     flow = flow.but(extra={"batch": {"max_records": 40}})
     flow.produce(range(50))
     support.produce(flow.bootstrap, flow.topic, [*BAD, None], partition=1, keys=[b"k"] * (len(BAD) + 1))
@@ -64,7 +64,7 @@ def test_records_of_every_kind_end_where_they_belong(flow: Flow, runner: SparkRu
     open_transaction(flow, range(900, 910)).abort_transaction(TIMEOUT_S)
     committed = open_transaction(flow, range(60, 70))
     committed.commit_transaction(TIMEOUT_S)
-    report = flow.run(runner)
+    report = flow.run(engine)
     assert report.ended == "caught up"
     assert len(report.batches) >= 2
     assert flow.ids() == flow.spark_ids(spark) == list(range(70))
@@ -79,35 +79,35 @@ def test_records_of_every_kind_end_where_they_belong(flow: Flow, runner: SparkRu
     assert sum(row["end_offset"] - row["start_offset"] for row in ledger) == sums["records"] + sums["gaps"]
 
 
-def test_a_second_run_with_nothing_to_do_writes_nothing(flow: Flow, runner: SparkRunner) -> None:
+def test_a_second_run_with_nothing_to_do_writes_nothing(flow: Flow, engine: SparkEngine) -> None:
     flow.produce(range(5))
-    flow.run(runner)
+    flow.run(engine)
     before = [flow.load_table(name).metadata_location for name in flow.pipeline.table_names]
-    report = flow.run(runner)
+    report = flow.run(engine)
     assert (report.ended, report.batches, report.stopped_early) == ("caught up", [], False)
     assert [flow.load_table(name).metadata_location for name in flow.pipeline.table_names] == before
 
 
-def test_a_batch_takes_no_more_than_it_may_and_a_run_no_more_batches(flow: Flow, runner: SparkRunner) -> None:
+def test_a_batch_takes_no_more_than_it_may_and_a_run_no_more_batches(flow: Flow, engine: SparkEngine) -> None:
     flow = flow.but(extra={"batch": {"max_records": 10}, "run": {"max_batches": 3}})
     flow.produce(range(50))
-    report = flow.run(runner)
+    report = flow.run(engine)
     assert [batch.records for batch in report.batches] == [10, 10, 10]
     assert report.stopped_early
     assert "run.max_batches 3" in report.ended
-    flow.run(runner)
+    flow.run(engine)
     assert flow.ids() == list(range(50))
 
 
 def test_a_long_run_says_how_much_waits_and_for_how_long(
-    flow: Flow, runner: SparkRunner, capsys: pytest.CaptureFixture[str]
+    flow: Flow, engine: SparkEngine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flow = flow.but(extra={"batch": {"max_records": 10}})
     flow.produce(range(25))
     steps: list[str] = []
-    with flow.session() as session:
+    with flow.session(engine) as session:
         report = run_pipeline(
-            session, runner, on_batch=say_batch, on_progress=lambda step: steps.append(f"{step.phase}: {step.message}")
+            session, on_batch=say_batch, on_progress=lambda step: steps.append(f"{step.phase}: {step.message}")
         )
     written = [step.partition(" in ")[0] for step in steps if step.startswith("write: ")]
     assert written == ["write: 10 of 25 offsets", "write: 10 of 15 offsets", "write: 5 offsets"]
@@ -120,56 +120,56 @@ def test_a_long_run_says_how_much_waits_and_for_how_long(
     ]
 
 
-def test_a_commit_interval_leaves_the_commit_to_the_end_of_the_run(flow: Flow, runner: SparkRunner) -> None:
+def test_a_commit_interval_leaves_the_commit_to_the_end_of_the_run(flow: Flow, engine: SparkEngine) -> None:
     flow = flow.but(extra={"batch": {"max_records": 10}, "commit": {"every": "1h"}})
     flow.produce(range(30))
-    report = flow.run(runner)
+    report = flow.run(engine)
     assert [len(batches.batch_id) > 0 for batches in report.batches] == [True] * 3
     assert len(flow.own_snapshots()) == len(flow.events(CommitComplete)) == 1
     assert flow.ids() == list(range(30))
 
 
-def test_linger_picks_up_what_comes_late(flow: Flow, runner: SparkRunner) -> None:
+def test_linger_picks_up_what_comes_late(flow: Flow, engine: SparkEngine) -> None:
     flow.produce(range(5))
     late = threading.Timer(0.5, flow.produce, [range(5, 8)])
     with reached("publish.after-commit", late.start, skip=1):
-        flow.run(runner, Bounds(max_batches=2, max_duration_s=60, linger_s=30))
+        flow.run(engine, Bounds(max_batches=2, max_duration_s=60, linger_s=30))
     late.join()
     assert flow.ids() == list(range(8))
 
 
-def test_a_run_ends_although_the_topic_never_stops(flow: Flow, runner: SparkRunner) -> None:
+def test_a_run_ends_although_the_topic_never_stops(flow: Flow, engine: SparkEngine) -> None:
     flow = flow.but(extra={"batch": {"max_records": 10}})
     flow.produce(range(25))
     with reached("publish.after-commit", lambda: flow.produce(range(25, 28)), skip=1):
-        report = flow.run(runner)
+        report = flow.run(engine)
     assert [batch.records for batch in report.batches] == [10, 10, 5]
     assert (report.ended, report.stopped_early) == ("caught up with its start: 3 records wait", False)
     assert flow.ids() == list(range(25))
-    assert flow.run(runner).ended == "caught up"
+    assert flow.run(engine).ended == "caught up"
     assert flow.ids() == list(range(28))
 
 
 @pytest.mark.parametrize(("late", "batches"), [(2, [5]), (3, [5, 3])])
 def test_a_run_that_lingers_makes_its_next_batch_in_time_or_once_enough_wait(
-    flow: Flow, runner: SparkRunner, late: int, batches: list[int]
+    flow: Flow, engine: SparkEngine, late: int, batches: list[int]
 ) -> None:
     flow.produce(range(5))
     bounds = Bounds(max_batches=2, max_duration_s=5, linger_s=1, every_s=600, or_records=3)
     with reached("publish.after-commit", lambda: flow.produce(range(5, 5 + late)), skip=1):
-        report = flow.run(runner, bounds)
+        report = flow.run(engine, bounds)
     assert [batch.records for batch in report.batches] == batches
     assert report.stopped_early, "it stays for what waits, and ends by one bound or the other"
 
 
-def test_a_paused_pipeline_does_nothing_until_it_is_resumed(flow: Flow, runner: SparkRunner) -> None:
+def test_a_paused_pipeline_does_nothing_until_it_is_resumed(flow: Flow, engine: SparkEngine) -> None:
     flow.produce(range(5))
-    flow.run(runner)
+    flow.run(engine)
     flow.produce(range(5, 8))
     with flow.session() as session:
         bound = session.bind()
         session.log.append(Paused(pipeline_id=bound.pipeline_id, by="ana", reason="moving house"))
-    report = flow.run(runner)
+    report = flow.run(engine)
     assert report.batches == []
     assert "ana" in report.ended
     assert "moving house" in report.ended
@@ -177,22 +177,22 @@ def test_a_paused_pipeline_does_nothing_until_it_is_resumed(flow: Flow, runner: 
     with flow.session() as session:
         session.bind()
         session.log.append(Resumed(pipeline_id=bound.pipeline_id, by="ana"))
-    flow.run(runner)
+    flow.run(engine)
     assert flow.ids() == list(range(8))
 
 
-def test_a_bad_record_stops_a_pipeline_that_asks_for_it(flow: Flow, runner: SparkRunner) -> None:
+def test_a_bad_record_stops_a_pipeline_that_asks_for_it(flow: Flow, engine: SparkEngine) -> None:
     flow = flow.but(extra={"on_bad_record": "stop"})
     flow.produce(range(5))
     support.produce(flow.bootstrap, flow.topic, [b"{"])
     with pytest.raises(BadRecord, match=rf"{flow.topic}\[0\] offset 5: .*\n.*dead_letter"):
-        flow.run(runner)
+        flow.run(engine)
     assert flow.ids() == []
     assert [event.kind for event in flow.events(DataComplete)] == ["bootstrap"]
 
 
 def test_what_is_promised_under_log_append_time_is_never_broken(
-    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, runner: SparkRunner
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, engine: SparkEngine
 ) -> None:
     flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1, {"message.timestamp.type": "LogAppendTime"}))
     promised: list[int] = []
@@ -201,18 +201,18 @@ def test_what_is_promised_under_log_append_time_is_never_broken(
         older = open_transaction(flow, range(start, start + 5))
         flow.produce(range(start + 50, start + 55))
         time.sleep(0.01)
-        promised += promises_kept(flow, runner, promised, seen)
+        promised += promises_kept(flow, engine, promised, seen)
         older.commit_transaction(TIMEOUT_S)
         flow.produce(range(start + 60, start + 65))
-        promised += promises_kept(flow, runner, promised, seen)
+        promised += promises_kept(flow, engine, promised, seen)
     assert promised == sorted(promised)
     assert promised[-1] > promised[0] > 0
     assert len(flow.ids()) == 45
 
 
-def promises_kept(flow: Flow, runner: SparkRunner, promised: list[int], seen: set[int]) -> list[int]:
+def promises_kept(flow: Flow, engine: SparkEngine, promised: list[int], seen: set[int]) -> list[int]:
     """Run, and hold the rows that are new to what was promised before; returns the newest promise."""
-    flow.run(runner)
+    flow.run(engine)
     fresh = [row for row in flow.rows() if row["id"] not in seen]
     through = max(promised, default=-1)
     assert all(row["_kafka"]["timestamp"].timestamp() * 1000 > through for row in fresh)

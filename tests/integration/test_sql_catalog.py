@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.verify.verify import verify
+from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.maintenance.tasks import run_task
-from calve.spark_jobs.runner import SparkRunner
 from tests.pipelines import Flow
 from tests.postgres import DATABASE, USER, postgres
 from tests.support import TopicFactory
@@ -42,7 +42,7 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Generator
 
 
 def test_spark_merges_and_compacts_where_pyiceberg_commits(
-    flow: Flow, spark: SparkSession, runner: SparkRunner
+    flow: Flow, spark: SparkSession, engine: SparkEngine
 ) -> None:
     def by_spark(table: str) -> list[int]:
         """The pipeline's runs have made the catalog known to the session."""
@@ -50,7 +50,7 @@ def test_spark_merges_and_compacts_where_pyiceberg_commits(
 
     for first in (0, 5, 3):
         flow.produce(range(first, first + 5))
-        assert flow.run(runner).commits[-1].failed == {}
+        assert flow.run(engine).commits[-1].failed == {}
     assert by_spark(LATEST) == list(range(10))
     with flow.session() as session:
         done = run_task("compact", session, lambda: spark)

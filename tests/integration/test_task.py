@@ -9,11 +9,11 @@ import pytest
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.sink.write.spec import IngestSpec
+from calve.sink_core.sink.write.task import run_task
+from calve.sink_core.sink.writing import task_spec
 from calve.sink_core.tables.catalog import open_catalog
 from calve.sink_core.tables.create import ensure_tables
-from calve.spark_jobs.ingest import task_spec
-from calve.spark_jobs.spec import IngestSpec
-from calve.spark_jobs.task import run_task
 from tests.pipelines import Flow, record
 from tests.support import Produce, TopicFactory
 

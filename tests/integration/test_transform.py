@@ -9,10 +9,10 @@ import pytest
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.checks.tables import TableChecks
+from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.letter_job import LetterJobs
-from tests.pipelines import Flow, InProcess
+from tests.pipelines import Flow
 from tests.support import Produce, TopicFactory
 
 TEXT = "id, text || '/' || decode(_kafka.key) AS text"
@@ -56,7 +56,7 @@ def test_rows_are_made_by_sql_and_everything_adds_up(
     better = with_transform(plain, f"{TEXT}, TRY_CAST(text[2:] AS LONG) AS n")
     with better.session() as session:
         session.bind()
-        assert LetterJobs(session, InProcess()).replay().moved == 1
+        assert LetterJobs(session).replay().moved == 1
     [row] = [row for row in better.rows() if row["id"] == 25]
     assert (row["text"], row["n"], row["_kafka"]["offset"]) == ("none/k25", None, 25)
     assert proven(better)
@@ -95,7 +95,7 @@ def test_each_table_leaves_out_what_its_own_where_says(
     better = flow_of("id")
     with better.session() as session:
         session.bind()
-        assert LetterJobs(session, InProcess()).replay().moved == 5
+        assert LetterJobs(session).replay().moved == 5
     assert better.ids("db.even") == list(range(10, 60, 2))
     assert better.ids("db.large") == list(range(30, 60))
     assert proven(better)

@@ -17,13 +17,13 @@ from calve.sink_core.control.checkpoint import in_parts
 from calve.sink_core.control.events import Checkpoint, CheckpointPart, DataComplete, DataWritten, Event, Paused
 from calve.sink_core.errors import FindingError, UnknownOutcome
 from calve.sink_core.maintenance.trim import trim
-from calve.sink_core.status import status
+from calve.sink_core.sink.run import run_pipeline
+from calve.sink_core.sink.status import status
 from calve.sink_core.verify.report import VerifyReport
-from calve.spark_jobs.run import run_pipeline
 from tests import damage, support
 from tests.integration.range_jobs import part, replay
 from tests.launch import calve
-from tests.pipelines import Died, Flow, InProcess, reached
+from tests.pipelines import Died, Flow, reached
 from tests.support import TopicFactory
 from tests.trimming import AT_ONCE, log_start, proof, run, trimmed, untried
 
@@ -135,7 +135,7 @@ def test_a_table_that_is_behind_holds_back_from_its_first_pending_event_on(flow:
     for start in (10, 15):
         flow.produce(range(start, start + 5))
         with flow.session() as session:
-            run_pipeline(session, InProcess(), committing=False)
+            run_pipeline(session, committing=False)
     with flow.session() as session, pytest.MonkeyPatch.context() as patch:
         session.bind()
         real = session.catalog.commit_table

@@ -15,7 +15,7 @@ from calve.sink_core.control.log import REQUIRED_CONFIG, ControlLog
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.status import status
+from calve.sink_core.sink.status import status
 from calve.sink_core.verify.verify import verify
 from tests import support
 from tests.launch import forked

@@ -10,9 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Message
 
 from calve.sink_core.errors import RetriableError, UnknownOutcome
-from calve.sink_core.kafka import clients
+from calve.sink_core.kafka import clients, reader
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs import reader
 from tests import support
 from tests.cluster import ThreeBrokers
 from tests.pipelines import Flow, reached

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 from calve.orchestration.broker import Broker
 from calve.orchestration.pipelines import verdicts
 from calve.sink_core.control.events import DataComplete
-from calve.sink_core.planning import Planner
+from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.schema_preview import schema_preview
-from calve.sink_core.status import status
-from calve.spark_jobs.letter_job import LetterJobs
+from calve.sink_core.sink.planning import Planner
+from calve.sink_core.sink.status import status
 from tests import support
-from tests.pipelines import Flow, InProcess
+from tests.pipelines import Flow
 from tests.support import TopicFactory
 
 LEFT = {"ID": 10, "_pos": 10, "": 10, "a.b": 10}
@@ -89,5 +89,5 @@ def test_a_record_with_a_field_that_no_column_takes_may_be_a_dead_letter(flow: F
     flow = flow.but(extra={"table_defaults": {"evolve": ["add_column"]}})
     with flow.session() as session:
         session.bind()
-        assert LetterJobs(session, InProcess()).replay().moved == 2
+        assert LetterJobs(session).replay().moved == 2
     assert flow.ids() == list(range(7))

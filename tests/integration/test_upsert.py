@@ -15,15 +15,15 @@ from pyspark.sql import SparkSession
 from calve.orchestration.broker import Broker
 from calve.orchestration.pipelines.metadata import of_commit
 from calve.sink_core.dead_letters.choice import CHANGING
+from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.errors import BadRecord, TableUnusable
 from calve.sink_core.maintenance.orphans import named_by_events
+from calve.sink_core.range_jobs.jobs import RangeJobs
 from calve.sink_core.range_jobs.selected import Wanted
-from calve.sink_core.status import status
+from calve.sink_core.sink.batches import Ingest
+from calve.sink_core.sink.status import status
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.batches import Ingest
-from calve.spark_jobs.letter_job import LetterJobs
-from calve.spark_jobs.range_job import RangeJobs
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_chdb, by_spark
 from tests.launch import calve
 from tests.pipelines import Flow, reached
@@ -67,7 +67,7 @@ def check(flow: Flow, spark: SparkSession, state: State) -> None:
 
 @pytest.mark.parametrize(("rounds", "changes"), [(1, 300), pytest.param(3, 900, marks=pytest.mark.faults)])
 def test_the_table_is_the_dictionary_whatever_batches_and_tasks_changes_fall_into(
-    rounds: int, changes: int, flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    rounds: int, changes: int, flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     # Several batches, of several tasks each.
     flow = flow.but(extra={**flow.extra, "batch": {"min_task_bytes": "1KiB", "max_records": min(400, changes // 2)}})
@@ -85,7 +85,7 @@ def test_the_table_is_the_dictionary_whatever_batches_and_tasks_changes_fall_int
                 waiting[key % PARTITIONS].append(put(key, state[key]))
         for partition, records in enumerate(waiting):
             send(flow, produce, *records, partition=partition)
-        assert flow.run(runner).batches
+        assert flow.run(engine).batches
         check(flow, spark, state)
     ledger = [row for row in flow.rows(flow.pipeline.ledger_table) if row["records"]]
     assert sum(row["records"] for row in ledger) == rounds * changes
@@ -93,14 +93,14 @@ def test_the_table_is_the_dictionary_whatever_batches_and_tasks_changes_fall_int
 
 
 def test_batches_that_waited_are_in_order_and_each_in_a_snapshot_of_its_own(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     # Nothing waits where a batch is held against the table's rows: the one before it is committed first.
     flow = flow.but(extra={**flow.extra, "tables": [{**flow.extra["tables"][0], "on_moved_key": "ignore"}]})
-    flow.run(runner)
+    flow.run(engine)
     for records in ([put(1, "a"), put(2, "a")], [drop(1), put(3, "a")], [put(2, "b"), drop(3)], [drop(9)]):
         send(flow, produce, *records)
-        publish(flow, runner)
+        publish(flow, engine)
     assert flow.own_snapshots() == []
     with flow.session() as session:
         session.bind()
@@ -117,18 +117,18 @@ def test_batches_that_waited_are_in_order_and_each_in_a_snapshot_of_its_own(
 
 
 def test_where_the_key_says_the_partition_both_read_it_until_the_spec_changes(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     created = {**flow.extra["tables"][0]["auto_create"], "partition_by": ["bucket(2, id)"]}
     flow = flow.but(extra={**flow.extra, "tables": [{**flow.extra["tables"][0], "auto_create": created}]})
     send(flow, produce, *(put(key, "a") for key in range(5)))
-    flow.run(runner)
+    flow.run(engine)
     send(flow, produce, drop(0), put(1, "b"))
-    flow.run(runner)
+    flow.run(engine)
     check(flow, spark, {1: "b", 2: "a", 3: "a", 4: "a"})
     assert len(flow.load_table().specs()) == 1
     send(flow, produce, drop(1), put(2, "c"))
-    publish(flow, runner)
+    publish(flow, engine)
 
     def changed() -> None:
         with flow.load_table().update_spec() as update:
@@ -151,30 +151,30 @@ def test_where_the_key_says_the_partition_both_read_it_until_the_spec_changes(
         assert verify(session, deep=True).violations == ()
 
 
-def publish(flow: Flow, runner: SparkRunner) -> None:
+def publish(flow: Flow, engine: SparkEngine) -> None:
     """A batch that waits for its commit."""
-    with flow.session() as session:
-        ingest = Ingest(session, runner)
+    with flow.session(engine) as session:
+        ingest = Ingest(session)
         ingest.bind()
         ingest.prepare()
         assert ingest.next_batch()
 
 
 def test_a_key_in_two_partitions_stops_before_anything_is_published(
-    flow: Flow, produce: Produce, runner: SparkRunner
+    flow: Flow, produce: Produce, engine: SparkEngine
 ) -> None:
     send(flow, produce, put(1, "a"), put(2, "a"))
     send(flow, produce, drop(1), partition=1)
     with pytest.raises(BadRecord, match=r"db.events: key \(1\) has changes in .*\[0\] and .*\[1\] in one batch"):
-        flow.run(runner)
+        flow.run(engine)
     assert flow.load_table().current_snapshot() is None
 
 
 def test_tombstones_that_name_no_row_are_dead_letters(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     produce(flow.topic, [None, None, None, put(4, "a")[1]], keys=["x", None, '{"id": 5}', "4"])
-    flow.run(runner)
+    flow.run(engine)
     letters = sorted((row["offset"], row["error"], row["value"]) for row in flow.rows(flow.pipeline.dead_letter_table))
     assert [(offset, value) for offset, _, value in letters] == [(0, None), (1, None)]
     assert letters[0][1].startswith("key of a tombstone: ")
@@ -182,16 +182,16 @@ def test_tombstones_that_name_no_row_are_dead_letters(
     check(flow, spark, {4: "a"})
     with flow.session() as session:
         session.bind()
-        report = LetterJobs(session, runner).replay()
+        report = LetterJobs(session).replay()
     assert (report.left, report.still_bad) == ({CHANGING.format(flow.table): 2}, 0)
 
 
 def test_rows_are_not_counted_where_deletes_stand_beside_them(
-    flow: Flow, produce: Produce, runner: SparkRunner
+    flow: Flow, produce: Produce, engine: SparkEngine
 ) -> None:
     for text in "ab":
         send(flow, produce, put(1, text))
-        report = flow.run(runner)
+        report = flow.run(engine)
     [landed] = [commit for commit in report.commits[-1].landed if commit.table == flow.table]
     assert landed.total_rows is None
     assert "dagster/row_count" not in of_commit(landed, 0)
@@ -202,16 +202,16 @@ def test_rows_are_not_counted_where_deletes_stand_beside_them(
 
 
 def test_what_would_put_old_records_over_newer_ones_is_refused(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     send(flow, produce, put(1, "a"))
-    flow.run(runner)
+    flow.run(engine)
     send(flow, produce, put(1, "b"), put(2, "b"))
-    flow.run(runner)
+    flow.run(engine)
     first = flow.own_snapshots()[0][0]
     with flow.session() as session:
         session.bind()
-        jobs = RangeJobs(session, runner)
+        jobs = RangeJobs(session)
         for again in (jobs.refill, jobs.history, lambda table: jobs.replay(table, Wanted())):
             with pytest.raises(TableUnusable, match="takes row changes, and records read again would be put over"):
                 again(flow.table)
@@ -221,27 +221,27 @@ def test_what_would_put_old_records_over_newer_ones_is_refused(
     refused(flow, "table-rolled-back", "recommit", f"put main back to the tagged snapshot ({tagged})")
     spark.sql(f"CALL {catalog}.system.set_current_snapshot('{flow.table}', {tagged})").collect()
     send(flow, produce, drop(2))
-    flow.run(runner)
+    flow.run(engine)
     check(flow, spark, {1: "b"})
 
 
 def test_compaction_leaves_the_rows_as_they_are(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     for text in "abc":
         send(flow, produce, put(1, text), put(2, text), drop(3))
-        flow.run(runner)
+        flow.run(engine)
     rewrite = f"table => '{flow.table}', options => map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')"
     spark.sql(f"CALL {flow.attached(spark)}.system.rewrite_data_files({rewrite})").collect()
     check(flow, spark, {1: "c", 2: "c"})
     send(flow, produce, put(2, "d"), drop(1))
-    flow.run(runner)
+    flow.run(engine)
     check(flow, spark, {2: "d"})
 
 
-def test_a_delete_file_that_is_gone_is_a_violation(flow: Flow, produce: Produce, runner: SparkRunner) -> None:
+def test_a_delete_file_that_is_gone_is_a_violation(flow: Flow, produce: Produce, engine: SparkEngine) -> None:
     send(flow, produce, put(1, "a"))
-    flow.run(runner)
+    flow.run(engine)
     (gone,) = (path for path in flow.load_table().inspect.delete_files()["file_path"].to_pylist())
     Path(gone.removeprefix("file://")).unlink()
     with flow.session() as session:
@@ -251,13 +251,13 @@ def test_a_delete_file_that_is_gone_is_a_violation(flow: Flow, produce: Produce,
 
 
 def test_soft_deletes_keep_the_row_of_a_tombstone_with_a_mark(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     flow = flow.but(extra={"tables": [{**flow.extra["tables"][0], "deletes": "soft"}]})
     send(flow, produce, put(1, "a"), put(2, "a"), put(3, "a"), drop(3), put(3, "b"))
-    flow.run(runner)
+    flow.run(engine)
     send(flow, produce, drop(1), drop(9))
-    flow.run(runner)
+    flow.run(engine)
     found = by_spark(spark, f"{flow.attached(spark)}.{flow.table}")
     wanted = [(1, None, True), (2, "a", False), (3, "b", False), (9, None, True)]
     assert sorted((row["id"], row["text"], row["_is_deleted"]) for row in found) == wanted
@@ -276,7 +276,7 @@ def test_soft_deletes_keep_the_row_of_a_tombstone_with_a_mark(
     ],
 )
 def test_a_table_that_can_keep_no_deleted_row_is_refused(
-    columns: list[NestedField], message: str, flow: Flow, runner: SparkRunner, produce: Produce
+    columns: list[NestedField], message: str, flow: Flow, engine: SparkEngine, produce: Produce
 ) -> None:
     flow = flow.but(extra={"tables": [{**flow.extra["tables"][0], "deletes": "soft"}]})
     with flow.iceberg() as catalog:
@@ -284,14 +284,14 @@ def test_a_table_that_can_keep_no_deleted_row_is_refused(
         catalog.create_table(flow.table, Schema(NestedField(1, "id", LongType(), required=True), *columns))
     send(flow, produce, put(1, "a"))
     with pytest.raises(TableUnusable, match=message):
-        flow.run(runner)
+        flow.run(engine)
 
 
-def test_an_optional_key_is_refused_before_anything_is_read(flow: Flow, runner: SparkRunner, produce: Produce) -> None:
+def test_an_optional_key_is_refused_before_anything_is_read(flow: Flow, engine: SparkEngine, produce: Produce) -> None:
     with flow.iceberg() as catalog:
         catalog.create_namespace("db")
         optional = [NestedField(1, "id", LongType()), NestedField(2, "text", StringType())]
         catalog.create_table(flow.table, Schema(*optional))
     send(flow, produce, put(1, "a"))
     with pytest.raises(TableUnusable, match="key id is optional"):
-        flow.run(runner)
+        flow.run(engine)

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.control.events import StartCommit
-from calve.sink_core.status import StatusReport, status
+from calve.sink_core.sink.status import StatusReport, status
 from calve.sink_core.verify.report import VerifyReport, Violation
 from calve.sink_core.verify.verify import verify
 from tests import support

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from calve.orchestration.broker import Broker
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.runner import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_spark
 from tests.integration.test_merge import commit_by_spark
 from tests.integration.test_order_by import COLUMNS, value
@@ -35,14 +35,14 @@ def of(flow: Flow, more: dict[str, Any], **table: Any) -> Flow:
 
 
 def test_late_changes_stay_late_when_equality_deletes_are_set_again(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     ordered = {"key": ["id"], "order_by": "source.lsn", "auto_create": {"columns": COLUMNS}}
     merging = of(flow, SEVERAL, **ordered)
     produce(flow.topic, [value(1, "new", 9), value(2, "old", 2)])
-    merging.run(runner)
+    merging.run(engine)
     produce(flow.topic, [value(1, "late", 8), value(2, "new", 5)])
-    publish(merging, runner)
+    publish(merging, engine)
     deleting = of(flow, {}, **ordered, write_mode="equality_deletes")
     with deleting.session() as session:
         session.bind()
@@ -51,14 +51,14 @@ def test_late_changes_stay_late_when_equality_deletes_are_set_again(
     assert isinstance(failed, TableUnusable)
     assert "db.events: its changes are merged by Spark, and there is none here" in str(failed)
     produce(flow.topic, [value(2, "late", 4), value(3, "first", 1)], partition=1)
-    (batch,) = deleting.run(runner).batches
+    (batch,) = deleting.run(engine).batches
     assert batch.rows[flow.table] == 2
     check_ordered(deleting, spark, {1: ("new", 9), 2: ("new", 5), 3: ("first", 1)})
     assert [len(said.batches) for _, said in deleting.own_snapshots()] == [1, 1, 1]
 
 
 def test_what_was_written_by_another_key_is_merged_by_that(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     columns = {"columns": {"id": "long", "site": "string", "text": "string"}, "identifier_fields": ["id", "site"]}
     by_both, by_id = (of(flow, SEVERAL, auto_create=columns, **key) for key in ({}, {"key": ["id"]}))
@@ -68,12 +68,12 @@ def test_what_was_written_by_another_key_is_merged_by_that(
         produce(flow.topic, [value.encode() for value in values])
 
     send((1, "a", "old"), (2, "a", "old"))
-    by_both.run(runner)
+    by_both.run(engine)
     send((2, "b", "other"), (1, "a", "new"))
-    publish(by_both, runner)
+    publish(by_both, engine)
     send((1, "c", "moved"))
-    publish(by_id, runner)
-    report = commit_by_spark(by_id, runner)
+    publish(by_id, engine)
+    report = commit_by_spark(by_id, engine)
     assert (len(report.batches), report.rows, report.landed) == (2, 3, True)
     rows = by_spark(spark, f"{by_id.attached(spark)}.{flow.table}")
     wanted = [(1, "c", "moved"), (2, "a", "old"), (2, "b", "other")]
@@ -88,7 +88,7 @@ def test_what_was_written_by_another_key_is_merged_by_that(
 
 @pytest.mark.faults
 def test_changes_keep_their_old_values_when_that_is_refused_again(
-    flow: Flow, produce: Produce, spark: SparkSession, runner: SparkRunner
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
     def send(op: str, text: str) -> None:
         row = {"id": 1, "text": text}
@@ -97,10 +97,10 @@ def test_changes_keep_their_old_values_when_that_is_refused_again(
     cdc = {"mode": "cdc", "key": ["id"], "auto_create": {"columns": {"id": "long", "text": "string"}}}
     keeping = of(flow, SEVERAL, **cdc, unavailable_value="keep-old")
     send("c", "large")
-    keeping.run(runner)
+    keeping.run(engine)
     send("u", "__debezium_unavailable_value")
-    publish(keeping, runner)
-    of(flow, SEVERAL, **cdc, write_mode="equality_deletes").run(runner)
+    publish(keeping, engine)
+    of(flow, SEVERAL, **cdc, write_mode="equality_deletes").run(engine)
     assert [(row["id"], row["text"]) for row in by_spark(spark, f"{flow.attached(spark)}.{flow.table}")] == [
         (1, "large")
     ]

@@ -48,7 +48,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no-topic-recheck-after-fence",
-        "spark_jobs/batches.py",
+        "sink_core/sink/batches.py",
         "if decision.verdict is not Verdict.ALREADY_PUBLISHED:",
         "if False:",
         (f"{_FINDINGS}::test_a_topic_that_is_new_and_recreated_before_its_first_publish_is_read_from_its_beginning",),
@@ -57,7 +57,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "bootstrap-no-truncated-check",
-        "sink_core/planning.py",
+        "sink_core/sink/planning.py",
         "self._stop_on(checks.truncated(state, session.log.topic))",
         "pass",
         (f"{_PLANNING}::test_a_log_that_was_cut_since_the_pipeline_was_bound_is_not_taken_for_that_of_a_new_one",),
@@ -65,7 +65,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "missing-positions-no-fence",
-        "sink_core/planning.py",
+        "sink_core/sink/planning.py",
         'if last is not None and last.name == "positions-missing":',
         "if False:",
         (f"{_PLANNING}::test_a_topic_taken_out_while_it_gets_a_partition_has_lost_no_position",),
@@ -73,7 +73,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "broker-time-after-watermark",
-        "sink_core/planning.py",
+        "sink_core/sink/planning.py",
         "predecessor, started.broker_time_ms)",
         "predecessor, session.log.append(session.new_binding()).broker_time_ms)",
         (f"{_PLANNING}::test_what_is_appended_after_the_high_watermarks_is_no_older_than_the_plan_s_time",),
@@ -194,7 +194,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "planning-new-partition-from-its-end",
-        "sink_core/planning.py",
+        "sink_core/sink/planning.py",
         "return position.offset if position else self.starts[at]",
         "return position.offset if position else self.ends[at]",
         (f"{_PUBLISH}::test_a_partition_added_later_starts_at_its_beginning",),
@@ -202,7 +202,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "planning-positions-read-once",
-        "sink_core/planning.py",
+        "sink_core/sink/planning.py",
         "            if self._positions(partitions) == found:\n",
         "            if True:\n",
         (f"{_FINDINGS}::test_a_publish_between_reading_positions_and_log_is_no_finding",),
@@ -210,7 +210,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "planning-recreated-topic-let-pass",
-        "sink_core/planning.py",
+        "sink_core/sink/planning.py",
         "self._stop_on(checks.topic_recreated(topic_ids, self._session.log.refresh()))",
         "self._session.log.refresh()",
         (f"{_STOPS}[recreate_the_source_topic---]",),
@@ -219,7 +219,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "planning-retention-let-pass",
-        "sink_core/planning.py",
+        "sink_core/sink/planning.py",
         "        self._stop_on(finding)\n        return Source(",
         "        return Source(",
         (f"{_STOPS}[lose_records_to_retention---]",),
@@ -227,7 +227,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "bootstrap-takes-positions-over",
-        "sink_core/planning.py",
+        "sink_core/sink/planning.py",
         "            if found:\n                return Decision(Verdict.STALE",
         "            if False:\n                return Decision(Verdict.STALE",
         (f"{_PUBLISH}::test_positions_that_were_there_before_the_first_use_are_not_taken_over",),

@@ -130,7 +130,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "range-topic-unchecked",
-        "spark_jobs/range_job.py",
+        "sink_core/range_jobs/jobs.py",
         "            if decision.verdict is Verdict.PUBLISH:\n                check_topics(session, plan.topic_ids)\n",
         "",
         (f"{_OVERTAKEN}::test_a_range_job_that_read_a_topic_created_again_publishes_nothing",),

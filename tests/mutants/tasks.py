@@ -12,7 +12,7 @@ _TASK = "tests/integration/test_task.py"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "runner-no-dedupe",
-        "spark_jobs/runner.py",
+        "spark_jobs/engine.py",
         "if len(rows) != n or len(results) != n:",
         "if False:",
         (f"{_RUNNER}::test_a_task_without_a_result_or_with_two_stops_the_batch",),
@@ -20,7 +20,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "counts-max-timestamp-last",
-        "spark_jobs/ingest.py",
+        "sink_core/sink/writing.py",
         "total.max_timestamp_ms = max(total.max_timestamp_ms, piece.max_timestamp_ms)",
         "total.max_timestamp_ms = piece.max_timestamp_ms",
         (f"{_INGEST}::test_the_latest_timestamp_of_any_slice_is_the_partition_s",),
@@ -28,7 +28,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "counts-of-the-last-slice",
-        "spark_jobs/ingest.py",
+        "sink_core/sink/writing.py",
         "setattr(total, name, getattr(total, name) + getattr(piece, name))",
         "setattr(total, name, getattr(piece, name))",
         (f"{_INGEST}::test_each_partition_that_moves_has_one_row_for_all_of_its_offsets",),
@@ -36,7 +36,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "counts-rows-of-the-last-slice",
-        "spark_jobs/ingest.py",
+        "sink_core/sink/writing.py",
         "mine.update({name: mine.get(name, 0) + number for name, number in its.items()})",
         "mine.update(its)",
         (f"{_INGEST}::test_rows_by_table_are_added_up_and_tables_that_are_named_have_their_number",),
@@ -44,7 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "skip-share-all",
-        "spark_jobs/task.py",
+        "sink_core/sink/write/task.py",
         "self._counts[i].dead_lettered += int((~keep[places]).sum())",
         "pass",
         (f"{_TASK}::test_records_that_are_dead_letters_already_stay_there_and_are_counted_as_that",),
@@ -52,7 +52,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "skip-forgotten",
-        "spark_jobs/task.py",
+        "sink_core/sink/write/task.py",
         "        if self._spec.skip:\n",
         "        if False:\n",
         (f"{_TASK}::test_records_that_are_dead_letters_already_stay_there_and_are_counted_as_that",),
@@ -68,7 +68,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "reader-beyond-its-range",
-        "spark_jobs/reader.py",
+        "sink_core/kafka/reader.py",
         "only(delivered, delivered.offsets < self._ends[delivered.slices])",
         "only(delivered, delivered.offsets <= self._ends[delivered.slices])",
         (f"{_TASK}::test_records_beyond_the_range_are_left_for_the_next_batch",),
@@ -76,7 +76,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "reader-done-one-early",
-        "spark_jobs/reader.py",
+        "sink_core/kafka/reader.py",
         "delivered.offsets >= self._ends[delivered.slices] - 1])",
         "delivered.offsets >= self._ends[delivered.slices] - 2])",
         (f"{_READER}::test_a_range_is_read_to_its_last_record_however_few_come_at_once",),
@@ -84,7 +84,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "reader-out-of-range-is-the-end",
-        "spark_jobs/reader.py",
+        "sink_core/kafka/reader.py",
         "                raise self._out_of_range(self.slices[i], int(self._next[i]))\n",
         "                self._finish([i])\n                continue\n",
         (f"{_READER}::test_offsets_lost_to_retention_are_a_finding",),

@@ -20,8 +20,8 @@ from calve.sink_core.changes import fold, rows, writer
 from calve.sink_core.changes.fold import Folded
 from calve.sink_core.commit import append, own
 from calve.sink_core.commit.own import Share
+from calve.sink_core.sink.write import change_pieces
 from calve.sink_core.tables import manifests
-from calve.spark_jobs import change_pieces
 
 SwitchOff = Callable[[pytest.MonkeyPatch], None]
 

@@ -15,10 +15,10 @@ from calve.sink_core.batch import TableOutput
 from calve.sink_core.changes import rows, writer
 from calve.sink_core.changes.settings import RowChanges
 from calve.sink_core.changes.standing import standing_of, standing_schema
+from calve.sink_core.sink.write.change_pieces import ChangePieces
+from calve.sink_core.sink.write.pieces import Outbox, Piece, rows_of
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.outputs import output_of
-from calve.spark_jobs.change_pieces import ChangePieces
-from calve.spark_jobs.pieces import Outbox, Piece, rows_of
 from calve.spark_jobs.standing import standing_pieces
 from tests.row_histories.records import Kind, Record
 

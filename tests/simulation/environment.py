@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pyiceberg.table.update
@@ -28,15 +29,15 @@ import calve.sink_core.kafka.clients
 import calve.sink_core.kafka.source
 import calve.sink_core.maintenance.orphans
 import calve.sink_core.maintenance.trim
+import calve.sink_core.range_jobs.jobs
 import calve.sink_core.range_jobs.replacing
 import calve.sink_core.resolve.jump
 import calve.sink_core.resolve.ledger
 import calve.sink_core.resolve.rebuild
-import calve.sink_core.session
-import calve.spark_jobs.batches
+import calve.sink_core.sink.batches
+import calve.sink_core.sink.session
 import calve.spark_jobs.maintenance.expire
 import calve.spark_jobs.maintenance.orphans
-import calve.spark_jobs.range_job
 from calve.sink_core.commit.merge import Merging
 from calve.sink_core.commit.staging import left_behind
 from calve.sink_core.config.effective import Pipeline
@@ -91,11 +92,10 @@ class Environment:
         self._install_storage(patch)
         self._install_chance(patch)
         patch.setattr(
-            calve.spark_jobs.batches, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named)
+            calve.sink_core.sink.batches, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named)
         )
-        patch.setattr(
-            calve.sink_core.session, "Merging", lambda *_: Merging(self.world.merged, partial(merge, self.world))
-        )
+        merging = Merging(self.world.merged, partial(merge, self.world))
+        patch.setattr(calve.sink_core.sink.session, "Merging", SimpleNamespace(of=lambda *_: merging))
         patch.setattr(Pipeline, "changing", property(lambda _: self.world.merged))
         # Clocks hardly go on in a history: expiry drops every staging branch that it sees.
         patch.setattr(
@@ -108,12 +108,11 @@ class Environment:
         patch.setattr(calve.sink_core.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))
         patch.setattr(calve.sink_core.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))
         patch.setattr(calve.sink_core.resolve.jump, "output_of", lambda *given: self.world.output_of(*given))
-        patch.setattr(calve.spark_jobs.range_job, "output_of", lambda *given: self.world.output_of(*given))
-        patch.setattr(calve.spark_jobs.range_job, "run_tasks", lambda *given: self.world.run_tasks(*given))
-        patch.setattr(calve.spark_jobs.range_job, "ledger_rows", lambda session: self.world.ledger_rows(session))
-        patch.setattr(calve.spark_jobs.range_job, "dead_letters_in", lambda *_: {})
+        patch.setattr(calve.sink_core.range_jobs.jobs, "output_of", lambda *given: self.world.output_of(*given))
+        patch.setattr(calve.sink_core.range_jobs.jobs, "ledger_rows", lambda session: self.world.ledger_rows(session))
+        patch.setattr(calve.sink_core.range_jobs.jobs, "dead_letters_in", lambda *_: {})
         patch.setattr(
-            calve.spark_jobs.range_job, "rewrite_files", lambda spec, files, _: self.world.rewrite(spec, files)
+            calve.sink_core.range_jobs.jobs, "rewrite_files", lambda spec, files, _: self.world.rewrite(spec, files)
         )
         patch.setattr(calve.sink_core.range_jobs.replacing, "output_of", lambda *given: self.world.kept_of(*given))
         patch.setattr(calve.sink_core.range_jobs.replacing, "_named", lambda *given: self.world.gone_of(*given))
@@ -126,7 +125,7 @@ class Environment:
         def manifests(snapshot: Snapshot, _io: object) -> list[ListedManifest]:
             return list(self.world.store.manifest_list(snapshot.manifest_list).manifests)
 
-        patch.setattr(calve.sink_core.session, "open_catalog", lambda _settings: self.world.catalog)
+        patch.setattr(calve.sink_core.sink.session, "open_catalog", lambda _settings: self.world.catalog)
         patch.setattr(calve.sink_core.commit.append, "write_manifest_list", self._writing_list)
         patch.setattr(calve.sink_core.commit.append, "write_without", self._without)
         patch.setattr(Snapshot, "manifests", manifests)

@@ -27,7 +27,7 @@ from calve.sink_core.errors import (
 )
 from calve.sink_core.offsets import Offsets, TopicPartition, dense_to_offsets
 from calve.sink_core.resolve.rebuild import BEFORE
-from calve.spark_jobs.run import RunReport
+from calve.sink_core.sink.run import RunReport
 from tests.simulation.broker import Cluster, Outcome, Transaction
 from tests.simulation.promises import Crash, Promise, Violation
 from tests.simulation.storage import Manifest, Row, SimCatalog

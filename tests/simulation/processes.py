@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 from pyiceberg.exceptions import NoSuchTableError
@@ -16,32 +15,30 @@ from calve.sink_core.control.events import Paused, Resumed
 from calve.sink_core.errors import CommitConflict, RetriableError
 from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.range_jobs.jobs import RangeJobs
 from calve.sink_core.range_jobs.selected import Wanted
 from calve.sink_core.resolve.resolve import RESOLVERS, carry_out, prepare
 from calve.sink_core.resolve.standing import standing
-from calve.sink_core.session import Session
+from calve.sink_core.sink.run import Bounds, run_pipeline
+from calve.sink_core.sink.session import Session
 from calve.spark_jobs.maintenance.expire import expire
 from calve.spark_jobs.maintenance.orphans import remove_orphans
 from calve.spark_jobs.maintenance.work import Work
-from calve.spark_jobs.range_job import RangeJobs
-from calve.spark_jobs.refill import refill
-from calve.spark_jobs.run import Bounds, run_pipeline
 from tests.simulation.oracle import OLD, TOPIC
 from tests.simulation.world import STALE, World
 
-RUNNER: Any = SimpleNamespace(is_started=True, parallelism=lambda: 2)
 ENDLESS_S = 1e9
 
 
 def run(world: World) -> None:
     with world.session() as session:
-        world.oracle.check_report(run_pipeline(session, RUNNER, bounds=Bounds(3, ENDLESS_S, 0.0)))
+        world.oracle.check_report(run_pipeline(session, bounds=Bounds(3, ENDLESS_S, 0.0)))
 
 
 def publish(world: World) -> None:
     """A run whose commits are somebody else's."""
     with world.session() as session:
-        report = run_pipeline(session, RUNNER, bounds=Bounds(2, ENDLESS_S, 0.0), committing=False)
+        report = run_pipeline(session, bounds=Bounds(2, ENDLESS_S, 0.0), committing=False)
         world.oracle.check_report(report)
 
 
@@ -106,7 +103,7 @@ def resolve(world: World) -> None:
         if not choices:
             return
         choice = "refill" if "refill" in choices and world.chance.random() < 0.5 else world.chance.choice(choices)
-        prepared = prepare(session, found.finding, found.subject, choice, refill=refill(RUNNER))
+        prepared = prepare(session, found.finding, found.subject, choice)
         world.note(f"answers {found.finding} of {found.subject} by {choice}")
         if choice == "accept":
             world.oracle.accepted.add(found.subject)
@@ -122,7 +119,7 @@ def replay(world: World) -> None:
         if session.read_only():
             session.bind()
             wanted = Wanted(ranges=_some_range(world) if world.chance.random() < 0.5 else ())
-            RangeJobs(session, RUNNER).replay(world.pipeline.tables[0].name, wanted)
+            RangeJobs(session).replay(world.pipeline.tables[0].name, wanted)
 
 
 def _some_range(world: World) -> tuple[OffsetRange, ...]:

@@ -17,14 +17,15 @@ from calve.sink_core.control.events import DataWritten, Event
 from calve.sink_core.control.logged import Logged
 from calve.sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
 from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.range_jobs.rewrite import RewriteSpec
 from calve.sink_core.resolve.accounts import Accounts, fold
 from calve.sink_core.rules import ALL, Rules
-from calve.sink_core.session import Session
+from calve.sink_core.sink.engine import InProcess
+from calve.sink_core.sink.session import Session
+from calve.sink_core.sink.write.task import IngestSpec, TaskResult
 from calve.sink_core.tables.kafka_rows import Runs
 from calve.sink_core.tables.rewrite import Rewritten
 from calve.sink_core.verify.ledger import LedgerRow, with_former
-from calve.spark_jobs.rewrite import RewriteSpec
-from calve.spark_jobs.task import IngestSpec, TaskResult
 from tests.simulation.broker import Cluster
 from tests.simulation.clients import Network
 from tests.simulation.oracle import BAD, GAP, OLD, TOPIC, Batch, Oracle
@@ -48,6 +49,18 @@ class Actor:
     process: Process
     chance: random.Random
     loss: float
+
+
+@dataclass(frozen=True)
+class Tasks(InProcess):
+    """The world's engine: what tasks write are modelled files."""
+
+    tasks: int = 2
+    world: World | None = None
+
+    def write(self, spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]]) -> list[TaskResult]:
+        assert self.world is not None
+        return self.world.run_tasks(spec, tasks)
 
 
 class World:
@@ -101,7 +114,7 @@ class World:
     def session(self) -> Session:
         process = self.scheduler.current
         stale = process is not None and process.name.startswith(STALE)
-        return Session.open(self.pipelines[0] if stale else self.pipeline, self.rules)
+        return Session.open(self.pipelines[0] if stale else self.pipeline, self.rules, engine=Tasks(world=self))
 
     def add_table(self) -> None:
         """The pipeline's file has one more table from here on."""
@@ -222,9 +235,8 @@ class World:
             raise TableUnusable(f"{name}: {error} is gone") from error
         return [self._manifest(batch_id, name, table, self._write(batch_id, name, rows), len(rows), "")]
 
-    def run_tasks(self, spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]], runner: object) -> list[TaskResult]:
+    def run_tasks(self, spec: IngestSpec, tasks: Sequence[Sequence[OffsetRange]]) -> list[TaskResult]:
         """Reads ranges again for the one table of `spec`."""
-        del runner
         name = spec.tables[0].name
         batch = self.oracle.batches[spec.batch_id] = Batch(None, {table: [] for table in self.pipeline.table_names}, {})
         counts = [self._read(part, batch) for task in tasks for part in task]

@@ -17,7 +17,7 @@ from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import RetriableError
 
 if TYPE_CHECKING:
-    from calve.spark_jobs.letter_job import LettersReport
+    from calve.sink_core.dead_letters.jobs import LettersReport
 
 
 class ListConfig(dg.Config):
@@ -65,13 +65,13 @@ def replay(pipeline: Pipeline) -> Operation[ReplayConfig]:
 
     def work(at: Work, config: ReplayConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.control.decision import Verdict
-        from calve.spark_jobs.letter_job import LetterJobs
+        from calve.sink_core.dead_letters.jobs import LetterJobs
 
         wanted = [offset_range(text, "ranges") for text in config.ranges]
         at.session.bind_published()
         if held := at.held():
             return held
-        report = LetterJobs(at.session, at.runner, on_progress=at.progress).replay(wanted)
+        report = LetterJobs(at.session, on_progress=at.progress).replay(wanted)
         for landed in report.commits:
             yield table_page.landed(pipeline, landed)
         at.say(f"{report.table}: {report.ended}; {report.still_bad:,} still bad")

@@ -14,9 +14,10 @@ from calve.orchestration.pipelines.spark import own_resources, session_of
 from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
-    from calve.sink_core.session import Session
-    from calve.spark_jobs.runner import SparkRunner
-    from calve.spark_jobs.steps import Progress
+    from pyspark.sql import SparkSession
+
+    from calve.sink_core.sink.job import Progress
+    from calve.sink_core.sink.session import Session
 
 Told = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 Config = TypeVar("Config", bound=dg.Config)
@@ -24,12 +25,12 @@ Config = TypeVar("Config", bound=dg.Config)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an operation has at hand. Spark starts when the runner is first used."""
+    """What an operation has at hand. Spark starts when it is first needed."""
 
     context: dg.OpExecutionContext
     pipeline: Pipeline
     session: "Session"
-    runner: "SparkRunner"
+    spark: "Callable[[], SparkSession]"
 
     @property
     def by(self) -> str:
@@ -68,14 +69,9 @@ def job_of(pipeline: Pipeline, operation: Operation[Config]) -> dg.JobDefinition
     """To be launched by hand; a run may last as long as one of maintenance."""
 
     def through(context: dg.OpExecutionContext, config: Any) -> Iterator[Told | dg.Output[None]]:
-        from calve.spark_jobs.runner import SparkRunner
-
         start = session_of(getattr(context.resources, resource_key(pipeline)))
-        with (
-            run_session(context, pipeline) as session,
-            SparkRunner(pipeline.spark, session=start) as runner,
-        ):
-            metadata = yield from operation.work(Work(context, pipeline, session, runner), config)
+        with run_session(context, pipeline, start) as session:
+            metadata = yield from operation.work(Work(context, pipeline, session, start), config)
             yield dg.Output(None, metadata=metadata)
 
     name = op_name(pipeline, operation.stage)

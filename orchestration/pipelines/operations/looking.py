@@ -58,8 +58,8 @@ def positions(pipeline: Pipeline) -> Operation[dg.Config]:
     """The next offsets to read, beside what Kafka holds; and the file that another pipeline could begin with."""
 
     def work(at: Work, _config: dg.Config) -> Generator[Told, None, dict[str, Any]]:
-        from calve.sink_core import positions_file
-        from calve.sink_core.status import status
+        from calve.sink_core.sink import positions_file
+        from calve.sink_core.sink.status import status
 
         yield from ()
         exported = positions_file.export(at.session)

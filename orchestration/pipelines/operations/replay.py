@@ -17,8 +17,8 @@ from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import ConfigError, RetriableError
 
 if TYPE_CHECKING:
+    from calve.sink_core.range_jobs.jobs import RangeJobs, RangePreview, RangeReport
     from calve.sink_core.range_jobs.selected import Wanted
-    from calve.spark_jobs.range_job import RangeJobs, RangePreview, RangeReport
 
 TRIES = 5
 """How often a replay is started again that another range job was faster than."""
@@ -130,10 +130,10 @@ def replay_hours(pipeline: Pipeline) -> Operation[HoursConfig]:
 
 
 def _jobs(at: Work) -> "RangeJobs":
-    from calve.spark_jobs.range_job import RangeJobs
+    from calve.sink_core.range_jobs.jobs import RangeJobs
 
     at.session.bind_published()
-    return RangeJobs(at.session, at.runner, on_progress=at.progress)
+    return RangeJobs(at.session, on_progress=at.progress)
 
 
 def _replayable(pipeline: Pipeline) -> list[str]:

@@ -32,15 +32,14 @@ def resolve(pipeline: Pipeline) -> Operation[ResolveConfig]:
     def work(at: Work, config: ResolveConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.errors import ConfigError
         from calve.sink_core.resolve.resolve import carry_out, offers, prepare
-        from calve.spark_jobs.refill import refill
 
         yield from ()
-        refilling, subject = refill(at.runner), config.subject or None
+        subject = config.subject or None
         if not config.choice:
-            return _shown(at, offers(at.session, config.finding or None, subject, refill=refilling))
+            return _shown(at, offers(at.session, config.finding or None, subject))
         if not config.finding:
             raise ConfigError("choice: of which finding?", hint="set finding; a run without a choice lists them")
-        prepared = prepare(at.session, config.finding, subject, config.choice, refill=refilling)
+        prepared = prepare(at.session, config.finding, subject, config.choice)
         for line in (prepared.found.message, f"{prepared.choice}:", *prepared.answer.would):
             at.say(line)
         done = carry_out(at.session, prepared, at.by)

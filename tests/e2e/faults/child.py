@@ -13,18 +13,10 @@ MARK = "@"
 """Begins a line of progress, `@phase: message`."""
 
 
-def main(args: list[str], *, swift: bool = False) -> None:
-    """Run the console script's entry point. Ends in SystemExit with its exit code.
-
-    `swift`: the tasks of a batch run in this process, in place of Spark's; nothing else differs.
-    """
+def main(args: list[str]) -> None:
+    """Run the console script's entry point. Ends in SystemExit with its exit code."""
     from calve.orchestration.cli.main import app
 
-    if swift:
-        from calve.spark_jobs.runner import SparkRunner
-        from tests.launch import in_this_process
-
-        SparkRunner.run = in_this_process
     # The spinner is drawn a few times a second and on terminals only; here each of its texts counts.
     Status.update = _tell  # pyright: ignore[reportAttributeAccessIssue] (it takes what callers give)
     sys.argv = ["calve", *args]

@@ -46,7 +46,7 @@ def launcher(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
 
 @pytest.fixture(scope="session")
 def new_world(broker: Broker, warm_spark: WarmSpark, tmp_path_factory: pytest.TempPathFactory) -> NewWorld:
-    """Make a pipeline: `new_world(seed, on_spark=False, max_records=150)`. Without Spark only swift runs work."""
+    """Make a pipeline: `new_world(seed, on_spark=False, max_records=150)`. Without Spark batches stay small."""
 
     def make(seed: int, *, on_spark: bool = False, **options: Any) -> World:
         spark = {"remote": warm_spark.remote if on_spark else NO_SPARK, "tasks": 2}

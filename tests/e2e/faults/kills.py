@@ -15,7 +15,7 @@ from tests.e2e.faults.processes import Launcher, Process, Start
 from tests.e2e.faults.world import World
 
 PHASES = ("start", "plan", "write", "publish", "commit")
-"""Phases a kill can fall into, as `calve.spark_jobs.run.Progress` names them."""
+"""Phases a kill can fall into, as `calve.sink_core.sink.run.Progress` names them."""
 
 AIMS = ("plan", "write", "publish", "commit", "start")
 RUN_S = 180.0
@@ -68,7 +68,7 @@ class Series:
 
     @property
     def _warm(self) -> Start:
-        return self.launcher.swift if self.swift else self.launcher.warm
+        return self.launcher.warm
 
     def _is_cold(self, number: int) -> bool:
         return not self.swift and number % self.cold_every == self.cold_every - 1

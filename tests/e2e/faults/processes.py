@@ -2,8 +2,8 @@
 
 `cold` starts an interpreter. `warm` forks from a server that has imported everything and opened nothing
 (`multiprocessing`'s fork server), which saves the seconds of import that hundreds of runs would cost; what runs after
-the fork is the same command with the same arguments in a process of its own. `swift` is that, with the tasks of a batch
-in the process itself and not on Spark: what the protocol rests on happens in the driver, and a thousand take minutes.
+the fork is the same command with the same arguments in a process of its own. The small batches of these worlds are
+written by it and not on Spark: what the protocol rests on happens in the driver, and a thousand take minutes.
 """
 
 from __future__ import annotations
@@ -142,16 +142,9 @@ class Launcher:
 
     def warm(self, args: Sequence[str], failpoint: str = "") -> Process:
         """Forked from the server."""
-        return self._forked(args, failpoint, swift=False)
-
-    def swift(self, args: Sequence[str], failpoint: str = "") -> Process:
-        """Forked from the server; runs the tasks of batches itself. Maintenance calls Spark's procedures."""
-        return self._forked(args, failpoint, swift=True)
-
-    def _forked(self, args: Sequence[str], failpoint: str, *, swift: bool) -> Process:
         reader, writer = FORK.Pipe(duplex=False)
         stderr_file = self._stderr_file()
-        process = FORK.Process(target=_calve, args=(list(args), failpoint, swift, writer, str(stderr_file)))
+        process = FORK.Process(target=_calve, args=(list(args), failpoint, writer, str(stderr_file)))
         process.start()
         writer.close()
 
@@ -191,10 +184,10 @@ class Launcher:
         return self.directory / f"stderr-{time.monotonic_ns()}"
 
 
-def _calve(args: list[str], failpoint: str, swift: bool, output: Connection, stderr_file: str) -> None:
+def _calve(args: list[str], failpoint: str, output: Connection, stderr_file: str) -> None:
     """What the forked process does: a session and streams of its own, then `calve`."""
     begin(output.fileno(), os.open(stderr_file, os.O_WRONLY | os.O_CREAT, 0o600))
     output.close()
     if failpoint:
         os.environ[VARIABLE] = failpoint
-    child.main(args, swift=swift)
+    child.main(args)

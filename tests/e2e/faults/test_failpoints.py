@@ -51,7 +51,7 @@ def world_for(new_world: NewWorld, launcher: Launcher) -> WorldFor:
         if (way.name, test) not in worlds:
             worlds[way.name, test] = world = new_world(7, on_spark=way.on_spark, max_records=400)
             world.produce(EVENTS)
-            run_to_end(launcher.swift, world)
+            run_to_end(launcher.warm, world)
         return worlds[way.name, test]
 
     return find
@@ -61,9 +61,9 @@ def world_for(new_world: NewWorld, launcher: Launcher) -> WorldFor:
 def test_what_is_killed_there_is_made_good_by_the_next(
     way: Way, failpoint: str, launcher: Launcher, world_for: WorldFor, tell: Tell
 ) -> None:
-    start, world = launcher.swift, world_for(way, "killed")
+    start, world = launcher.warm, world_for(way, "killed")
     args = way.before(start, world, failpoint)
-    process = launcher.swift(args, f"{failpoint}=kill")
+    process = launcher.warm(args, f"{failpoint}=kill")
     assert process.finish(RUN_S) == -signal.SIGKILL, f"{failpoint} was not reached: {process.output_text}"
     started = time.monotonic()
     assert way.work(start, world, args) == STOPS_ON.get((way.name, failpoint), [])
@@ -76,9 +76,9 @@ def test_what_is_killed_there_is_made_good_by_the_next(
 def test_what_wakes_up_there_late_ends_as_documented_and_changes_nothing(
     way: Way, failpoint: str, launcher: Launcher, world_for: WorldFor, tell: Tell
 ) -> None:
-    start, world = launcher.swift, world_for(way, "asleep")
+    start, world = launcher.warm, world_for(way, "asleep")
     args = way.before(start, world, failpoint)
-    with launcher.swift(args, f"{failpoint}=stop@1").asleep(RUN_S) as sleeper:
+    with launcher.warm(args, f"{failpoint}=stop@1").asleep(RUN_S) as sleeper:
         started = time.monotonic()
         way.work(start, world, args)
         took = time.monotonic() - started

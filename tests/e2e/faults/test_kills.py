@@ -50,7 +50,7 @@ def test_twenty_swift_runs_killed_lose_and_double_nothing(launcher: Launcher, ne
 
 
 def test_three_runs_killed_on_spark_lose_and_double_none(launcher: Launcher, new_world: NewWorld, tell: Tell) -> None:
-    for outcome in Series(6, launcher, partial(new_world, on_spark=True), cold_every=3).run(3):
+    for outcome in Series(6, launcher, partial(new_world, on_spark=True, spark_from_records=0), cold_every=3).run(3):
         tell(outcome)
 
 
@@ -70,7 +70,9 @@ def test_a_long_series_of_swift_runs_killed_loses_and_doubles_nothing(
 def test_a_long_series_of_runs_killed_on_spark_loses_and_doubles_nothing(
     seed: int, launcher: Launcher, new_world: NewWorld, tell: Tell, kills: int
 ) -> None:
-    for outcome in Series(seed, launcher, partial(new_world, on_spark=True)).run(kills // ON_SPARK // 2):
+    for outcome in Series(seed, launcher, partial(new_world, on_spark=True, spark_from_records=0)).run(
+        kills // ON_SPARK // 2
+    ):
         tell(outcome)
 
 
@@ -80,7 +82,7 @@ def test_a_long_series_of_runs_killed_on_spark_loses_and_doubles_nothing(
 def test_commands_killed_at_any_moment_lose_and_double_nothing(
     way: Way, launcher: Launcher, new_world: NewWorld, tell: Tell, kills: int
 ) -> None:
-    start, chance, world = launcher.swift, random.Random(way.name), new_world(9, on_spark=way.on_spark, max_records=400)
+    start, chance, world = launcher.warm, random.Random(way.name), new_world(9, on_spark=way.on_spark, max_records=400)
     world.produce(EVENTS)
     run_to_end(start, world)
     seconds: dict[tuple[str, ...], float] = {}

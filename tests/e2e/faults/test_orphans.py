@@ -20,7 +20,7 @@ def used_world(launcher: Launcher, new_world: NewWorld, seed: int) -> World:
     """A pipeline that has run, has had the first look for orphans, and has something to read."""
     world = new_world(seed, on_spark=True)
     world.produce(100)
-    run_to_end(launcher.swift, world)
+    run_to_end(launcher.warm, world)
     world.age_files()
     assert "the next one deletes" in remove_orphans(launcher, world)
     world.produce(100)
@@ -28,11 +28,11 @@ def used_world(launcher: Launcher, new_world: NewWorld, seed: int) -> World:
 
 
 def asleep(launcher: Launcher, world: World, failpoint: str) -> AbstractContextManager[Process]:
-    return launcher.swift(["run", world.file], f"{failpoint}=stop@1").asleep(RUN_S)
+    return launcher.warm(["run", world.file], f"{failpoint}=stop@1").asleep(RUN_S)
 
 
 def remove_orphans(launcher: Launcher, world: World) -> str:
-    return done(launcher.swift, ["maintain", world.file, "orphans"]).output_text
+    return done(launcher.warm, ["maintain", world.file, "orphans"]).output_text
 
 
 def wake(sleeper: Process) -> None:
@@ -51,8 +51,8 @@ def test_sleepers_before_publish_and_before_commit_lose_nothing(launcher: Launch
         assert not orphan.exists()
         wake(before_publish)
         wake(before_commit)
-    run_to_end(launcher.swift, world)
-    prove(launcher.swift, world)
+    run_to_end(launcher.warm, world)
+    prove(launcher.warm, world)
 
 
 @pytest.mark.faults
@@ -64,7 +64,7 @@ def test_a_batch_that_was_given_up_is_redone_by_its_own_run(launcher: Launcher, 
         assert not orphan.exists()
         wake(sleeper)
     assert world.difference().none, "without another run"
-    prove(launcher.swift, world)
+    prove(launcher.warm, world)
 
 
 @pytest.mark.faults
@@ -77,5 +77,5 @@ def test_a_commit_that_sleeps_before_its_swap_leaves_no_table_unreadable(
         remove_orphans(launcher, world)
         assert not orphan.exists()
         wake(sleeper)
-    run_to_end(launcher.swift, world)
-    prove(launcher.swift, world)
+    run_to_end(launcher.warm, world)
+    prove(launcher.warm, world)

@@ -29,8 +29,8 @@ def published(said: list[str]) -> int:
 def test_three_first_runs_bind_one_pipeline_and_create_its_tables_once(
     form: str, launcher: Launcher, new_world: NewWorld
 ) -> None:
-    start = launcher.swift if form == "swift" else launcher.warm
-    world = new_world(1, on_spark=form == "warm")
+    start, on_spark = launcher.warm, form == "warm"
+    world = new_world(1, on_spark=on_spark, **({"spark_from_records": 0} if on_spark else {}))
     world.produce(300)
     assert published(three_at_once(start, world)) >= 1
     run_to_end(start, world)
@@ -40,9 +40,9 @@ def test_three_first_runs_bind_one_pipeline_and_create_its_tables_once(
 def test_each_batch_is_published_by_one_of_three_and_the_others_say_so(launcher: Launcher, new_world: NewWorld) -> None:
     world = new_world(3, max_records=10_000)
     world.produce(100)
-    run_to_end(launcher.swift, world)
+    run_to_end(launcher.warm, world)
     world.produce(500)
-    said = three_at_once(launcher.swift, world)
+    said = three_at_once(launcher.warm, world)
     assert published(said) == 1
     assert sum("stale batch" in text or "caught up" in text for text in said) == len(said)
-    prove(launcher.swift, world)
+    prove(launcher.warm, world)

@@ -62,6 +62,7 @@ class World:
     spark: dict[str, Any]
     random: random.Random
     max_records: int = 150
+    spark_from_records: int = 50_000
     name: str = field(default_factory=lambda: support.unique("faults").replace("-", "_"))
     events: set[int] = field(default_factory=set[int])
     broken: int = 0
@@ -275,7 +276,11 @@ class World:
             "dead_letters": {"topic": self.letter_topic},
             "tables": [{"name": self.table, "auto_create": {"columns": COLUMNS, "partition_by": ["day(at)"]}}],
             # Many small batches of several tasks each, so that a moment drawn at random can fall into any step.
-            "batch": {"max_records": self.max_records, "min_task_bytes": "4KiB"},
+            "batch": {
+                "max_records": self.max_records,
+                "min_task_bytes": "4KiB",
+                "spark_from_records": self.spark_from_records,
+            },
             "run": {"max_batches": 1000},
             "maintenance": {"trim": {"older_than": 0}},
             **({"table_defaults": {"evolve": ["add_column"]}} if self._grows else {}),

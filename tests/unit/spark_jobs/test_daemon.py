@@ -26,7 +26,7 @@ def test_what_a_worker_is_forked_with_is_not_looked_through_for_garbage(monkeypa
     frozen: list[int] = []
     monkeypatch.setattr(pyspark.daemon, "manager", lambda: frozen.append(gc.get_freeze_count()))
     runpy.run_module("calve.spark_jobs.daemon", run_name="__main__")
-    assert "calve.spark_jobs.task" in sys.modules
+    assert "calve.sink_core.sink.write.task" in sys.modules
     assert frozen[0] > 10_000
 
 

@@ -19,11 +19,11 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from calve.sink_core.errors import RetriableError, TableUnusable
+from calve.sink_core.sink.write.pieces import Outbox, PieceWriter, rows_of
+from calve.sink_core.sink.write.task import TaskResult
 from calve.sink_core.tables.arrow import arrow_schema
 from calve.sink_core.tables.budget import Budget
 from calve.spark_jobs import shuffle
-from calve.spark_jobs.pieces import Outbox, PieceWriter, rows_of
-from calve.spark_jobs.task import TaskResult
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "s", StringType()))
 ROWS = [{"id": i, "s": f"partition {i % 9}"} for i in range(900)]
@@ -95,5 +95,5 @@ def test_the_error_of_the_first_task_that_failed_is_raised() -> None:
 
 
 def test_a_task_without_transforms_starts_without_duckdb() -> None:
-    code = "import calve.spark_jobs.task, calve.spark_jobs.shuffle, sys; sys.exit('duckdb' in sys.modules)"
+    code = "import calve.sink_core.sink.write.task, calve.spark_jobs.shuffle, sys; sys.exit('duckdb' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -29,8 +29,8 @@ from calve.sink_core.errors import (
 )
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.first_contact import cluster
+from calve.sink_core.sink.batches import BatchReport
 from calve.sink_core.tables.catalog import open_catalog
-from calve.spark_jobs.batches import BatchReport
 
 BATCHES = dg.AssetKey(["p", "batches"])
 LARGE_ID = 2**63 - 1

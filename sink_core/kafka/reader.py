@@ -1,0 +1,185 @@
+"""Records of offset ranges, in batches of bounded bytes, each range ended exactly at its end.
+
+A range need not end in a record: control records, aborted transactions and compaction leave offsets without one. So a
+range is done once a record at its last offset or beyond was seen, or the end of the partition at or past the range's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from calve.sink_core.batch import PartitionCounts
+from calve.sink_core.errors import CalveError, ProtocolError, TerminalError, Unreachable
+from calve.sink_core.finding import Finding
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.failures import classify, reported
+from calve.sink_core.kafka.messages import Messages, SliceIndex, columns, count, only
+from calve.sink_core.offsets import OffsetRange, after
+
+BATCH_RECORDS = 10_000
+BATCH_BYTES = 8 * 1024 * 1024
+STALL_SECONDS = 60.0
+
+_POLL_SECONDS = 0.5
+_WATERMARK_SECONDS = 10.0
+_FIRST_GUESS_BYTES = 8 * 1024
+_SHOWN = 5
+_SETTINGS: Mapping[str, object] = {
+    # What librdkafka reads ahead is what a task holds beside the batch at hand.
+    "queued.max.messages.kbytes": 2 * BATCH_BYTES // 1024,
+    "fetch.message.max.bytes": BATCH_BYTES // 2,
+    "fetch.max.bytes": 2 * BATCH_BYTES,
+    # The plan has just seen the topic: if a broker does not know it, it is gone rather than new.
+    "topic.metadata.propagation.max.ms": 5_000,
+}
+_REFUSED = {KafkaError._AUTHENTICATION, KafkaError._SSL}
+_OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+
+
+class RangeReader:
+    """Reads `slices` (a partition at most once, none empty) as `read_committed` shows them, once.
+
+    `settings` are librdkafka's with references unresolved and win over the reader's own bounds on memory. `group` only
+    serves the brokers' access control; nothing is committed. Iterating raises Unreachable if nothing arrives for
+    `stall_seconds`, FindingError if a range's offsets are not in the log, ProtocolError if offsets don't increase.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        slices: Sequence[OffsetRange],
+        *,
+        group: str,
+        stall_seconds: float = STALL_SECONDS,
+    ) -> None:
+        self.slices = tuple(slices)
+        self.counts = [PartitionCounts(s.topic, s.partition, s.start, s.end) for s in slices]
+        """What the broker delivered so far; `gaps` once a slice is done."""
+        self._index = SliceIndex(slices)
+        self._next = np.array([s.start for s in slices], np.int64)
+        self._ends = np.array([s.end for s in slices], np.int64)
+        self._stall_seconds = stall_seconds
+        self._record_bytes = _FIRST_GUESS_BYTES
+        self._trouble: KafkaError | None = None
+        bounds = {key: value for key, value in _SETTINGS.items() if key not in settings}
+        self._consumer = clients.reader(settings, group=group, error_cb=self._note, **bounds)
+
+    def __enter__(self) -> RangeReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def __iter__(self) -> Iterator[Messages]:
+        with reported(f"assigning {self._open_shown()}"):
+            self._consumer.assign([TopicPartition(s.topic, s.partition, s.start) for s in self.slices])
+        deadline = time.monotonic() + self._stall_seconds
+        while (self._next < self._ends).any():
+            received = self._receive()
+            if received:
+                yield from self._take(received)
+                deadline = time.monotonic() + self._stall_seconds
+            elif time.monotonic() >= deadline or self._is_hopeless():
+                raise self._stalled()
+
+    def _receive(self) -> list[Message]:
+        """What librdkafka has queued, at least one message unless nothing came for a moment."""
+        most = max(1, min(BATCH_RECORDS, BATCH_BYTES // self._record_bytes))
+        with reported(f"reading {self._open_shown()}"):
+            return clients.receive(self._consumer, most, _POLL_SECONDS)
+
+    def _take(self, received: list[Message]) -> Iterator[Messages]:
+        all_records = not any(map(Message.error, received))
+        records = received if all_records else [m for m in received if m.error() is None]
+        if records:
+            self._trouble = None
+            delivered = columns(records, self._index)
+            messages = only(delivered, delivered.offsets < self._ends[delivered.slices])
+            self._advance(messages)
+            self._finish(
+                int(i) for i in np.unique(delivered.slices[delivered.offsets >= self._ends[delivered.slices] - 1])
+            )
+            if len(messages):
+                yield messages
+        if not all_records:
+            self._heed([m for m in received if m.error() is not None])
+
+    def _advance(self, messages: Messages) -> None:
+        for i, places in messages.by_slice():
+            offsets = messages.offsets[places]
+            if offsets[0] < self._next[i] or (np.diff(offsets) <= 0).any():
+                raise ProtocolError(
+                    f"{self.slices[i]}: offsets must increase, {offsets[:20]} came where {self._next[i]} was next",
+                    hint="report it, with the versions of the brokers and of librdkafka",
+                )
+            self._next[i] = after(int(offsets[-1]))
+        count(messages, self.counts)
+        self._record_bytes = max(1, int(messages.sizes.mean())) if len(messages) else self._record_bytes
+
+    def _finish(self, done: Iterable[int]) -> None:
+        for i in done:
+            self._next[i] = self._ends[i]
+            self.counts[i].gaps = self.slices[i].span - self.counts[i].records
+            self._consumer.pause([TopicPartition(self.slices[i].topic, self.slices[i].partition)])
+
+    def _heed(self, events: Iterable[Message]) -> None:
+        """Ends of partitions, and errors."""
+        for event in events:
+            error = event.error()
+            if error is None:
+                continue
+            if event.topic() is None:
+                # Of the client as a whole.
+                self._note(error)
+                continue
+            i = self._index.of(event)
+            if self._next[i] >= self._ends[i]:
+                continue
+            if error.code() in _OUT_OF_RANGE:
+                raise self._out_of_range(self.slices[i], int(self._next[i]))
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise classify(error, f"reading {self.slices[i]} at offset {self._next[i]}")
+            if (event.offset() or 0) >= self._ends[i]:
+                self._finish([i])
+
+    def _out_of_range(self, part: OffsetRange, position: int) -> CalveError:
+        with reported(f"reading the log start of {part.at}"):
+            at = TopicPartition(part.topic, part.partition)
+            log_start, end = self._consumer.get_watermark_offsets(at, timeout=_WATERMARK_SECONDS)
+        stored, found = f"{part.at} at {position}", f"log start {log_start}, end {end}"
+        if position < log_start:
+            return Finding("records-lost-to-retention", part.topic, stored, found, ("skip",)).error()
+        return Finding("positions-beyond-end", part.topic, stored, found, ("restore",)).error()
+
+    def _is_hopeless(self) -> bool:
+        """Whether waiting would not help: librdkafka itself retries for ever."""
+        trouble = self._trouble
+        return trouble is not None and (
+            trouble.code() in _REFUSED or isinstance(classify(trouble, "reading"), TerminalError)
+        )
+
+    def _stalled(self) -> CalveError:
+        trouble = self._trouble
+        doing = f"reading {self._open_shown()}"
+        if trouble is not None and self._is_hopeless():
+            return classify(trouble, doing)
+        said = f"; last trouble: {trouble.name()}: {trouble.str()}" if trouble else ""
+        return Unreachable(
+            f"{doing}: nothing came for {self._stall_seconds:g} s{said}",
+            hint="see whether the partitions have leaders, and whether a transaction hangs (kafka-transactions.sh)",
+        )
+
+    def _open_shown(self) -> str:
+        still = [i for i in range(len(self.slices)) if self._next[i] < self._ends[i]]
+        shown = ", ".join(f"{self.slices[i]} at offset {self._next[i]}" for i in still[:_SHOWN])
+        return shown if len(still) <= _SHOWN else f"{shown} and {len(still) - _SHOWN} more"
+
+    def _note(self, error: KafkaError) -> None:
+        # What ends the reading is followed by the loss of the connection, which says less.
+        if not self._is_hopeless():
+            self._trouble = error

@@ -1,0 +1,310 @@
+"""One batch from plan to publish; its crash points are those of the steps."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from calve.sink_core.batch import BatchPlan, Dropped, WrittenBatch, not_stored
+from calve.sink_core.changes.equality import with_spec_of_deletes
+from calve.sink_core.changes.settings import row_changes_of
+from calve.sink_core.commit.schema_change import change_schema
+from calve.sink_core.commit.table import TableCommitter
+from calve.sink_core.commit.view import TableView
+from calve.sink_core.control.complete import data_complete, data_written
+from calve.sink_core.control.decision import Decision, Verdict, decide
+from calve.sink_core.control.events import Paused
+from calve.sink_core.control.letters import NONE, Letters
+from calve.sink_core.dead_letters.topic import letters_of
+from calve.sink_core.errors import CalveError, TableUnusable
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.source import describe_topics, largest_batch
+from calve.sink_core.maintenance.keep_alive import is_due
+from calve.sink_core.offsets import Offsets, Position
+from calve.sink_core.range_jobs.look import ledger_rows
+from calve.sink_core.range_jobs.missing import check_new, check_stated
+from calve.sink_core.sink.fitting import give
+from calve.sink_core.sink.job import OnProgress, Progress, Publication, carry_out, give_way, timed
+from calve.sink_core.sink.planning import Planned, Planner, Source
+from calve.sink_core.sink.session import Session
+from calve.sink_core.sink.writing import write_batch
+from calve.sink_core.tables.internal import LEDGER_SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One batch that was planned and written. `seconds` of wall time by step.
+
+    `unrouted` records no table takes, `filtered` ones the SQL of every table that takes them leaves out; `left_out` are
+    others, by the table whose rule or SQL leaves them out. `dropped` are fields that tables have no column for.
+
+    `given_up`: it is stale because orphan removal gave it up; the next batch of the run is planned in its place.
+    """
+
+    batch_id: str
+    verdict: Verdict
+    why: str
+    ranges: tuple[tuple[str, int, int, int], ...]
+    records: int
+    dead_lettered: int
+    tombstones: int
+    gaps: int
+    value_bytes: int
+    rows: dict[str, int]
+    lag_after: int
+    seconds: dict[str, float]
+    given_up: bool = False
+    unrouted: int = 0
+    filtered: int = 0
+    left_out: dict[str, int] = field(default_factory=dict[str, int])
+    dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
+
+    @property
+    def not_stored(self) -> dict[str, int]:
+        """As `not_stored` of `sink_core/batch`."""
+        return not_stored(self.dead_lettered, self.filtered, self.unrouted, self.tombstones)
+
+    @property
+    def published(self) -> bool:
+        return self.verdict is not Verdict.STALE
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds that what waits after it takes at its rate, in offsets a second."""
+        read = sum(end - start for *_, start, end in self.ranges)
+        return self.lag_after * sum(self.seconds.values()) / read if read else 0.0
+
+
+class Ingest:
+    """Plans, writes and publishes batches of one pipeline."""
+
+    def __init__(self, session: Session, *, on_progress: OnProgress | None = None) -> None:
+        self._session = session
+        self._progress = on_progress or (lambda _progress: None)
+        self._planner = Planner(session, max_tasks=session.engine.parallelism())
+        self._seen = set[str]()
+        self._until: Offsets | None = None
+        self.lag = 0
+        """Offsets that waited at the last look."""
+
+    def bind(self) -> None:
+        """Bind the pipeline. That is all for a paused one: it can be paused before anything is read for it."""
+        self._progress(Progress("start", "binding the pipeline"))
+        self._session.bind()
+
+    def prepare(self) -> None:
+        """Create missing tables and put the start positions in place. Harmless when done before."""
+        self._progress(Progress("start", "looking at the tables"))
+        check_stated(self._session.pipeline.tables, self._session.log.state)
+        if (topic := self._session.pipeline.letter_topic) is not None:
+            describe_topics(self._session.admin, [topic], timeout_s=ADMIN_TIMEOUT_S)
+        committer = self._session.committer(self._planner.first_reading)
+        for name in self._session.pipeline.table_names:
+            # Before anything is created: a table that was dropped must not come back as if it were new.
+            committer.load_checked(name)
+        wanted = self._session.pipeline.tables_of(())
+        self._session.create_missing(wanted)
+        self._seen.update(wanted)
+        # A ledger of an earlier version lacks columns.
+        change_schema(self._session.catalog, self._session.pipeline.ledger_table, LEDGER_SCHEMA, ("add_column",))
+        self._begin(self._planner.look())
+
+    def next_batch(self) -> BatchReport | None:
+        """One batch from plan to publish; None if the pipeline is paused or has what waited when the first batch was
+        planned, or the first one after `go_on`: a topic that never stops would never be caught up with.
+        """
+        seconds: dict[str, float] = {}
+        self._progress(Progress("plan", "reading positions and end offsets"))
+        with timed(seconds, "plan"):
+            planned = self._plan()
+        if planned is None:
+            return None
+        batches: list[WrittenBatch] = []
+
+        def write() -> Publication:
+            written, letters = self._write(planned, seconds)
+            batches.append(written)
+            return self._publication(planned, written, letters)
+
+        decision = carry_out(self._session, planned.plan.batch_id, write, self._progress, seconds=seconds)
+        assert decision is not None
+        return _report(planned, batches[0], decision, seconds)
+
+    def _write(self, planned: Planned, seconds: dict[str, float]) -> tuple[WrittenBatch, Table]:
+        """The batch's files, and the table of its dead letters."""
+        plan, engine = planned.plan, self._session.engine
+        tasks = "1 task" if len(plan.tasks) == 1 else f"{len(plan.tasks)} tasks"
+        starting = "; starting Spark, which takes some seconds" if engine.needs_start(plan.offsets) else ""
+        of = f" of {self.lag:,}" if self.lag > plan.offsets else ""
+        what = f"{plan.offsets:,}{of} offsets in {tasks}{starting}"
+        self._progress(Progress("write", what, plan.batch_id, plan.offsets))
+        # Done while the tasks work.
+        self._session.publisher.connect()
+        with timed(seconds, "load tables"):
+            tables = self._load_tables(plan)
+        with timed(seconds, "write"):
+            written = write_batch(
+                plan,
+                pipeline=self._session.pipeline,
+                tables=tables,
+                engine=engine,
+                change=partial(self._change_tables, plan),
+            )
+        return written, tables[self._session.pipeline.dead_letter_table]
+
+    def keep_alive(self) -> None:
+        """Re-commit the positions of a pipeline that has published nothing for a while (see `KEEP_ALIVE_AFTER_S`)."""
+        if is_due(self._session.log.state, time.time_ns() // 1_000_000):
+            self._progress(Progress("publish", "keeping the group's offsets from expiring"))
+            self._session.publisher.keep_alive()
+
+    def go_on(self) -> None:
+        """Have the next batches read what waits when the next one is planned."""
+        self._until = None
+
+    def look(self) -> int:
+        """Offsets that wait now."""
+        self.lag = sum(self._planner.look().lag().values())
+        return self.lag
+
+    @property
+    def paused(self) -> Paused | None:
+        """The pause in effect, by what was read of the log so far."""
+        return self._session.log.state.paused
+
+    def _plan(self) -> Planned | None:
+        """None if there is nothing to read, or the pipeline is paused.
+
+        The pause is looked for before `START_COMMIT` is written and once more in what was read of the log after it:
+        whoever pauses and then reads the log so finds the batch there, or the batch gives way.
+        """
+        source = self._begin(self._planner.look())
+        self.lag = sum(source.lag().values())
+        planned = None if self.paused else self._planner.next(source, self._until)
+        if planned is not None and self._until is None:
+            self._until = planned.source.ends
+        if planned is not None and self.paused:
+            give_way(self._session, planned.plan.batch_id)
+            return None
+        return planned
+
+    def _begin(self, source: Source) -> Source:
+        """Put the start positions in place once there is a topic; the source as it is then."""
+        if self._session.log.state.last_publish is not None or not source.topics:
+            return source
+        self._planner.bootstrap(source)
+        return self._planner.look()
+
+    def _load_tables(self, plan: BatchPlan) -> dict[str, Table]:
+        """The tables that the batch may feed as they are now, those of new topics created; a finding on one of them
+        stops before anything is written.
+        """
+        session = self._session
+        names = session.pipeline.tables_of({part.topic for part in plan.ranges if part.span})
+        loaded = self._load(names)
+        new = [name for name, found in loaded.items() if found is None and name not in self._seen]
+        if new:
+            found = (table for table in session.pipeline.tables if table.name in new)
+            check_new(found, session.log.state, partial(ledger_rows, session))
+            session.create_missing(new)
+            loaded |= self._load(new)
+        self._seen.update(names)
+        gone = sorted(name for name, found in loaded.items() if found is None)
+        if gone:
+            raise TableUnusable(f"{', '.join(gone)}: dropped while this run was at work", hint="run again")
+        loaded |= self._load(self._behind(loaded))
+        return {name: self._with_spec_of_deletes(name, found[0]) for name, found in loaded.items() if found}
+
+    def _with_spec_of_deletes(self, name: str, table: Table) -> Table:
+        settings = next((each for each in self._session.pipeline.tables if each.name == name), None)
+        changes = row_changes_of(table.metadata, settings) if settings else None
+        return with_spec_of_deletes(self._session.catalog, table, changes.key) if changes else table
+
+    def _behind(self, loaded: Mapping[str, tuple[Table, TableView] | None]) -> list[str]:
+        """Commits what is published to tables whose rows a batch's changes are held against, and gives their names.
+
+        So these have every batch before this one; whoever publishes one in between makes this one stale.
+        """
+        committer, state = self._session.committer(), self._session.log.state
+        tables = self._session.pipeline.tables
+        looking = {t.name for t in tables if t.stops_moved_keys or (t.order_by is not None and not t.merged)}
+        behind = [
+            name
+            for name, found in loaded.items()
+            if name in looking and found and state.pending(name, found[1].uuid, found[1].stored_offset)
+        ]
+        for name in behind:
+            committer.commit(name)
+        return behind
+
+    def _load(self, names: Iterable[str]) -> dict[str, tuple[Table, TableView] | None]:
+        loaded: dict[str, tuple[Table, TableView] | None] = {}
+        for name, found in self._session.lanes.each(TableCommitter.load_checked, self._session.committer(), [*names]):
+            if isinstance(found, CalveError):
+                raise found
+            loaded[name] = found
+        return loaded
+
+    def _change_tables(self, plan: BatchPlan, wanted: Mapping[str, Schema]) -> dict[str, Table]:
+        """Give tables what records need, as far as their `evolve` allows, and load all as `_load_tables` does."""
+        give(self._session, wanted, self._progress, new=wanted.keys() - self._seen)
+        return self._load_tables(plan)
+
+    def _letters(self, written: WrittenBatch, table: Table) -> Letters:
+        """What the dead-letter topic is to be told of the batch, if there is such a topic."""
+        session, topic = self._session, self._session.pipeline.letter_topic
+        [output] = [each for each in written.tables if each.table == session.pipeline.dead_letter_table]
+        if topic is None or not output.rows:
+            return NONE
+        most = largest_batch(session.admin, topic, timeout_s=ADMIN_TIMEOUT_S)
+        return letters_of(output, table.io, topic, most, session.pipeline.name)
+
+    def _publication(self, planned: Planned, written: WrittenBatch, dead_letters: Table) -> Publication:
+        session, plan = self._session, planned.plan
+        events = [
+            *data_written(written, session.pipeline_id),
+            data_complete(
+                written,
+                pipeline_id=session.pipeline_id,
+                high_watermarks=planned.high_watermarks,
+                timestamp_types=planned.source.timestamp_types,
+                ledger_table=session.pipeline.ledger_table,
+            ),
+        ]
+        return Publication(
+            f"{written.records:,} records",
+            events,
+            {r.at: Position(r.end, plan.batch_id) for r in plan.ranges},
+            plan.topic_ids,
+            partial(decide, plan),
+            self._letters(written, dead_letters),
+        )
+
+
+def _report(planned: Planned, written: WrittenBatch, decision: Decision, seconds: dict[str, float]) -> BatchReport:
+    plan = planned.plan
+    return BatchReport(
+        batch_id=plan.batch_id,
+        verdict=decision.verdict,
+        why=decision.why,
+        ranges=tuple((r.topic, r.partition, r.start, r.end) for r in plan.ranges if r.span),
+        records=written.records,
+        dead_lettered=sum(c.dead_lettered for c in written.counts),
+        tombstones=sum(c.tombstones for c in written.counts),
+        gaps=sum(c.gaps for c in written.counts),
+        value_bytes=written.value_bytes,
+        rows={output.table: output.rows for output in written.tables},
+        lag_after=sum(planned.source.lag().values()) - (0 if decision.given_up else plan.offsets),
+        seconds=seconds,
+        given_up=decision.given_up,
+        unrouted=sum(c.unrouted for c in written.counts),
+        filtered=sum(c.filtered for c in written.counts),
+        left_out=dict(sum((Counter(c.left_out) for c in written.counts), Counter[str]())),
+        dropped=written.dropped,
+    )

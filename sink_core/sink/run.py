@@ -1,0 +1,219 @@
+"""The loop: plan → write → publish → commit, until what waited is read or the bounds are reached.
+
+Knows neither a terminal nor Dagster: both give it a callback for progress and get values back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+
+from calve.sink_core.commit.coordinator import CommitReport
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.control.decision import Verdict
+from calve.sink_core.range_jobs.jobs import RangeJobs, RangeReport
+from calve.sink_core.sink.batches import BatchReport, Ingest
+from calve.sink_core.sink.job import OnProgress, Progress, commit_published
+from calve.sink_core.sink.session import Session
+
+LINGER_POLL_S = 0.1
+"""Between two looks for news when the next batch may be made at once; else ten times that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """When a run ends although there is more to read. `linger_s` is how long it waits for more once it has what waited
+    at its start; a batch then follows the last one after `every_s`, or once `or_records` wait.
+    """
+
+    max_batches: int
+    max_duration_s: float
+    linger_s: float
+    every_s: float = 0.0
+    or_records: int = 1
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Bounds:
+        run, trigger, every = pipeline.config.run, pipeline.config.trigger, pipeline.config.batch.every
+        return cls(
+            run.max_batches,
+            run.max_duration,
+            run.linger,
+            every_s=trigger.every if every is None else every,
+            or_records=trigger.or_records,
+        )
+
+
+@dataclass(slots=True)
+class RunReport:
+    """What a run did. `ended` says why it ended; `stopped_early` if there may be more to read.
+
+    `history` has the range jobs for tables that were added.
+    """
+
+    batches: list[BatchReport] = field(default_factory=list[BatchReport])
+    commits: list[CommitReport] = field(default_factory=list[CommitReport])
+    history: list[RangeReport] = field(default_factory=list[RangeReport])
+    ended: str = ""
+    stopped_early: bool = False
+
+
+OnBatch = Callable[[BatchReport], None]
+OnCommit = Callable[[CommitReport], None]
+
+
+def run_pipeline(
+    session: Session,
+    *,
+    bounds: Bounds | None = None,
+    on_progress: OnProgress | None = None,
+    on_batch: OnBatch | None = None,
+    on_commit: OnCommit | None = None,
+    committing: bool = True,
+) -> RunReport:
+    """Go through `run_steps`; `on_batch` and `on_commit` are told of each."""
+    report = RunReport()
+    steps = run_steps(session, report, bounds=bounds, on_progress=on_progress, committing=committing)
+    for step in steps:
+        if isinstance(step, BatchReport):
+            if on_batch:
+                on_batch(step)
+        elif on_commit:
+            on_commit(step)
+    return report
+
+
+def run_steps(
+    session: Session,
+    report: RunReport,
+    *,
+    bounds: Bounds | None = None,
+    on_progress: OnProgress | None = None,
+    committing: bool = True,
+) -> Iterator[BatchReport | CommitReport]:
+    """Run one pipeline until it has what waited at its start or is paused, within `bounds` (default: the file's).
+
+    Gives each batch once it is published (or is stale), and each commit that did something, before the failure of one
+    of its tables is raised; `report` has all of it and says at the end why it ended. A stale batch ends the run without
+    an error: another run is at work, and has published or will publish those records. A batch that orphan removal gave
+    up nobody else will publish: its records are planned again. Raises FindingError if the pipeline must stop; what was
+    committed until then stays. Unless `committing`, what is published waits for a commit by somebody else.
+    """
+    bounds = bounds or Bounds.of(session.pipeline)
+    progress = on_progress or (lambda _progress: None)
+    ingest = Ingest(session, on_progress=on_progress)
+    deadline = time.monotonic() + bounds.max_duration_s
+    ingest.bind()
+    if ingest.paused:
+        report.ended = str(ingest.paused)
+        return
+    commits = _Commits(session, report, progress, wanted=committing)
+    # Before anything may stop the run: a table with a finding must not hold up what is published for the others.
+    yield from commits.commit(everything=True)
+    ingest.prepare()
+    for batch in _batches(ingest, bounds, deadline, report, progress):
+        report.batches.append(batch)
+        yield batch
+        if batch.given_up:
+            progress(Progress("plan", batch.why, batch.batch_id))
+            continue
+        if batch.verdict is Verdict.STALE:
+            report.ended = f"stale batch: {batch.why}; another run has its records, and this one has nothing to do"
+            break
+        yield from commits.after_batch()
+    if not report.batches:
+        ingest.keep_alive()
+    if any(batch.published for batch in report.batches) or not ingest.paused:
+        # A pause lets a run commit what it has published itself.
+        yield from commits.commit(everything=False)
+    if not ingest.paused:
+        for job in _history(session, progress):
+            report.history.append(job)
+            yield from commits.commit(everything=False)
+    progress(Progress("end", report.ended))
+
+
+def _history(session: Session, progress: OnProgress) -> Iterator[RangeReport]:
+    """The range jobs for tables that were added with `history: replay`, until nothing is left or another run does it.
+
+    After the new records: these are waited for, and from the first batch that feeds the table the rest only grows by
+    what processes with the old file still publish.
+    """
+    jobs = RangeJobs(session, on_progress=progress, committing=False)
+    for table in session.pipeline.tables:
+        if table.history == "replay" and session.log.state.unfed_batches(table.name) > 0:
+            yield from (report for report in jobs.history_to_end(table.name) if report.batch_id)
+
+
+def _batches(
+    ingest: Ingest, bounds: Bounds, deadline: float, report: RunReport, progress: OnProgress
+) -> Iterator[BatchReport]:
+    """Batches until what waited is read and nothing comes for `linger_s`, a bound is reached or there is a pause."""
+    done, last = 0, -inf
+    while True:
+        if done >= bounds.max_batches or time.monotonic() >= deadline:
+            report.stopped_early = True
+            report.ended = f"bound reached: {done} batches of run.max_batches {bounds.max_batches}, or run.max_duration"
+            return
+        batch = ingest.next_batch()
+        if batch is not None:
+            done += not batch.given_up
+            last = time.monotonic()
+            yield batch
+        elif ingest.paused:
+            report.ended = str(ingest.paused)
+            return
+        elif bounds.linger_s and _more_waits(ingest, bounds, last + bounds.every_s, deadline, progress):
+            ingest.go_on()
+        else:
+            report.ended = f"caught up with its start: {ingest.lag:,} records wait" if ingest.lag else "caught up"
+            return
+
+
+def _more_waits(ingest: Ingest, bounds: Bounds, due: float, deadline: float, progress: OnProgress) -> bool:
+    """Wait until a batch may be made: records wait and it is `due` (monotonic seconds), or so many of them do.
+
+    Also for a pause. False once nothing has come for `linger_s`, or by the `deadline`.
+    """
+    until = time.monotonic() + bounds.linger_s
+    progress(Progress("wait", "caught up; waiting for more records"))
+    while (now := time.monotonic()) < deadline:
+        waiting = ingest.look()
+        if ingest.paused or waiting >= bounds.or_records or (waiting and now >= due):
+            return True
+        if not waiting and now >= until:
+            return False
+        time.sleep(LINGER_POLL_S if now >= due else min(10 * LINGER_POLL_S, due - now))
+    return bool(ingest.lag)
+
+
+class _Commits:
+    """When a run commits: after each batch, or each `commit.every` seconds and at its end; never unless `wanted`."""
+
+    def __init__(self, session: Session, report: RunReport, progress: OnProgress, *, wanted: bool) -> None:
+        self._session = session
+        self._report = report
+        self._progress = progress
+        self._wanted = wanted
+        every = session.pipeline.config.commit.every
+        self._every_s = 0.0 if every == "batch" else float(every)
+        self._last = time.monotonic()
+
+    def after_batch(self) -> Iterator[CommitReport]:
+        if time.monotonic() - self._last >= self._every_s:
+            yield from self.commit(everything=False)
+
+    def commit(self, *, everything: bool) -> Iterator[CommitReport]:
+        """`everything` looks at tables without news too, so that findings on them show."""
+        if not self._wanted:
+            return
+        tables = self._session.pipeline.table_names if everything else ()
+        after_publish = bool(self._report.batches or self._report.history)
+        report = commit_published(self._session, tables, self._progress, after_publish=after_publish)
+        self._last = time.monotonic()
+        if report.commits or report.failed:
+            self._report.commits.append(report)
+            yield report
+        report.raise_failures()

@@ -1,0 +1,343 @@
+"""`status`: where a pipeline stands, from Kafka, the control log and the tables. Reads only, and guesses nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from calve.sink_core.batch import not_stored
+from calve.sink_core.commit.view import TableView, rows_told, view_of
+from calve.sink_core.control import checks
+from calve.sink_core.control.events import DataWritten
+from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.state import CommitState
+from calve.sink_core.dead_letters.misfits import Misfits, misfits
+from calve.sink_core.decode.others import sum_dropped
+from calve.sink_core.errors import FindingError, Unreachable
+from calve.sink_core.finding import Finding
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.source import describe_topics, end_offsets, log_starts
+from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition
+from calve.sink_core.sink.session import Session
+from calve.sink_core.verify.world import load_table, table_names, unchanged
+
+LAST_BATCHES = 100
+"""That fields are counted over which have no column."""
+
+# A living publisher's transaction is open for milliseconds.
+_PENDING_S = 3.0
+_LAST_BATCH_COUNTS = ("records", "value_bytes", "unrouted", "filtered", "dead_lettered", "tombstones")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition. `position` is None before its first publish; it then begins at `log_start`.
+
+    `lag` counts offsets up to the last stable one (`end`). `until_loss` is the distance of the next offset to read from
+    the log start: that many more records, deleted by retention, and unread ones are lost; negative if some are already.
+    """
+
+    topic: str
+    partition: int
+    position: int | None
+    log_start: int
+    end: int
+    lag: int
+    until_loss: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """A source topic. `until_loss` is the least of its partitions that have a lag, None if none has."""
+
+    topic: str
+    partitions: int
+    lag: int
+    until_loss: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A batch that was planned and is not published, and whose turn it still is. Running, or dead without a word."""
+
+    batch_id: str
+    age_s: float
+    calve_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """The last batch that was published. Of its records `unrouted` ones no table took, `filtered` ones SQL left out."""
+
+    batch_id: str
+    published_at: str
+    records: int
+    value_bytes: int
+    unrouted: int = 0
+    filtered: int = 0
+    dead_lettered: int = 0
+    tombstones: int = 0
+
+    @property
+    def not_stored(self) -> dict[str, int]:
+        """As `not_stored` of `sink_core/batch`."""
+        return not_stored(self.dead_lettered, self.filtered, self.unrouted, self.tombstones)
+
+
+@dataclass(frozen=True, slots=True)
+class Uncommitted:
+    """What is published for a table and not in it yet. `oldest_age_s` is None if that is nothing."""
+
+    batches: int
+    rows: int
+    oldest_age_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """A table; ids as text, since they exceed what JSON readers keep exactly.
+
+    `valid_through` (ISO 8601, UTC) says up to which record time the table is complete, `behind_s` how long ago that is.
+    `rows` is None where deletes stand beside the files, so that only reading tells. `dropped` counts, by dotted name,
+    values of fields that it has no column for, in the last batches (`LAST_BATCHES`).
+    """
+
+    table: str
+    exists: bool
+    rows: int | None = 0
+    files: int = 0
+    bytes: int = 0
+    snapshots: int = 0
+    head_snapshot: str | None = None
+    stored_offset: int = 0
+    valid_through: str | None = None
+    behind_s: float | None = None
+    uncommitted: Uncommitted = Uncommitted(0, 0, None)
+    finding: str | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTopicStatus:
+    """The control log. `events` counts offsets, transaction markers included; `oldest` is the first event's time."""
+
+    topic: str
+    start: int
+    end: int
+    events: int
+    oldest: str | None
+    oldest_age_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Since when, by whom and why."""
+
+    since: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """Where a pipeline stands. Times are ISO 8601 in UTC, ages in seconds by this host's clock.
+
+    `publish_pending`: a publisher holds a transaction open, or died in one. The positions shown are then those of the
+    last publish; the next run's fence, or the transaction's time-out, decides it. `misfits` are the fields that records
+    among the dead letters do not fit.
+    """
+
+    pipeline: str
+    bootstrapped: bool
+    lag: int
+    topics: tuple[TopicStatus, ...]
+    partitions: tuple[PartitionStatus, ...]
+    paused: Pause | None
+    last_batch: LastBatch | None
+    in_flight: tuple[InFlight, ...]
+    tables: tuple[TableStatus, ...]
+    control_topic: ControlTopicStatus | None
+    publish_pending: bool
+    findings: tuple[str, ...]
+    misfits: tuple[Misfits, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def status(session: Session) -> StatusReport:
+    """Look at everything once. Raises Unreachable or ConfigError; findings are in the report.
+
+    The log comes before the tables, so that a table never seems to lack what was told of it.
+    """
+    ran = session.read_only()
+    state, now_ms = session.log.state, time.time_ns() // 1_000_000
+    topics = describe_topics(session.admin, session.source_topics(), timeout_s=ADMIN_TIMEOUT_S)
+    wanted = [at for topic in topics.values() for at in topic.all_partitions]
+    ids = {name: topic.topic_id for name, topic in topics.items()}
+
+    positions, pending = _positions(session, wanted)
+
+    def read() -> tuple[Positions, Finding | None]:
+        found = session.group.positions(wanted)
+        state = session.log.refresh_to_end()
+        return found, checks.topic_recreated(ids, state) or checks.positions(found, ids, state)
+
+    against_publish = unchanged(read) if ran and not pending else None
+    starts = log_starts(session.admin, wanted, timeout_s=ADMIN_TIMEOUT_S)
+    ends = end_offsets(session.admin, wanted, timeout_s=ADMIN_TIMEOUT_S)
+    partitions = tuple(partition_statuses(positions, starts, ends))
+    dropped = dropped_lately(state)
+    tables = tuple(
+        replace(_table(session, name, now_ms, ran=ran), dropped=dropped.get(name, {})) for name in table_names(session)
+    )
+    findings = (session.other_binding() if ran else None, against_publish, checks.against_log(positions, starts, ends))
+    return StatusReport(
+        pipeline=session.pipeline.name,
+        bootstrapped=state.last_publish is not None,
+        lag=sum(p.lag for p in partitions),
+        topics=tuple(topic_statuses(partitions)),
+        partitions=partitions,
+        paused=_pause(state),
+        last_batch=last_batch(state),
+        in_flight=tuple(in_flight(state, now_ms)),
+        tables=tables,
+        control_topic=_control_topic(session.log.topic, state, now_ms) if ran else None,
+        publish_pending=pending,
+        findings=tuple(str(f.error(str(session.pipeline.path))) for f in findings if f is not None),
+        misfits=misfits(session, datetime.fromtimestamp(now_ms / 1000, UTC)) if ran else (),
+    )
+
+
+def _positions(session: Session, wanted: list[TopicPartition]) -> tuple[Positions, bool]:
+    """The group's positions; those of the last publish and True while a transaction is pending on the group's."""
+    try:
+        return session.group.positions(wanted, timeout_s=_PENDING_S), False
+    except Unreachable:
+        published = session.log.state.positions()
+        if published is None:
+            raise
+        return {at: Position(offset, "") for at, offset in published.items() if at in set(wanted)}, True
+
+
+def partition_statuses(positions: Positions, starts: Offsets, ends: Offsets) -> Iterator[PartitionStatus]:
+    for at in sorted(ends):
+        position = positions.get(at)
+        following = position.offset if position else starts[at]
+        yield PartitionStatus(
+            topic=at.topic,
+            partition=at.partition,
+            position=position.offset if position else None,
+            log_start=starts[at],
+            end=ends[at],
+            lag=max(0, ends[at] - following),
+            until_loss=following - starts[at],
+        )
+
+
+def topic_statuses(partitions: tuple[PartitionStatus, ...]) -> Iterator[TopicStatus]:
+    for topic in dict.fromkeys(p.topic for p in partitions):
+        mine = [p for p in partitions if p.topic == topic]
+        until_loss = min((p.until_loss for p in mine if p.lag), default=None)
+        yield TopicStatus(topic, len(mine), sum(p.lag for p in mine), until_loss)
+
+
+def in_flight(state: CommitState, now_ms: int) -> Iterator[InFlight]:
+    """Batches that were planned and may still be published (see `CommitState.outstanding`)."""
+    for logged in state.outstanding():
+        event = logged.event
+        yield InFlight(event.batch_id, _age_s(event.written_at_ms, now_ms), event.calve_version)
+
+
+def last_batch(state: CommitState) -> LastBatch | None:
+    """None before the first batch, and where only a checkpoint tells of it."""
+    event = state.complete.event if state.complete else None
+    if event is None or event.kind == "bootstrap":
+        return None
+    counted = {name: event.totals.get(name, 0) for name in _LAST_BATCH_COUNTS}
+    return LastBatch(event.batch_id, _iso(event.written_at_ms), **counted)
+
+
+def dropped_lately(state: CommitState) -> dict[str, dict[str, int]]:
+    """What the last batches have left out since no column takes it, by table and field."""
+    return sum_dropped(batch.dropped for batch in [*state.batches.values()][-LAST_BATCHES:])
+
+
+def uncommitted(pending: list[Logged[DataWritten]], now_ms: int) -> Uncommitted:
+    events = [logged.event for logged in pending]
+    oldest = min((event.written_at_ms for event in events), default=None)
+    return Uncommitted(
+        batches=len({event.batch_id for event in events}),
+        rows=sum(event.rows for event in events),
+        oldest_age_s=_age_s(oldest, now_ms) if oldest is not None else None,
+    )
+
+
+def table_status(
+    table: Table, view: TableView, state: CommitState, now_ms: int, finding: str | None = None
+) -> TableStatus:
+    """What a loaded table says, and what the log holds for it."""
+    head = table.current_snapshot()
+    summary = head.summary.additional_properties if head and head.summary else dict[str, str]()
+    own = view.tagged.own if view.tagged else None
+    through_ms = own.valid_through_ms if own else None
+    return TableStatus(
+        table=view.table,
+        exists=True,
+        rows=rows_told(summary),
+        files=int(summary.get("total-data-files", "0")),
+        bytes=int(summary.get("total-files-size", "0")),
+        snapshots=len(view.snapshots),
+        head_snapshot=str(view.head) if view.head is not None else None,
+        stored_offset=view.stored_offset,
+        valid_through=_iso(through_ms) if through_ms else None,
+        behind_s=_age_s(through_ms, now_ms) if through_ms else None,
+        uncommitted=uncommitted(state.pending(view.table, view.uuid, view.stored_offset), now_ms),
+        finding=finding,
+    )
+
+
+def _table(session: Session, name: str, now_ms: int, *, ran: bool) -> TableStatus:
+    finding: str | None = None
+    try:
+        if ran:
+            session.committer().load_checked(name)
+    except FindingError as error:
+        finding = str(error)
+    try:
+        table = load_table(session, name)
+    except NoSuchTableError:
+        return TableStatus(name, exists=False, finding=finding)
+    view = view_of(table.metadata, table=name, tag=session.pipeline.tag, keys=session.keys)
+    return table_status(table, view, session.log.state, now_ms, finding)
+
+
+def _pause(state: CommitState) -> Pause | None:
+    event = state.paused
+    return Pause(_iso(event.written_at_ms), event.by, event.reason) if event else None
+
+
+def _control_topic(topic: str, state: CommitState, now_ms: int) -> ControlTopicStatus:
+    oldest = state.oldest_ms
+    return ControlTopicStatus(
+        topic=topic,
+        start=state.log_start,
+        end=state.next_offset,
+        events=state.next_offset - state.log_start,
+        oldest=_iso(oldest) if oldest is not None else None,
+        oldest_age_s=_age_s(oldest, now_ms) if oldest is not None else None,
+    )
+
+
+def _iso(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _age_s(at_ms: int, now_ms: int) -> float:
+    return max(0.0, (now_ms - at_ms) / 1000)

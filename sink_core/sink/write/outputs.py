@@ -1,0 +1,254 @@
+"""A table that a task writes: to files, or to the tasks that write them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+
+from calve.sink_core.changes.deleted import DELETED_COLUMN
+from calve.sink_core.changes.events import Events
+from calve.sink_core.changes.kafka_key import keyed_events, keyed_rows, keyless, told_by
+from calve.sink_core.changes.keys import RowKeyDecoder, orderless
+from calve.sink_core.changes.rows import NO_ORDER, change_schema, changes_of
+from calve.sink_core.changes.settings import RowChanges, columns_read, events_of
+from calve.sink_core.decode.decoded import Decoded, sifted
+from calve.sink_core.decode.keys import ReadKeys, key_type
+from calve.sink_core.decode.names import ALL, Names, names_of
+from calve.sink_core.sink.write.change_pieces import ChangePieces
+from calve.sink_core.sink.write.pieces import Outbox, PieceWriter
+from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
+from calve.sink_core.tables.arrow import arrow_schema
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.evolution import evolved
+from calve.sink_core.tables.files import WrittenFile
+from calve.sink_core.tables.io import open_io
+from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, KAFKA_TIME, has_kafka_column
+from calve.sink_core.tables.partition import column_of
+from calve.sink_core.tables.writer import TableWriter
+
+if TYPE_CHECKING:
+    from calve.sink_core.changes.writer import ChangeWriter
+    from calve.sink_core.transform.transform import Transforming
+
+_Writer: TypeAlias = "TableWriter | PieceWriter | ChangeWriter | ChangePieces"
+
+
+class Output:
+    """A table being written: to files, or into `outbox` if its rows are to be shuffled."""
+
+    def __init__(
+        self, table: TableSpec, spec: IngestSpec, file_prefix: str, budget: Budget, outbox: Outbox | None = None
+    ) -> None:
+        self.name = table.name
+        self._table, self._spec, self._file_prefix, self._budget = table, spec, file_prefix, budget
+        self._outbox = outbox if table.distribution != "none" else None
+        self._writer: _Writer | None = None
+
+    @cached_property
+    def metadata(self) -> TableMetadata:
+        """Parsed when it is needed: a task gets records for few of many tables."""
+        return TableMetadataUtil.parse_raw(self._table.metadata)
+
+    @cached_property
+    def row_schema(self) -> pa.Schema:
+        """Of what is written: the table's rows, or changes of them."""
+        schema = self.metadata.schema()
+        return change_schema(schema) if self._table.changes else arrow_schema(schema)
+
+    def hold_against(self, standing: pa.RecordBatch) -> None:
+        """Of the table's rows, once all changes were written: late changes are left out."""
+        if self._writer is not None:
+            cast("ChangeWriter", self._writer).hold_against(standing)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        with unreachable_as_ours(f"writing files of {self.name}"):
+            if self._writer is None:
+                self._writer = self._opened()
+            self._writer.write(rows)
+
+    def close(self) -> tuple[WrittenFile, ...]:
+        with unreachable_as_ours(f"writing files of {self.name}"):
+            return tuple(self._writer.close()) if self._writer else ()
+
+    def abort(self) -> None:
+        with suppress(Exception):
+            if self._writer:
+                self._writer.abort()
+
+    def _opened(self) -> _Writer:
+        table = self._table
+        if self._outbox is not None:
+            number = self._spec.tables.index(table)
+            if table.changes:
+                schema, bounded = self.metadata.schema(), table.standing is not None
+                return ChangePieces(schema, table.changes.key, self._outbox, number, self._budget, bounded=bounded)
+            return PieceWriter(self.metadata, table.distribution, self._outbox, number, self._budget)
+        io = open_io(self._spec.catalog, self.name, self.metadata.location)
+        size, budget = table.target_file_size, self._budget
+        if table.changes is None:
+            return TableWriter(io, self.metadata, self._file_prefix, target_file_size=size, budget=budget)
+        # Imported where it is needed: most tasks have no row changes.
+        from calve.sink_core.changes.writer import ChangeWriter
+
+        return ChangeWriter(
+            io,
+            self.metadata,
+            self._file_prefix,
+            changes=table.changes,
+            table=self.name,
+            topics=self._spec.topics,
+            target_file_size=size,
+            budget=budget,
+        )
+
+
+class Feed(Output):
+    """A data table: records are decoded by its own schema."""
+
+    def __init__(
+        self, table: TableSpec, spec: IngestSpec, file_prefix: str, budget: Budget, outbox: Outbox | None
+    ) -> None:
+        super().__init__(table, spec, file_prefix, budget, outbox)
+        self.rule, self.evolve, self._any_case = table.rule, table.evolve, table.any_case
+        self.dropped = Counter[str]()
+
+    @cached_property
+    def _columns(self) -> Schema:
+        return columns_read(self.metadata.schema(), self.changes, table=self.name)
+
+    @cached_property
+    def events(self) -> Events | None:
+        """What reads the records, if these are change events."""
+        return events_of(self.changes, self._columns, table=self.name)
+
+    def wanted(self, decoded: Decoded) -> Schema | None:
+        """What records need that the table lacks and may be given."""
+        if decoded.wanted is None or self.events is None:
+            return decoded.wanted
+        wanted = self.events.wanted(decoded.wanted)
+        return wanted if evolved(self.metadata.schema(), wanted, self.evolve) else None
+
+    @cached_property
+    def schema(self) -> Schema:
+        """What is read from the values."""
+        if self.events:
+            return self.events.schema
+        if self._table.transform is None:
+            return self._columns
+        # Imported where it is needed: a task without transforms starts without DuckDB.
+        from calve.sink_core.transform.transform import input_schema
+
+        return input_schema(self._table.transform, self._columns)
+
+    @cached_property
+    def transforming(self) -> Transforming | None:
+        """What makes rows of that."""
+        if self._table.transform is None:
+            return None
+        from calve.sink_core.transform.transform import Transforming
+
+        return Transforming(self._table.transform, self._columns, table=self.name, key=self.key_type)
+
+    @cached_property
+    def key_type(self) -> pa.DataType:
+        """What SQL sees keys as."""
+        return key_type(self._table.keys_as)
+
+    @cached_property
+    def names(self) -> Names:
+        """Under which records have them."""
+        within = self.events.rows_at if self.events else ""
+        # What SQL doesn't name it leaves out on purpose.
+        ignored = (ALL,) if self._table.transform else self._table.ignored
+        mapping = self.metadata.name_mapping()
+        strict = self._table.strict and ALL not in ignored
+        return names_of(self.schema, mapping, any_case=self._any_case, within=within, ignored=ignored, strict=strict)
+
+    @cached_property
+    def _has_kafka_column(self) -> bool:
+        return has_kafka_column(self.metadata.schema(), table=self.name)
+
+    @property
+    def changes(self) -> RowChanges | None:
+        """How records change rows that are there, if they do."""
+        return self._table.changes
+
+    @property
+    def by_kafka_key(self) -> bool:
+        """Whether rows are told apart by the records' Kafka keys."""
+        return self._table.changes is not None and self._table.changes.kafka_key
+
+    @cached_property
+    def _row_keys(self) -> RowKeyDecoder:
+        return RowKeyDecoder(self._key_columns)
+
+    def gone(self, raw: Sequence[bytes | None], read: ReadKeys, places: Sequence[int]) -> Decoded:
+        """The keys of rows that go, by those of the tombstones at some places among those given."""
+        if self.changes and self.changes.order_by:
+            return orderless(len(places), self._key_columns, self.changes.order_by)
+        if not self.by_kafka_key:
+            return self._row_keys.decode([raw[place] for place in places])
+        bad = {at: replace(read.bad[place], index=at) for at, place in enumerate(places) if place in read.bad}
+        return told_by(read.of(self.key_type, places), self._key_names, bad)
+
+    def keyed(self, decoded: Decoded, keys: pa.Array) -> Decoded:
+        """What was decoded with the Kafka keys, one for each good value."""
+        join = keyed_events if self.events else keyed_rows
+        return replace(decoded, columns=join(decoded.columns, keys, self._key_names))
+
+    @property
+    def _key_names(self) -> list[str]:
+        return [field.name for field in self._key_columns.fields]
+
+    @cached_property
+    def _key_columns(self) -> Schema:
+        schema, changes = self.metadata.schema(), self._table.changes or RowChanges(())
+        return Schema(*(schema.find_field(field_id) for field_id in changes.key))
+
+    def judge(self, decoded: Decoded) -> Decoded:
+        """What was decoded. Events may be bad, or left out; a record without a Kafka key it needs is bad, and where
+        changes are ordered by a column one without a value there.
+        """
+        if self.events:
+            return self.events.judge(decoded)
+        changes = self._table.changes
+        if self.by_kafka_key:
+            decoded = sifted(decoded, keyless({name: decoded.columns.column(name) for name in self._key_names}))
+        if changes is None or changes.order is None:
+            return decoded
+        order = column_of(pa.Table.from_batches([decoded.columns]), changes.order, self.schema)
+        lacking = np.flatnonzero(order.is_null().to_numpy()).tolist()
+        return sifted(decoded, dict.fromkeys(lacking, f"{changes.order_by}: {NO_ORDER}"))
+
+    def write_decoded(self, rows: pa.RecordBatch, origin: pa.Array, *, deletes: bool = False) -> None:
+        """`origin` is the `_kafka` column of `rows`. `deletes`: they are keys, of rows that go."""
+        flags = pa.array(np.full(len(rows), deletes))
+        if self.events and not deletes:
+            meant = self.events.meant(rows)
+            rows, flags, origin = meant.rows, pa.array(meant.deletes), origin.take(pa.array(meant.places))
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        if self._has_kafka_column:
+            columns[KAFKA_COLUMN] = origin
+            self._count_timeless(origin)
+        if self.changes and self.changes.soft:
+            columns[DELETED_COLUMN] = flags
+        batch = pa.RecordBatch.from_pydict(columns)
+        if self.changes:
+            batch = changes_of(batch, flags, origin, self._spec.topics, self.row_schema)
+        self.write(batch)
+
+    def _count_timeless(self, origin: pa.Array) -> None:
+        """A record's own time that no reader could show is left out, and counted as a field without a column is."""
+        timeless = origin.field("timestamp").null_count
+        if timeless and not {ALL, KAFKA_TIME}.intersection(self._table.ignored):
+            self.dropped[KAFKA_TIME] += timeless
