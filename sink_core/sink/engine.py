@@ -61,7 +61,7 @@ class InProcess:
     def write(self, spec: IngestSpec, tasks: Sequence[Slices]) -> list[TaskResult]:
         if spec.is_distributed:
             # All rows of a table that is spread by key or order come to one task, as through a shuffle to one bucket.
-            tasks = [joined(tasks)]
+            tasks = joined(tasks)
         return self.run(lambda number: run_task(spec, tasks[number], number), len(tasks), records=0)
 
     @property
@@ -105,11 +105,18 @@ class BySize:
         return self.small if records < self.spark_from else self.spark
 
 
-def joined(tasks: Sequence[Slices]) -> list[OffsetRange]:
-    """The slices of all tasks, in one piece where a partition was cut."""
-    made: dict[TopicPartition, OffsetRange] = {}
+def joined(tasks: Sequence[Slices]) -> list[list[OffsetRange]]:
+    """One task for all slices, in one piece where a partition was cut, and one for each that does not adjoin: a task
+    reads a partition once.
+    """
+    first: dict[TopicPartition, OffsetRange] = {}
+    apart: list[list[OffsetRange]] = []
     for part in (part for slices in tasks for part in slices):
-        before = made.get(part.at)
-        start = part.start if before is None else before.start
-        made[part.at] = OffsetRange(part.topic, part.partition, start, part.end)
-    return list(made.values())
+        before = first.get(part.at)
+        if before is None:
+            first[part.at] = part
+        elif before.end == part.start:
+            first[part.at] = OffsetRange(part.topic, part.partition, before.start, part.end)
+        else:
+            apart.append([part])
+    return [list(first.values()), *apart]
