@@ -16,7 +16,7 @@ class Named(InProcess):
 
     done: list[int] = field(default_factory=list[int])
 
-    def run(self, task, n, *, records):  # noqa: ANN001, ANN201 - as of InProcess
+    def run(self, task, n, *, records):
         self.done.append(records)
         return super().run(task, n, records=records)
 
@@ -31,7 +31,7 @@ def test_pieces_of_a_partition_become_one_task_and_what_does_not_adjoin_stays_ap
 
 
 @pytest.mark.parametrize(("records", "on_spark"), [(0, False), (99, False), (100, True), (10_000, True)])
-def test_work_goes_to_spark_from_so_many_records_on(records: int, on_spark: bool) -> None:  # noqa: FBT001
+def test_work_goes_to_spark_from_so_many_records_on(records: int, on_spark: bool) -> None:
     spark, small = Named(8), Named()
     engine = BySize(spark, 100, small)
     assert engine.run(str, 3, records=records) == ["0", "1", "2"]
