@@ -94,8 +94,11 @@ class Environment:
         patch.setattr(
             calve.sink_core.sink.batches, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named)
         )
-        merging = Merging(self.world.merged, partial(merge, self.world))
-        patch.setattr(calve.sink_core.sink.session, "Merging", SimpleNamespace(of=lambda *_: merging))
+        patch.setattr(
+            calve.sink_core.sink.session,
+            "Merging",
+            SimpleNamespace(of=lambda *_: Merging(self.world.merged, partial(merge, self.world))),
+        )
         patch.setattr(Pipeline, "changing", property(lambda _: self.world.merged))
         # Clocks hardly go on in a history: expiry drops every staging branch that it sees.
         patch.setattr(
