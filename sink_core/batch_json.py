@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from calve.sink_core.batch import BatchPlan, ManifestRef, PartitionCounts, TableOutput, WrittenBatch
+from calve.sink_core.batch import BatchPlan, ManifestRef, TableOutput, WrittenBatch
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.offsets import OffsetRange
 

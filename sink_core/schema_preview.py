@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 
 from pyiceberg.schema import index_by_name
 
-from calve.sink_core.batch import BatchPlan, Dropped
+from calve.sink_core.batch import BatchPlan
 from calve.sink_core.changes.settings import columns_read, events_of, row_changes_of
+from calve.sink_core.counts import Dropped
 from calve.sink_core.decode.names import names_of
 from calve.sink_core.decode.others import sum_dropped
 from calve.sink_core.formats import Formats
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.create import load_if_there
 from calve.sink_core.tables.evolution import evolved, merged
+from calve.sink_core.tables.metadata import mapped_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
         read = columns_read(schema, row_changes, table=settings.name)
         events = events_of(row_changes, read, table=settings.name)
         read, within = (events.schema, events.rows_at) if events else (read, "")
-        mapping, ignored = table.metadata.name_mapping(), settings.ignore_fields
+        mapping, ignored = mapped_names(table.metadata), settings.ignore_fields
         names = names_of(read, mapping, any_case=settings.case_insensitive, within=within, ignored=ignored)
         asked = [
             value_format.decoder(read, settings.evolve, names).decode([v for topic in topics for v in sampled[topic]])

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from calve.sink_core.batch import TableOutput, ToMerge
 from calve.sink_core.changes.equality import key_of, with_spec_of_deletes
 from calve.sink_core.changes.merging import staged_files
-from calve.sink_core.changes.rows import buckets_of, change_schema
+from calve.sink_core.changes.rows import change_schema
 from calve.sink_core.changes.settings import RowChanges
 from calve.sink_core.changes.writer import ChangeWriter
 from calve.sink_core.commit import own
@@ -28,8 +28,9 @@ from calve.sink_core.commit.relisting import with_spec_to_relist
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.control.events import DataWritten
 from calve.sink_core.control.logged import Logged
-from calve.sink_core.tables.catalog import without_history
+from calve.sink_core.tables.metadata import without_history
 from calve.sink_core.tables.outputs import output_of
+from calve.sink_core.tables.partition import buckets_of
 from calve.spark_jobs.merge import merge_into
 
 TOPICS = ("t",)

@@ -11,12 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import BooleanType, IcebergType
 
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.tables.arrow import arrow_schema
-from calve.sink_core.tables.partition import transformed
 
 DELETES, SOURCE, OFFSET = -3, -2, -1
 """Places of the further columns: whether the row of the key goes, of which source partition, at which offset."""
@@ -25,7 +22,6 @@ NO_ORDER = "missing or null, and by it changes are in order"
 
 _FURTHER = (("calve:deletes", pa.bool_()), ("calve:source", pa.int64()), ("calve:offset", pa.int64()))
 _PARTITION_BITS = 32
-_HASHES: BucketTransform[IcebergType] = BucketTransform(1 << 20)
 
 
 def change_schema(schema: Schema) -> pa.Schema:
@@ -63,14 +59,3 @@ def sources_of(topic: pa.Array, partition: pa.Array, topics: Sequence[str]) -> p
 def source_of(number: int, topics: Sequence[str]) -> TopicPartition:
     """The source partition that a number in the column of sources stands for."""
     return TopicPartition(topics[number >> _PARTITION_BITS], number & (2**_PARTITION_BITS - 1))
-
-
-def buckets_of(changes: pa.Table, key: Sequence[int], schema: Schema, buckets: int) -> np.ndarray:
-    """For each change one of `buckets`, the same for equal keys in every process. `key` has field ids of `schema`."""
-    total = np.zeros(len(changes), np.int64)
-    for field_id in key:
-        # Iceberg's own hash, which it has for all but booleans: these have little to say.
-        if not isinstance(schema.find_type(field_id), BooleanType):
-            hashed = transformed(changes, field_id, _HASHES, schema)
-            total = total * 31 + hashed.to_numpy(zero_copy_only=False).astype(np.int64)
-    return total % buckets

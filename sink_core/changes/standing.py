@@ -34,9 +34,8 @@ from pyiceberg.types import (
 
 from calve.sink_core.config.problems import nearest
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.tables.arrow import arrow_schema
+from calve.sink_core.tables.arrow import arrow_schema, column_of
 from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
-from calve.sink_core.tables.partition import column_of
 
 HELD = "calve:held"
 """The last column of standing rows, their order or source; before it come those of the key."""

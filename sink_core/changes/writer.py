@@ -18,9 +18,9 @@ from calve.sink_core.changes.keeping import filled, needed
 from calve.sink_core.changes.rows import places_of
 from calve.sink_core.changes.settings import RowChanges
 from calve.sink_core.errors import ProtocolError
+from calve.sink_core.tables.arrow import column_of
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.files import WrittenFile
-from calve.sink_core.tables.partition import column_of
 from calve.sink_core.tables.writer import TableWriter
 
 FOLD_BYTES = 32 * 1024 * 1024

@@ -32,7 +32,8 @@ from calve.sink_core.control.logged import Logged
 from calve.sink_core.errors import CommitConflict, TableUnusable, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.rules import ALL, Rules
-from calve.sink_core.tables.catalog import said, unreachable_as_ours, without_history
+from calve.sink_core.tables.catalog import said, unreachable_as_ours
+from calve.sink_core.tables.metadata import without_history
 
 MERGES = 3
 """Lost races of a merge before the table stays behind: each costs as much as the merge."""

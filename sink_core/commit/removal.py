@@ -21,12 +21,11 @@ from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.range_jobs.job import ranges_of
 from calve.sink_core.tables.files import WrittenFile
 from calve.sink_core.tables.kafka_rows import may_hold, place_fields, runs_of
 from calve.sink_core.tables.manifests import rewritten_name, rewritten_prefix, write_manifest, write_manifest_of
 from calve.sink_core.tables.rewrite import Rewritten, rewrite_without
-from calve.sink_core.verify.offset_sets import by_partition
+from calve.sink_core.verify.offset_sets import by_partition, ranges_of
 
 
 @dataclass(frozen=True, slots=True)

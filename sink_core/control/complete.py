@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from calve.sink_core.batch import PartitionCounts, TableOutput, WrittenBatch
+from calve.sink_core.batch import TableOutput, WrittenBatch
 from calve.sink_core.control.events import DataComplete, DataWritten
 from calve.sink_core.control.state import UNREAD
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.offsets import NOWHERE, Offsets, TopicPartition, offsets_to_dense
 
 LOG_APPEND_TIME = 2

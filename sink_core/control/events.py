@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any, ClassVar, cast
 
-from calve.sink_core.batch import Dropped, ManifestRef, PartitionSummary, ToMerge, rows_in
+from calve.sink_core.batch import ManifestRef, PartitionSummary, ToMerge, rows_in
 from calve.sink_core.control.container import opened, packed
 from calve.sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
 from calve.sink_core.control.schemas import (
@@ -26,6 +26,7 @@ from calve.sink_core.control.schemas import (
     REMOVING_READER,
     REPLACING_READER,
 )
+from calve.sink_core.counts import Dropped
 from calve.sink_core.errors import ForeignEvent, ProtocolError
 
 CALVE_VERSION = version("calve")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from calve.sink_core.batch import Dropped
 from calve.sink_core.control import restored
 from calve.sink_core.control.events import (
     BatchAbandoned,
@@ -25,6 +24,7 @@ from calve.sink_core.control.events import (
 )
 from calve.sink_core.control.logged import Logged, jobs_of
 from calve.sink_core.control.range_parts import RangeJob
+from calve.sink_core.counts import Dropped
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.offsets import NOWHERE, Offsets, TopicPartition, batch_id_of, dense_to_offsets
 from calve.sink_core.rules import ALL, Rules

@@ -36,7 +36,6 @@ from calve.sink_core.dead_letters.task import LettersResult, Set, try_letters
 from calve.sink_core.failpoints import reach
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions, TopicPartition
 from calve.sink_core.range_jobs.decision import decide
-from calve.sink_core.range_jobs.job import ranges_of
 from calve.sink_core.range_jobs.look import token_and_log
 from calve.sink_core.sink.fitting import Tables, give, until_fit
 from calve.sink_core.sink.job import OnProgress, Progress, Publication, announce, carry_out, commit_published
@@ -44,7 +43,7 @@ from calve.sink_core.sink.session import Session
 from calve.sink_core.sink.writing import task_spec
 from calve.sink_core.tables.kafka_rows import runs_of
 from calve.sink_core.tables.outputs import output_of
-from calve.sink_core.verify.offset_sets import union
+from calve.sink_core.verify.offset_sets import ranges_of, union
 
 TRIES = 20
 """How often in a row a replay is planned again because another range job was published first."""

@@ -13,7 +13,6 @@ from calve.sink_core.commit.replace import has_deletes, head_manifests
 from calve.sink_core.dead_letters.choice import Chosen, Offsets, choose
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offsets import OffsetRange, TopicPartition
-from calve.sink_core.range_jobs.job import ranges_of
 from calve.sink_core.range_jobs.look import ledger_rows, places_in
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
@@ -22,7 +21,7 @@ from calve.sink_core.tables.kafka_rows import may_hold, place_fields, runs_of
 from calve.sink_core.tables.usable import check_usable
 from calve.sink_core.verify.deep import NONE, Held
 from calve.sink_core.verify.files import ReadableFiles, head_tasks
-from calve.sink_core.verify.offset_sets import by_partition, shown
+from calve.sink_core.verify.offset_sets import by_partition, ranges_of, shown
 from calve.sink_core.verify.report import Evidence
 
 _COLUMNS = ("batch_id", "topic", "partition", "offset")

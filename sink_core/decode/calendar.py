@@ -15,9 +15,6 @@ import pyarrow.compute as pc
 
 from calve.sink_core.decode.decoded import Decoded, sifted
 
-MAX_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, since 1970."""
-
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
 

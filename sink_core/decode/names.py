@@ -6,12 +6,11 @@ under another name than the own one is as good as no field.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.schema import Schema, index_by_id
-from pyiceberg.table.name_mapping import MappedField, NameMapping
 
 from calve.sink_core.tables.arrow import iceberg_id
 
@@ -106,18 +105,18 @@ UNCOUNTED = Names(ignored=(ALL,))
 
 def names_of(
     schema: Schema,
-    mapping: NameMapping | None,
+    mapping: Mapping[int, Collection[str]] | None,
     *,
     any_case: bool = False,
     within: str = "",
     ignored: tuple[str, ...] = (),
     strict: bool = False,
 ) -> Names:
-    """The names of a table's fields. `within`, `ignored` and `strict` as in `Names`."""
+    """The names of a table's fields; `mapping` has other ones by field id. The rest is as in `Names`."""
     own = {field_id: of.name for field_id, of in index_by_id(schema).items()}
     aliases = {
         field_id: others
-        for field_id, names in _mapped(mapping or ())
+        for field_id, names in (mapping or {}).items()
         if field_id in own and (others := frozenset(names) - {own[field_id]})
     }
     if not aliases and not any_case:
@@ -126,10 +125,3 @@ def names_of(
     return Names(
         aliases, any_case, frozenset(name.casefold() if any_case else name for name in others), within, ignored, strict
     )
-
-
-def _mapped(fields: Iterable[MappedField]) -> Iterable[tuple[int, list[str]]]:
-    for of in fields:
-        if of.field_id is not None:
-            yield of.field_id, of.names
-        yield from _mapped(of.fields)

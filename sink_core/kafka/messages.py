@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Message
 
-from calve.sink_core.batch import PartitionCounts
-from calve.sink_core.decode.calendar import MAX_MS
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.offsets import OffsetRange
+
+MAX_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, since 1970. A record's own timestamp that is later no reader could show."""
 
 Int64s = npt.NDArray[np.int64]
 

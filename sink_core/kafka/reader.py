@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from calve.sink_core.batch import PartitionCounts
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import CalveError, ProtocolError, TerminalError, Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka import clients

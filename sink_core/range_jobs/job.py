@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyroaring import BitMap64
-
-from calve.sink_core.batch import PartitionCounts, TableOutput
+from calve.sink_core.batch import TableOutput
 from calve.sink_core.control.complete import COUNTED
 from calve.sink_core.control.events import DataComplete, DataWritten
 from calve.sink_core.control.range_parts import RangeRead, Replaces, Resolves
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.offsets import OffsetRange, Offsets, Position, TopicPartition
 from calve.sink_core.sink.plan import cut
-from calve.sink_core.verify.offset_sets import runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +33,6 @@ class RangePlan:
     @property
     def offsets(self) -> int:
         return sum(r.span for r in self.ranges)
-
-
-def ranges_of(offsets: Mapping[TopicPartition, BitMap64]) -> tuple[OffsetRange, ...]:
-    """The maximal runs, by topic and partition; ranges of batches that follow each other become one."""
-    return tuple(OffsetRange(*at, start, end) for at in sorted(offsets) for start, end in runs(offsets[at]))
 
 
 def tasks_of(ranges: Sequence[OffsetRange], max_tasks: int) -> tuple[tuple[OffsetRange, ...], ...]:

@@ -25,18 +25,19 @@ from dataclasses import dataclass, replace
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from calve.sink_core.batch import PartitionCounts, TableOutput
+from calve.sink_core.batch import TableOutput
 from calve.sink_core.commit.table import TableCommit
 from calve.sink_core.commit.view import TableView
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.range_parts import Replaces
 from calve.sink_core.control.state import CommitState
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import CommitConflict, TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions
 from calve.sink_core.range_jobs.decision import decide
-from calve.sink_core.range_jobs.job import RangePlan, events, ranges_of, read_again, tasks_of
+from calve.sink_core.range_jobs.job import RangePlan, events, read_again, tasks_of
 from calve.sink_core.range_jobs.look import check_readable, dead_letters_in, ledger_rows, token_and_log
 from calve.sink_core.range_jobs.lost import losses, lost_offsets
 from calve.sink_core.range_jobs.missing import missing
@@ -60,6 +61,7 @@ from calve.sink_core.tables.kafka_rows import runs_of
 from calve.sink_core.tables.outputs import output_of
 from calve.sink_core.tables.usable import check_usable
 from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.offset_sets import ranges_of
 
 REPLAYS = 3
 """How often a replay is started again whose files somebody else rewrote before its commit."""

@@ -19,7 +19,6 @@ from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.recount import compacted
 from calve.sink_core.maintenance.expiry import calve_tags
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.range_jobs.job import ranges_of
 from calve.sink_core.range_jobs.moved import moved_by
 from calve.sink_core.range_jobs.selected import Wanted, selected, whole_rows
 from calve.sink_core.sink.session import Session
@@ -30,6 +29,7 @@ from calve.sink_core.tables.manifests import write_manifest_of
 from calve.sink_core.tables.outputs import output_of
 from calve.sink_core.tables.rewrite import Rewritten
 from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.offset_sets import ranges_of
 from calve.sink_core.verify.snapshots import given_up
 
 

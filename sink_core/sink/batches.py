@@ -11,7 +11,7 @@ from functools import partial
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from calve.sink_core.batch import BatchPlan, Dropped, WrittenBatch, not_stored
+from calve.sink_core.batch import BatchPlan, WrittenBatch
 from calve.sink_core.changes.equality import with_spec_of_deletes
 from calve.sink_core.changes.settings import row_changes_of
 from calve.sink_core.commit.schema_change import change_schema
@@ -21,6 +21,7 @@ from calve.sink_core.control.complete import data_complete, data_written
 from calve.sink_core.control.decision import Decision, Verdict, decide
 from calve.sink_core.control.events import Paused
 from calve.sink_core.control.letters import NONE, Letters
+from calve.sink_core.counts import Dropped, not_stored
 from calve.sink_core.dead_letters.topic import letters_of
 from calve.sink_core.errors import CalveError, TableUnusable
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S

@@ -11,12 +11,12 @@ from typing import Any
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from calve.sink_core.batch import not_stored
 from calve.sink_core.commit.view import TableView, rows_told, view_of
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import DataWritten
 from calve.sink_core.control.logged import Logged
 from calve.sink_core.control.state import CommitState
+from calve.sink_core.counts import not_stored
 from calve.sink_core.dead_letters.misfits import Misfits, misfits
 from calve.sink_core.decode.others import sum_dropped
 from calve.sink_core.errors import FindingError, Unreachable

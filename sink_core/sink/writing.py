@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pyiceberg.table import Table
 
-from calve.sink_core.batch import BatchPlan, PartitionCounts, WrittenBatch
+from calve.sink_core.batch import BatchPlan, WrittenBatch
 from calve.sink_core.changes.settings import row_changes_of
 from calve.sink_core.changes.standing import standing_of
 from calve.sink_core.config.effective import Pipeline, TableSettings
 from calve.sink_core.control.complete import COUNTED
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.decode.others import sum_dropped
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.failpoints import reach
@@ -19,7 +20,7 @@ from calve.sink_core.sink.engine import Engine
 from calve.sink_core.sink.fitting import ChangeTables, Tables, until_fit
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
 from calve.sink_core.sink.write.task import FirstBad, TaskResult
-from calve.sink_core.tables.catalog import without_history
+from calve.sink_core.tables.metadata import without_history
 from calve.sink_core.tables.outputs import output_of, write_ledger
 from calve.sink_core.tables.parquet import target_file_bytes
 from calve.sink_core.tables.sort_order import distribution_of

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
@@ -177,3 +178,13 @@ def _children(array: pa.Array) -> list[tuple[pa.Array, pa.Field, int]]:
         key, value = array.type.key_field.with_name("key"), array.type.item_field.with_name("value")
         return [(array.keys, key, 0), (array.items, value, 0)]
     return []
+
+
+def column_of(rows: pa.Table, field_id: int, schema: Schema) -> pa.ChunkedArray:
+    """The column of a field id, within structs if it is nested; `rows` begin with the columns of `schema`."""
+    path = schema.accessor_for_field(field_id)
+    column = rows.column(path.position)
+    while path.inner is not None:
+        path = path.inner
+        column = pc.struct_field(column, [path.position])  # pyright: ignore[reportAttributeAccessIssue] (made at import)
+    return column

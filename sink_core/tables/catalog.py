@@ -21,7 +21,6 @@ from pyiceberg.exceptions import (
     SignError,
     UnauthorizedError,
 )
-from pyiceberg.table.metadata import TableMetadata
 from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
@@ -184,9 +183,3 @@ def _create_sqlite_folder(properties: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"the folder of the SQLite catalog {database} can't be created: {error.strerror}", hint=_ADDRESS_HINT
         ) from None
-
-
-def without_history(metadata: TableMetadata) -> str:
-    """What a writer needs; the snapshots of a busy table are megabytes."""
-    history = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "current_snapshot_id": None}
-    return metadata.model_copy(update=history | {"statistics": [], "partition_statistics": []}).model_dump_json()

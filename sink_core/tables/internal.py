@@ -20,7 +20,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from calve.sink_core.batch import BatchPlan, PartitionCounts
+from calve.sink_core.batch import BatchPlan
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.tables.arrow import arrow_schema
 
 Headers = Sequence[tuple[str, bytes | None]]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
-from calve.sink_core.batch import BatchPlan, PartitionCounts, TableOutput, ToMerge
+from calve.sink_core.batch import BatchPlan, TableOutput, ToMerge
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.files import WrittenFile
 from calve.sink_core.tables.internal import ledger_rows

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,9 +21,12 @@ from pyiceberg.partitioning import (
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, Transform, TruncateTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import BinaryType, TimeType
+from pyiceberg.types import BinaryType, BooleanType, IcebergType, TimeType
+
+from calve.sink_core.tables.arrow import column_of
 
 _ROW = "row"
+_HASHES: BucketTransform[IcebergType] = BucketTransform(1 << 20)
 _MOST_IN_NAME, _MOST_IN_PATH = 255, 512
 """Bytes. Local file systems end at 255 for a name, object stores at 1,024 for all of a key."""
 
@@ -89,14 +92,15 @@ def transformed(rows: pa.Table, source_id: int, transform: Transform[Any, Any], 
     return transform.pyarrow_transform(kind)(column)
 
 
-def column_of(rows: pa.Table, field_id: int, schema: Schema) -> pa.ChunkedArray:
-    """The column of a field id, within structs if it is nested; `rows` begin with the columns of `schema`."""
-    path = schema.accessor_for_field(field_id)
-    column = rows.column(path.position)
-    while path.inner is not None:
-        path = path.inner
-        column = pc.struct_field(column, [path.position])
-    return column
+def buckets_of(changes: pa.Table, key: Sequence[int], schema: Schema, buckets: int) -> np.ndarray:
+    """For each change one of `buckets`, the same for equal keys in every process. `key` has field ids of `schema`."""
+    total = np.zeros(len(changes), np.int64)
+    for field_id in key:
+        # Iceberg's own hash, which it has for all but booleans: these have little to say.
+        if not isinstance(schema.find_type(field_id), BooleanType):
+            hashed = transformed(changes, field_id, _HASHES, schema)
+            total = total * 31 + hashed.to_numpy(zero_copy_only=False).astype(np.int64)
+    return total % buckets
 
 
 def _partition(values: list[object], spec: PartitionSpec, schema: Schema) -> Partition:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from typing import Protocol
 
 from pyroaring import BitMap64
 
-from calve.sink_core.control.range_parts import RangeRead
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 
 SHOWN_RANGES = 10
@@ -22,7 +22,18 @@ def of_range(start: int, end: int) -> BitMap64:
     return offsets
 
 
-def by_partition(parts: Iterable[OffsetRange | RangeRead]) -> dict[TopicPartition, BitMap64]:
+class Span(Protocol):
+    """Offsets `[start, end)` of a partition, whatever else is said of them."""
+
+    @property
+    def at(self) -> TopicPartition: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+
+def by_partition(parts: Iterable[Span]) -> dict[TopicPartition, BitMap64]:
     """The offsets of all ranges of each partition."""
     offsets: dict[TopicPartition, BitMap64] = {}
     for part in parts:
@@ -45,6 +56,11 @@ def runs(offsets: BitMap64) -> Iterator[tuple[int, int]]:
     while (start := next(iter(offsets.iter_equal_or_larger(end)), None)) is not None:
         end = _end_of_run(offsets, start)
         yield start, end
+
+
+def ranges_of(offsets: Mapping[TopicPartition, BitMap64]) -> tuple[OffsetRange, ...]:
+    """The maximal runs, by topic and partition; ranges of batches that follow each other become one."""
+    return tuple(OffsetRange(*at, start, end) for at in sorted(offsets) for start, end in runs(offsets[at]))
 
 
 def _end_of_run(offsets: BitMap64, start: int) -> int:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 import calve.sink_core.kafka.reader
 from calve.orchestration import broker as embedded
-from calve.sink_core.batch import PartitionCounts
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import ConfigError, FindingError, Unreachable
 from calve.sink_core.kafka.reader import BATCH_BYTES, RangeReader
 from calve.sink_core.offsets import OffsetRange

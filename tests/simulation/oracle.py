@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table.metadata import TableMetadata
 
-from calve.sink_core.batch import BatchPlan, ManifestRef, PartitionCounts
+from calve.sink_core.batch import BatchPlan, ManifestRef
 from calve.sink_core.commit.properties import SummaryKeys, from_summary
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import Checkpoint, DataComplete, DataWritten
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import (
     CalveError,
     ConfigError,

@@ -11,10 +11,11 @@ from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
 
-from calve.sink_core.batch import BatchPlan, ManifestRef, PartitionCounts, TableOutput, WrittenBatch
+from calve.sink_core.batch import BatchPlan, ManifestRef, TableOutput, WrittenBatch
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.control.events import DataWritten, Event
 from calve.sink_core.control.logged import Logged
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.range_jobs.rewrite import RewriteSpec

@@ -26,14 +26,14 @@ from calve.sink_core.decode.names import ALL, Names, names_of
 from calve.sink_core.sink.write.change_pieces import ChangePieces
 from calve.sink_core.sink.write.pieces import Outbox, PieceWriter
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
-from calve.sink_core.tables.arrow import arrow_schema
+from calve.sink_core.tables.arrow import arrow_schema, column_of
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.evolution import evolved
 from calve.sink_core.tables.files import WrittenFile
 from calve.sink_core.tables.io import open_io
 from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, KAFKA_TIME, has_kafka_column
-from calve.sink_core.tables.partition import column_of
+from calve.sink_core.tables.metadata import mapped_names
 from calve.sink_core.tables.writer import TableWriter
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Feed(Output):
         within = self.events.rows_at if self.events else ""
         # What SQL doesn't name it leaves out on purpose.
         ignored = (ALL,) if self._table.transform else self._table.ignored
-        mapping = self.metadata.name_mapping()
+        mapping = mapped_names(self.metadata)
         strict = self._table.strict and ALL not in ignored
         return names_of(self.schema, mapping, any_case=self._any_case, within=within, ignored=ignored, strict=strict)
 

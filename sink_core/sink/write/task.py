@@ -13,7 +13,7 @@ import pyarrow as pa
 from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
-from calve.sink_core.batch import Dropped, PartitionCounts
+from calve.sink_core.counts import Dropped, PartitionCounts
 from calve.sink_core.decode.decoded import BadValue
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.garbage import rare_collections

@@ -29,9 +29,10 @@ from pyiceberg.types import (
 )
 
 from calve.sink_core.changes.fold import check_unmoved, folded, last_by_key, not_outdated
-from calve.sink_core.changes.rows import buckets_of, change_schema
+from calve.sink_core.changes.rows import change_schema
 from calve.sink_core.changes.standing import all_bounds, bounds_of
 from calve.sink_core.errors import BadRecord
+from calve.sink_core.tables.partition import buckets_of
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from calve.sink_core.batch import BatchPlan, PartitionCounts, TableOutput, WrittenBatch
+from calve.sink_core.batch import BatchPlan, TableOutput, WrittenBatch
 from calve.sink_core.control.complete import LOG_APPEND_TIME, data_complete, data_written, through_ms
 from calve.sink_core.control.events import DataComplete
 from calve.sink_core.control.state import UNREAD
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.offsets import NOWHERE, OffsetRange
 from tests.unit.control.build import PIPELINE_ID, at, manifest
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message_factory import GetMessageClass
-from pyiceberg.table.name_mapping import MappedField, NameMapping
 
 from calve.sink_core.decode.avro import AvroDecoder, OneSchema
 from calve.sink_core.decode.avro_schema import writer_schema
@@ -25,15 +24,7 @@ from tests.schema_registry import plain
 
 SCHEMA = schema_of({"id": "long", "at": "struct<x: long>", "tags": "list<struct<y: long>>"})
 ID, AT, X = (SCHEMA.find_field(name).field_id for name in ("id", "at", "at.x"))
-INNER = MappedField(**{"field-id": X, "names": ["x", "ex"]})
-MAPPED = NameMapping(
-    [
-        MappedField(**{"field-id": ID, "names": ["id", "number"]}),
-        MappedField(
-            **{"field-id": AT, "names": ["at"], "fields": [MappedField(**{"field-id": X, "names": ["x", "ex"]})]}
-        ),
-    ]
-)
+MAPPED = {ID: ["id", "number"], AT: ["at"], X: ["x", "ex"]}
 ALIASES, ANY_CASE = names_of(SCHEMA, MAPPED), names_of(SCHEMA, None, any_case=True)
 EXACT = names_of(SCHEMA, None)
 

@@ -22,11 +22,12 @@ from calve.sink_core.control.state import CommitState
 from calve.sink_core.finding import Finding
 from calve.sink_core.offsets import NO_TOKEN, Position
 from calve.sink_core.range_jobs.decision import decide
-from calve.sink_core.range_jobs.job import RangePlan, ranges_of
+from calve.sink_core.range_jobs.job import RangePlan
 from calve.sink_core.range_jobs.lost import losses, lost_offsets
 from calve.sink_core.range_jobs.missing import missing
 from calve.sink_core.range_jobs.resolving import resolution, resolves
 from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.offset_sets import ranges_of
 from tests.unit.commit.build import NOW, own, view
 from tests.unit.control.build import TABLE, TOPIC, complete, log, manifest, told, written
 

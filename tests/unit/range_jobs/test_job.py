@@ -9,17 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from calve.sink_core.batch import PartitionCounts, TableOutput
+from calve.sink_core.batch import TableOutput
 from calve.sink_core.config.effective import TableSettings
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import DataComplete
 from calve.sink_core.control.range_parts import RangeRead, Resolves
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
 from calve.sink_core.range_jobs.decision import decide
-from calve.sink_core.range_jobs.job import RangePlan, deleted, events, ranges_of, tasks_of
+from calve.sink_core.range_jobs.job import RangePlan, deleted, events, tasks_of
 from calve.sink_core.range_jobs.missing import check_stated, missing
 from calve.sink_core.verify.ledger import LedgerRow
+from calve.sink_core.verify.offset_sets import ranges_of
 from tests.unit.control.build import TABLE, TOPIC, at, complete, log
 
 JOB = "r9"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from calve.sink_core.batch import BatchPlan, PartitionCounts
+from calve.sink_core.batch import BatchPlan
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.sink.writing import merge_counts
 

@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.sink_core.batch import (
-    BatchPlan,
-    ManifestRef,
-    PartitionCounts,
-    PartitionSummary,
-    TableOutput,
-    ToMerge,
-    WrittenBatch,
-)
+from calve.sink_core.batch import BatchPlan, ManifestRef, PartitionSummary, TableOutput, ToMerge, WrittenBatch
 from calve.sink_core.batch_json import (
     manifest_from_json,
     manifest_to_json,
@@ -28,6 +20,7 @@ from calve.sink_core.batch_json import (
     written_from_json,
     written_to_json,
 )
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.offsets import OffsetRange
 

@@ -50,8 +50,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.sink_core.batch import BatchPlan, ManifestRef, PartitionCounts
+from calve.sink_core.batch import BatchPlan, ManifestRef
 from calve.sink_core.commit.append import Step, build_append
+from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.tables.arrow import arrow_schema, conform, file_schema
 from calve.sink_core.tables.budget import Budget
