@@ -129,14 +129,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "Batches that fed an added table would be read for it once more.",
     ),
     Mutant(
-        "range-topic-unchecked",
-        "sink_core/range_jobs/jobs.py",
-        "            if decision.verdict is Verdict.PUBLISH:\n                check_topics(session, plan.topic_ids)\n",
-        "",
-        (f"{_OVERTAKEN}::test_a_range_job_that_read_a_topic_created_again_publishes_nothing",),
-        "Records of a topic that was created again would take the place of those that the table lost.",
-    ),
-    Mutant(
         "range-token-unchecked",
         "sink_core/range_jobs/decision.py",
         "if found.metadata == planned.metadata or not state.rules.range_job_compares_the_token:",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_INGEST = "tests/unit/spark_jobs/test_ingest.py"
+_INGEST = "tests/unit/sink/test_writing.py"
 _READER = "tests/integration/test_reader.py"
-_RUNNER = "tests/unit/spark_jobs/test_runner.py"
+_RUNNER = "tests/unit/spark_jobs/test_engine.py"
 _TASK = "tests/integration/test_task.py"
 
 MUTANTS: tuple[Mutant, ...] = (

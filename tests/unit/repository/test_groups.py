@@ -15,7 +15,7 @@ PLAIN = Asking("integration/test_trim.py", "test_a", ("broker", "kafka_topic"))
 FAILPOINT = "e2e/faults/test_failpoints.py"
 
 
-@pytest.mark.parametrize("fixture", ["spark", "runner"])
+@pytest.mark.parametrize("fixture", ["spark", "engine"])
 @pytest.mark.parametrize("file", [PLAIN.file, *sorted(ONE_BY_ONE | BY_WAY)])
 def test_who_asks_for_the_classic_spark_is_in_its_chain_wherever_it_lies(file: str, fixture: str) -> None:
     assert chain_of(Asking(file, "test_a[x-y]", ("broker", fixture))) == "spark-1"
