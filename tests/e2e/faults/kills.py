@@ -124,7 +124,8 @@ def done(start: Start, args: Sequence[str]) -> Process:
 def run_to_end(start: Start, world: World) -> float:
     """A run that nobody disturbs: exit code 0, nothing on stderr. Returns its seconds."""
     started = time.monotonic()
-    assert done(start, ["run", world.file]).errors == ""
+    process = done(start, ["run", world.file])
+    assert process.errors == "", f"{process.errors}\n{process.output_text}"
     return time.monotonic() - started
 
 
