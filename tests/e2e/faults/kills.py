@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -125,7 +126,9 @@ def run_to_end(start: Start, world: World) -> float:
     """A run that nobody disturbs: exit code 0, nothing on stderr. Returns its seconds."""
     started = time.monotonic()
     process = done(start, ["run", world.file])
-    assert process.errors == "", f"{process.errors}\n{process.output_text}"
+    # What takes ten seconds says so there, on a busy machine Spark's start.
+    errors = [line for line in process.errors.splitlines() if not re.fullmatch(r".* \(\d+ s\)", line)]
+    assert errors == [], process.output_text
     return time.monotonic() - started
 
 
