@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +16,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from calve.orchestration import broker_files
-from calve.orchestration.detached import HOST, Detached, choose_port, free_port, launch, tail
-from calve.sink_core.errors import ConfigError, Unreachable
+from calve.orchestration.detached import HOST, Detached, choose_port, free_port, launch
+from calve.sink_core.errors import ConfigError
 from calve.sink_core.jars import kafka_jars
 from calve.sink_core.locks import exclusive
 from calve.spark_jobs.java import find_java
-
-_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,13 @@ def start(
                 f"the broker in {directory} already runs on port {running.port}, asked for {port}",
                 hint=f"stop it first, or leave out the port: `calve broker stop --dir {directory}`",
             )
-        _wait_until_it_answers(running, timeout)
+        running.server.wait_until(
+            lambda: _answers(running),
+            timeout,
+            server=f"the broker in {directory}",
+            log=_log(directory),
+            stop=f"calve broker stop --dir {directory}",
+        )
     return running
 
 
@@ -128,22 +131,6 @@ def _format(directory: Path, java: list[str], settings: Mapping[str, str]) -> No
             hint="correct the server property it names",
         )
     fresh.rename(data)
-
-
-def _wait_until_it_answers(broker: Broker, timeout: float) -> None:
-    deadline = time.monotonic() + timeout
-    while not _answers(broker):
-        if broker.server.process() is None:
-            raise Unreachable(
-                f"the broker in {broker.directory} ended while starting:\n{tail(_log(broker.directory))}",
-                hint=f"see {_log(broker.directory)}",
-            )
-        if time.monotonic() > deadline:
-            raise Unreachable(
-                f"the broker at {broker.bootstrap} has not answered for {timeout:g} s:\n{tail(_log(broker.directory))}",
-                hint=f"see {_log(broker.directory)}; `calve broker stop --dir {broker.directory}` ends it",
-            )
-        time.sleep(_POLL_SECONDS)
 
 
 def _answers(broker: Broker) -> bool:

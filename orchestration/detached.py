@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.timing import Deadline
 
 HOST = "127.0.0.1"
 # The clock behind a process's start time moves with corrections of the system clock.
 _CREATE_TIME_TOLERANCE_SECONDS = 2.0
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,22 @@ class Detached:
         with closing(socket.socket()) as probe:
             probe.settimeout(1)
             return probe.connect_ex((HOST, self.port)) == 0
+
+    def wait_until(self, answers: Callable[[], bool], timeout: float, *, server: str, log: Path, stop: str) -> None:
+        """Wait up to `timeout` seconds for its first answer.
+
+        `server`, its log and the command `stop` are for Unreachable, raised if it ends instead, or the time is up.
+        """
+        deadline = Deadline.after(timeout)
+        while not answers():
+            if self.process() is None:
+                raise Unreachable(f"{server} ended while starting:\n{tail(log)}", hint=f"see {log}")
+            if deadline.passed:
+                raise Unreachable(
+                    f"{server}, at port {self.port}, has not answered for {timeout:g} s:\n{tail(log)}",
+                    hint=f"see {log}; `{stop}` ends it",
+                )
+            time.sleep(_POLL_S)
 
     def end(self, timeout: float) -> None:
         """Ask it with SIGTERM to end and, after `timeout` seconds, kill it."""

@@ -42,6 +42,7 @@ from calve.sink_core.maintenance.orphans import list_files
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import open_catalog, unreachable_as_ours
 from calve.sink_core.tables.create import load_if_there
+from calve.sink_core.timing import Deadline
 from calve.sink_core.verify.verify import verify
 
 CRASH_POINTS = (
@@ -119,9 +120,9 @@ class Drill:
                 self._admin.create_topics([NewTopic(self.name, PARTITIONS)])[self.name].result(ADMIN_TIMEOUT_S)
         except ConfigError as error:
             raise ConfigError(error.message, hint=self._permissions()) from None
-        deadline = time.monotonic() + READY_S
+        deadline = Deadline.after(READY_S)
         # A cluster that has never had a group or a transaction makes the topics for them when asked.
-        while (bad := self._first_bad()) and bad.status is Status.UNREACHABLE and time.monotonic() < deadline:
+        while (bad := self._first_bad()) and bad.status is Status.UNREACHABLE and not deadline.passed:
             time.sleep(1.0)
         if bad is not None:
             why = f"the drill can't begin: {bad.check}: {bad.message}"

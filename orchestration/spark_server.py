@@ -9,22 +9,20 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from calve.orchestration.broker_files import property_lines, write_properties
-from calve.orchestration.detached import HOST, Detached, choose_port, launch, tail
+from calve.orchestration.detached import HOST, Detached, choose_port, launch
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.errors import ConfigError
 from calve.sink_core.locks import exclusive
 from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.java import find_java
 from calve.spark_jobs.session import defaults
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,13 @@ def start(
             running = _launch(directory, port, conf or {})
         else:
             _check_same(running, port, conf or {})
-        _wait_until_it_listens(running, timeout)
+        running.server.wait_until(
+            running.server.listens,
+            timeout,
+            server=f"the Spark server in {directory}",
+            log=_log(directory),
+            stop=f"calve spark stop --dir {directory}",
+        )
         # Until its first task a server has loaded few of the classes that each run needs.
         with SparkEngine(SparkSettings(remote=running.remote)) as engine:
             engine.run(_nothing, 1)
@@ -135,21 +139,6 @@ def _launch(directory: Path, port: int, conf: Mapping[str, str]) -> SparkServer:
     running = SparkServer(directory, launch([*submit, "spark-internal"], port, _log(directory), environment))
     running.server.record(_state(directory), remote=running.remote)
     return running
-
-
-def _wait_until_it_listens(running: SparkServer, timeout: float) -> None:
-    log, deadline = _log(running.directory), time.monotonic() + timeout
-    while not running.server.listens():
-        if running.server.process() is None:
-            raise Unreachable(
-                f"the Spark server in {running.directory} ended while starting:\n{tail(log)}", hint=f"see {log}"
-            )
-        if time.monotonic() > deadline:
-            raise Unreachable(
-                f"the Spark server at {running.remote} has not answered for {timeout:g} s:\n{tail(log)}",
-                hint=f"see {log}; `calve spark stop --dir {running.directory}` ends it",
-            )
-        time.sleep(_POLL_SECONDS)
 
 
 def _spark_home() -> Path:

@@ -16,8 +16,9 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
 from calve.sink_core.config.reading import RegistrySettings
-from calve.sink_core.config.references import redact, resolve, without_user_info
+from calve.sink_core.config.references import resolve, without_user_info
 from calve.sink_core.decode.framing import Framing, Named
+from calve.sink_core.error_text import describe
 from calve.sink_core.errors import ConfigError, Unreachable
 
 TIMEOUT_S = 10
@@ -31,7 +32,6 @@ _MAGIC = 0
 # Confluent's codes: subject, version and schema not found. A 404 without one of them is not a registry's.
 _NOT_FOUND = (40401, 40402, 40403)
 _MEANS_LATER = (408, 429)
-_SHOWN_CHARACTERS = 300
 _AVRO = "AVRO"
 _SHOWN = {"AVRO": "Avro", "JSON": "JSON Schema", "PROTOBUF": "Protobuf"}
 
@@ -192,7 +192,7 @@ def _open(settings: RegistrySettings) -> SchemaRegistryClient:
         return SchemaRegistryClient(properties)
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(
-            f"registry {settings.name}: {_said(error)}", hint=f"correct registry.{settings.name} in connections.yaml"
+            f"registry {settings.name}: {describe(error)}", hint=f"correct registry.{settings.name} in connections.yaml"
         ) from None
 
 
@@ -207,19 +207,13 @@ def _as_ours(settings: RegistrySettings, doing: str) -> Generator[None]:
         status = error.http_status_code
         if error.error_code in _NOT_FOUND:
             raise LookupError(doing) from None
-        message = f"{where}: answered {status}: {_said(error)}"
+        message = f"{where}: answered {status}: {describe(error)}"
         if status >= 500 or status in _MEANS_LATER:
             raise Unreachable(message, hint="see the registry's log, and run again once it is well") from None
         raise ConfigError(message, hint=f"{check}: url and credentials") from None
     except (httpx2.TransportError, OAuthTokenError) as error:
         raise Unreachable(
-            f"{where}: no answer: {_said(error)}", hint=f"see whether it runs; {check}: url and ssl.ca.location"
+            f"{where}: no answer: {describe(error)}", hint=f"see whether it runs; {check}: url and ssl.ca.location"
         ) from None
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-        raise ConfigError(f"{where}: not a registry's answer: {_said(error)}", hint=f"{check}: url") from None
-
-
-def _said(error: Exception) -> str:
-    """The error's kind and words, passwords hidden."""
-    shown = str(redact({"said": str(error)})["said"])[:_SHOWN_CHARACTERS]
-    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
+        raise ConfigError(f"{where}: not a registry's answer: {describe(error)}", hint=f"{check}: url") from None

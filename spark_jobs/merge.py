@@ -18,8 +18,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from calve.sink_core.commit.merge import MergeWork
 from calve.sink_core.maintenance.predicate import quoted
-from calve.sink_core.tables.catalog import unreachable_as_ours
-from calve.sink_core.tables.io import open_io
+from calve.sink_core.tables.catalog import open_io, unreachable_as_ours
 from calve.sink_core.tables.projection import rows_by_ids
 from calve.spark_jobs.catalog import attach
 from calve.spark_jobs.kept import Kept

@@ -6,9 +6,10 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.error_text import first_line
 from calve.sink_core.errors import CommitConflict, RetriableError
 from calve.sink_core.maintenance.predicate import quoted, text
 from calve.spark_jobs.catalog import attach
@@ -16,7 +17,6 @@ from calve.spark_jobs.catalog import attach
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-_SHOWN_CHARACTERS = 300
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _LISTING_VIEW = "calve_files"
 
@@ -112,17 +112,10 @@ def as_ours(doing: str) -> Generator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        said = _said(error)
+        said = first_line(error)
         if "CommitFailedException" in str(error):
             raise CommitConflict(
                 f"{doing}: lost the race against other commits: {said}",
                 hint="nothing was changed; the next run tries again",
             ) from None
         raise RetriableError(f"{doing}: {said}", hint="nothing was lost by it; see Spark's log for more") from None
-
-
-def _said(error: Any) -> str:
-    """The first line that says something, without Java's class names before it."""
-    java = getattr(error, "java_exception", None)
-    words = str(java.getMessage() or java) if java is not None else str(error)
-    return (words.strip().splitlines() or [type(error).__name__])[0][:_SHOWN_CHARACTERS]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.references import resolve
+from calve.sink_core.error_text import first_line
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import spark_jars
 from calve.spark_jobs import class_archive
@@ -99,7 +100,7 @@ def _connect(remote: str, own: Mapping[str, str]) -> Started:
         session.range(1).collect()
     except PySparkException as error:
         raise Unreachable(
-            f"Spark Connect at {_without_parameters(remote)}: {_first_line(error)}",
+            f"Spark Connect at {_without_parameters(remote)}: {first_line(error)}",
             hint="check `remote` under `spark` in connections.yaml, and that the server runs",
         ) from None
     return Started(session, session.stop)
@@ -125,7 +126,7 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
     except (Py4JError, PySparkException, OSError) as error:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
         raise ConfigError(
-            f"Spark with master {master} doesn't start: {_first_line(error)}\n{tail}",
+            f"Spark with master {master} doesn't start: {first_line(error)}\n{tail}",
             hint="correct `master` and `conf` under `spark` in connections.yaml",
         ) from None
     session = SparkSession(context)
@@ -163,10 +164,6 @@ def defaults(master: str, driver_memory: int | None, scratch: str) -> dict[str, 
 
 def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
 def _without_parameters(remote: str) -> str:

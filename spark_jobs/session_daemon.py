@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import select
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from pyspark import daemon
 
+from calve.sink_core.timing import Deadline
 from calve.spark_jobs.daemon import get_ready, manager
 
 UNUSED_S = 60.0
@@ -29,13 +29,13 @@ class Looks:
     error = select.error
 
     def __init__(self) -> None:
-        self._used = time.monotonic()
+        self._until = Deadline.after(UNUSED_S)
 
     def select(self, *asked: Any) -> tuple[Sequence[Any], ...]:
         ready = select.select(*asked)
         if any(ready) or _has_workers():
-            self._used = time.monotonic()
-        elif time.monotonic() - self._used > UNUSED_S:
+            self._until = Deadline.after(UNUSED_S)
+        elif self._until.passed:
             raise SystemExit
         return ready
 

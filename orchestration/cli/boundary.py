@@ -17,7 +17,8 @@ import typer
 from click.exceptions import ClickException
 
 from calve.orchestration.cli.output import STDERR, say_error
-from calve.sink_core.config.references import redact
+from calve.sink_core.config.references import redact_text
+from calve.sink_core.error_text import describe
 from calve.sink_core.errors import CalveError, TerminalError
 
 INTERRUPTED = 130
@@ -79,20 +80,13 @@ def raise_failures(report: HasFailures, *, as_json: bool) -> None:
 
 def _unexpected(error: Exception, command: str) -> CalveError:
     """One line about an error of a library, or of ours, that has no meaning here; all about it is in a file."""
-    lines = str(error).strip().splitlines()
-    said = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     handle, name = tempfile.mkstemp(prefix=f"calve-{command}-", suffix=".txt")
     with os.fdopen(handle, "w") as file:
-        file.write(_shown(traceback.format_exc()))
+        file.write(redact_text(traceback.format_exc()))
     return TerminalError(
-        f"unexpected: {_shown(said)}",
+        f"unexpected: {describe(error)}",
         hint=f"run again: nothing is lost. If it stays, report it with {name}; calve --debug shows that here",
     )
-
-
-def _shown(text: str) -> str:
-    """Without passwords."""
-    return str(redact({"said": text})["said"])
 
 
 def _wants_json(options: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""`calve check`: connects to each part and says what to set."""
+"""`calve check` and `calve config`: what to set, by what each part answers, and what is set."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _STYLES = {"ok": "green", "note": "yellow", "failed": "red", "unreachable": "red
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
+    """Add the commands to `app`."""
     command(app, "check")(check)
+    command(app, "config")(config)
 
 
 def check(
@@ -106,3 +107,16 @@ def _show(outcome: Outcome) -> None:
 
 def _document(outcome: Outcome) -> dict[str, str]:
     return {"check": outcome.check, "status": outcome.status, "message": outcome.message, "hint": outcome.hint}
+
+
+def config(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
+    """Show both files as they take effect: defaults filled in, secrets hidden, derived names added."""
+    import yaml
+
+    from calve.sink_core.config.load import load
+
+    described = load(file, connections).describe()
+    if as_json:
+        say_json(described)
+    else:
+        say(yaml.safe_dump(described, sort_keys=False, allow_unicode=True).rstrip())

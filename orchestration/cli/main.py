@@ -11,7 +11,6 @@ import typer
 from calve.orchestration.cli import (
     broker,
     check,
-    config,
     dead_letters,
     drill,
     init,
@@ -54,7 +53,7 @@ def calve(
         os.environ[DEBUG] = "1"
 
 
-for module in (init, check, config, run, inspect, pause, resolve, replay, maintain, drill):
+for module in (init, check, run, inspect, pause, resolve, replay, maintain, drill):
     module.register(app)
 app.add_typer(broker.app, name="broker")
 app.add_typer(dead_letters.app, name="dead-letters")

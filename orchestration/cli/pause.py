@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, user
 from calve.orchestration.cli.output import error_document, say, say_json, working
-from calve.orchestration.cli.user import user
 from calve.sink_core.errors import CalveError, ConfigError
 
 if TYPE_CHECKING:

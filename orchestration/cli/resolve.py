@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, user
 from calve.orchestration.cli.output import ask, say, say_json, working
-from calve.orchestration.cli.user import user
 
 if TYPE_CHECKING:
     from calve.sink_core.resolve.resolve import Prepared

@@ -6,7 +6,6 @@ Lives in the code server for as long as that does, so that the control log is re
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -21,6 +20,7 @@ from calve.sink_core.errors import ConfigError, FindingError, ProtocolError, Ter
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, topics_like
 from calve.sink_core.offsets import Offsets, TopicPartition
+from calve.sink_core.timing import Deadline
 
 LOOK_TIMEOUT_S = 2.0
 """For each question; the other pipelines' sensors may have to wait for it."""
@@ -47,7 +47,7 @@ class Watch:
         self._lock = threading.Lock()
         self._log: ControlLog | None = None
         self._topics: dict[str, Topic] = {}
-        self._topics_until = 0.0
+        self._topics_until = Deadline.after(0.0)
         self._ends: Offsets = {}
 
     def look(self) -> Sight:
@@ -86,7 +86,7 @@ class Watch:
         except TerminalError:
             if self._log is not None:
                 self._log.close()
-            self._log, self._topics_until = None, 0.0
+            self._log, self._topics_until = None, Deadline.after(0.0)
             raise
 
     def _look(self) -> Sight:
@@ -102,13 +102,13 @@ class Watch:
         return _sight(ends, self._log.state if self._log else None, topic_ids)
 
     def _described(self) -> dict[str, Topic]:
-        if time.monotonic() >= self._topics_until:
+        if self._topics_until.passed:
             source = self._pipeline.config.source
             like = source.topics_regex and topics_like(self._admin, source.topics_regex, timeout_s=LOOK_TIMEOUT_S)
             wanted = [*source.topics, *(like or ())]
             self._topics = describe_topics(self._admin, wanted, timeout_s=LOOK_TIMEOUT_S)
             self._log = self._log or self._opened()
-            self._topics_until = time.monotonic() + (_TOPICS_EVERY_S if self._log else 0.0)
+            self._topics_until = Deadline.after(_TOPICS_EVERY_S if self._log else 0.0)
         return self._topics
 
     def _opened(self) -> ControlLog | None:

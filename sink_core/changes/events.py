@@ -24,12 +24,12 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StructType
 
-from calve.sink_core.changes.flags import Bools, nulls, true
 from calve.sink_core.changes.kafka_key import KEY, key_parts, keyless
 from calve.sink_core.changes.rows import NO_ORDER
 from calve.sink_core.changes.unavailable import KEEP, UNAVAILABLE, can_keep, stands_in, with_marker
 from calve.sink_core.decode.decoded import Decoded, sifted
 from calve.sink_core.errors import BadRecord, ConfigError
+from calve.sink_core.tables.arrow import Bools, nulls, true
 
 ORDER_COLUMN = "_order"
 """What a table keeps of the order of its rows' last changes, where the rows themselves don't tell."""

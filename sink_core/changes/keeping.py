@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.sink_core.changes.flags import Bools, true
 from calve.sink_core.changes.fold import ascending
 from calve.sink_core.changes.rows import DELETES, OFFSET
 from calve.sink_core.changes.unavailable import KEEP, UNAVAILABLE, stands_in, with_marker
+from calve.sink_core.tables.arrow import Bools, true
 
 
 def needed(changes: pa.Table, key: Sequence[int]) -> pa.Table:

@@ -10,12 +10,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import StringType
 
 from calve.sink_core.batch import ToMerge
-from calve.sink_core.changes.debezium import Debezium
 from calve.sink_core.changes.deleted import DELETED_COLUMN, check_deleted
-from calve.sink_core.changes.dms import Dms
+from calve.sink_core.changes.envelopes import Debezium, Dms, Flat
 from calve.sink_core.changes.equality import key_of
 from calve.sink_core.changes.events import ORDER_COLUMN, Envelope, Events
-from calve.sink_core.changes.flat import Flat
 from calve.sink_core.changes.kafka_key import check_key_types, key_columns, optional_key
 from calve.sink_core.changes.merging import check_mergeable
 from calve.sink_core.changes.standing import order_of, source_fields

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import BinaryType, IcebergType, ListType, StringType
 
-from calve.sink_core.changes.flags import Bools, true
+from calve.sink_core.tables.arrow import Bools, true
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """Debezium's placeholder."""

@@ -21,6 +21,7 @@ from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.failures import reported
 from calve.sink_core.kafka.first_contact import cluster
 from calve.sink_core.kafka.source import describe_topics, end_offsets, largest_batch, sample_values, topics_like
+from calve.sink_core.timing import Deadline
 
 TIMEOUT_S = 10.0
 SAMPLE_RECORDS = 1_000
@@ -173,7 +174,7 @@ class KafkaChecks:
 
     def _ask_coordinator(self, group: str) -> Any:
         """Brokers that have just started, or never had a group, make one a coordinator once they are asked."""
-        deadline = time.monotonic() + self._timeout_s
+        deadline = Deadline.after(self._timeout_s)
         while True:
             asked = self._admin.describe_consumer_groups(
                 [group], include_authorized_operations=True, request_timeout=self._timeout_s
@@ -181,7 +182,7 @@ class KafkaChecks:
             try:
                 return self._answer(asked[group])
             except KafkaException as error:
-                if error.args[0].code() not in _NO_COORDINATOR_YET or time.monotonic() > deadline:
+                if error.args[0].code() not in _NO_COORDINATOR_YET or deadline.passed:
                     raise
             time.sleep(_BETWEEN_S)
 

@@ -10,7 +10,6 @@ Crash points, and what the next commit finds; whatever it finds, it merges anew 
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
@@ -29,11 +28,13 @@ from calve.sink_core.commit.swap import swap
 from calve.sink_core.config.effective import CatalogSettings, Pipeline
 from calve.sink_core.control.events import DataWritten
 from calve.sink_core.control.logged import Logged
+from calve.sink_core.error_text import describe
 from calve.sink_core.errors import CommitConflict, TableUnusable, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.rules import ALL, Rules
-from calve.sink_core.tables.catalog import said, unreachable_as_ours
+from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.metadata import without_history
+from calve.sink_core.timing import back_off
 
 MERGES = 3
 """Lost races of a merge before the table stays behind: each costs as much as the merge."""
@@ -156,7 +157,7 @@ class Merge:
             refs = self._load().metadata.refs
             if refs == self.table.metadata.refs:
                 raise Unreachable(
-                    f"{self._name}: making a branch for a merge failed: {said(error)}",
+                    f"{self._name}: making a branch for a merge failed: {describe(error)}",
                     hint="the table stays as it is, and the next try goes on; does the catalog allow branches?",
                 ) from None
             return staging.name in refs
@@ -167,7 +168,7 @@ class Merge:
         lost_to: Exception | None = None
         for look in range(LOOKS):
             if look:
-                time.sleep(random.uniform(0, look / LOOKS))  # noqa: S311 - jitter, not a secret
+                back_off(look - 1, first_s=0.1, most_s=1.0)
             now = self._load()
             if not self.rules.merge_asserts_the_parent:
                 staging = replace(staging, base=now.metadata)
@@ -187,7 +188,7 @@ class Merge:
                 return attempt
         assert lost_to is not None
         raise Unreachable(
-            f"{self._name}: {LOOKS} attempts to commit a merge failed in a row, the last with {said(lost_to)}",
+            f"{self._name}: {LOOKS} attempts to commit a merge failed in a row, the last with {describe(lost_to)}",
             hint="the table stays as it is, and the next try goes on; see the catalog's log",
         )
 

@@ -20,12 +20,13 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from calve.sink_core.commit.swap import ATTEMPTS, back_off, gave_up
+from calve.sink_core.commit.swap import ATTEMPTS, gave_up
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.evolution import Evolved, Used, evolved
+from calve.sink_core.timing import back_off
 
 _LAST_ADDED = -1
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
@@ -12,8 +10,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from calve.sink_core.commit.append import Attempt
+from calve.sink_core.error_text import describe
 from calve.sink_core.errors import CalveError, CommitConflict, UnknownOutcome, Unreachable
-from calve.sink_core.tables.catalog import said, without_tags
+from calve.sink_core.tables.catalog import without_tags
+from calve.sink_core.timing import back_off
 
 ATTEMPTS = 10
 """Lost races before a table stays behind until the next commit."""
@@ -43,11 +43,6 @@ def swap(catalog: Catalog, table: Table, attempt: Attempt) -> Exception | None:
     return None
 
 
-def back_off(conflicts: int) -> None:
-    """Wait after the n-th lost race, counted from 0."""
-    time.sleep(random.uniform(0, min(2.0, 0.05 * 2**conflicts)))  # noqa: S311 - jitter, not a secret
-
-
 def gave_up(name: str, cause: Exception | None) -> CalveError:
     """The error after `ATTEMPTS` tries, of which the last failed with `cause`."""
     if cause is None or isinstance(cause, CommitFailedException):
@@ -56,7 +51,7 @@ def gave_up(name: str, cause: Exception | None) -> CalveError:
             hint="the table stays as it is, and the next try goes on; does another job commit without pause?",
         )
     return Unreachable(
-        f"{name}: {ATTEMPTS} attempts to commit failed in a row, the last with {said(cause)}",
+        f"{name}: {ATTEMPTS} attempts to commit failed in a row, the last with {describe(cause)}",
         hint="the table stays as it is, and the next try goes on; see the catalog's log",
     )
 
@@ -70,7 +65,7 @@ def _landed_after_all(catalog: Catalog, table: Table, attempt: Attempt, cause: E
     if metadata.snapshot_by_id(attempt.snapshot_id) is not None:
         return True
     if metadata.refs == table.metadata.refs and _is_lasting(cause):
-        raise UnknownOutcome(f"{name}: the catalog refused the commit: {said(cause)}") from cause
+        raise UnknownOutcome(f"{name}: the catalog refused the commit: {describe(cause)}") from cause
     return False
 
 
@@ -78,7 +73,8 @@ def _reloaded(catalog: Catalog, table: Table, cause: Exception) -> Table:
     """The table after a commit that failed with `cause`. A catalog just in trouble is asked more than once."""
     last = cause
     for look in range(LOOKS):
-        time.sleep(random.uniform(0, look))  # noqa: S311 - jitter, not a secret
+        if look:
+            back_off(look - 1, first_s=1.0)
         try:
             return catalog.load_table(table.name())
         except NoSuchTableError:
@@ -86,8 +82,8 @@ def _reloaded(catalog: Catalog, table: Table, cause: Exception) -> Table:
         except Exception as error:  # noqa: BLE001 - as above
             last = error
     raise UnknownOutcome(
-        f"{'.'.join(table.name())}: the commit failed ({said(cause)}), and the table can't be loaded to see if it "
-        f"landed ({said(last)})",
+        f"{'.'.join(table.name())}: the commit failed ({describe(cause)}), and the table can't be loaded to see if it "
+        f"landed ({describe(last)})",
         hint="is the catalog reachable? The next commit looks again; nothing can land twice",
     ) from cause
 

@@ -30,7 +30,7 @@ from calve.sink_core.commit.properties import Own, SummaryKeys, to_summary
 from calve.sink_core.commit.relisting import with_spec_to_relist
 from calve.sink_core.commit.removal import Removal, removal
 from calve.sink_core.commit.replace import Taken, fitting
-from calve.sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
+from calve.sink_core.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.commit.view import TableView, rows_told, view_of
 from calve.sink_core.control.events import DataWritten
 from calve.sink_core.control.logged import Logged
@@ -41,6 +41,7 @@ from calve.sink_core.finding import Finding
 from calve.sink_core.range_jobs.resolving import resolution
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.timing import back_off
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,11 +265,6 @@ class Pipeline:
         """The tables whose rows records change."""
         return frozenset(table.name for table in self.tables if table.changes_rows)
 
-    @property
-    def is_routed(self) -> bool:
-        """Whether a record may go to some of the tables only."""
-        return bool(self.namings) or any(not table.rule.takes_all for table in self.tables)
-
     def _named(self, table: TableSettings) -> bool:
         """Whether records have named the table: it is there once they have."""
         return table.rule.naming is not None and table.name in self.known_tables

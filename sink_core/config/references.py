@@ -68,6 +68,11 @@ def redact(properties: Mapping[str, object]) -> dict[str, Any]:
     return {key: _walk(key, value, _shown) for key, value in properties.items()}
 
 
+def redact_text(text: str) -> str:
+    """`text` fit to be shown: without passwords in addresses and parameters."""
+    return str(_shown("", text))
+
+
 def without_user_info(uri: str) -> str:
     """`uri` without user, password, query and fragment."""
     return re.split(r"[?#]", _USER_INFO.sub("", uri), maxsplit=1)[0]

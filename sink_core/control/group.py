@@ -13,6 +13,7 @@ from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.failures import reported
 from calve.sink_core.offsets import Position, Positions, TopicPartition
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.timing import Deadline
 
 TIMEOUT_S = 60.0
 _RETRY_S = 0.1
@@ -41,14 +42,14 @@ class SourceGroup:
         wanted = [KafkaTopicPartition(*at) for at in partitions]
         if not wanted:
             return {}
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         while True:
             try:
                 with reported(f"reading the positions of group {self.name}"):
-                    return self._committed(wanted, max(1.0, deadline - time.monotonic()))
+                    return self._committed(wanted, max(1.0, deadline.left_s))
             except Unreachable:
                 # A coordinator that is starting or moving says so at once.
-                if time.monotonic() > deadline - _RETRY_S:
+                if deadline.left_s < _RETRY_S:
                     raise
                 time.sleep(_RETRY_S)
 

@@ -29,6 +29,7 @@ from calve.sink_core.kafka.failures import classify, reported
 from calve.sink_core.kafka.source import end_offsets, high_watermarks, log_starts, offsets_at, topic_ids
 from calve.sink_core.offsets import TopicPartition, after
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.timing import Deadline
 
 PARTITION = 0
 READ_TIMEOUT_S = 60.0
@@ -110,7 +111,7 @@ class ControlLog:
 
     def refresh(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
         """Read up to the LSO as it is now and fold it in. Raises FindingError as `refresh_to_end` does, after news."""
-        return self._read(self._stable_end, time.monotonic() + timeout_s)
+        return self._read(self._stable_end, Deadline.after(timeout_s))
 
     def refresh_to_end(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
         """Read until the LSO has reached the end offset seen at the call.
@@ -120,14 +121,14 @@ class ControlLog:
 
         Raises FindingError if the topic is another one than was opened: its offsets mean something else.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
 
         def stable_end() -> int:
             end = self._ask(high_watermarks) if self._rules.log_is_read_to_its_end else 0
             while (lso := self._stable_end()) < end:
                 if (now := self._ask(high_watermarks)) < end:
                     raise self._truncated(now)
-                if time.monotonic() > deadline:
+                if deadline.passed:
                     raise Unreachable(
                         f"the last stable offset of {self.topic} stays at {lso} below its end {end} for "
                         f"{timeout_s:.0f} s",
@@ -227,13 +228,13 @@ class ControlLog:
 
     def _await_creation(self) -> None:
         """A topic that was just created is unknown to some brokers for a moment."""
-        deadline = time.monotonic() + READ_TIMEOUT_S
+        deadline = Deadline.after(READ_TIMEOUT_S)
         while True:
             try:
                 self._id_now()
                 self._ask(end_offsets)
             except (ConfigError, RetriableError):
-                if time.monotonic() > deadline:
+                if deadline.passed:
                     raise
                 time.sleep(LSO_POLL_S)
             else:
@@ -258,7 +259,7 @@ class ControlLog:
         at = TopicPartition(self.topic, PARTITION)
         return question(self._admin, [at], timeout_s=clients.ADMIN_TIMEOUT_S)[at]
 
-    def _read(self, end: Callable[[], int], deadline: float, *, same_topic: bool = False) -> CommitState:
+    def _read(self, end: Callable[[], int], deadline: Deadline, *, same_topic: bool = False) -> CommitState:
         """Read up to `end`, which is asked for after the log start: below it then lies the checkpoint for what is
         missing. With `same_topic`, and after every read that took something in, the topic must still be the one that
         was opened: a commit stores its id together with offsets of it.
@@ -278,7 +279,7 @@ class ControlLog:
             raise
         return self.state
 
-    def _read_whole(self, end: Callable[[], int], deadline: float) -> bool:
+    def _read_whole(self, end: Callable[[], int], deadline: Deadline) -> bool:
         """Returns whether it had to begin again at the log start."""
         began_again = False
         while True:
@@ -306,11 +307,11 @@ class ControlLog:
         self._consumer = consumer
         return consumer
 
-    def _read_to(self, consumer: Consumer, end: int, deadline: float) -> None:
+    def _read_to(self, consumer: Consumer, end: int, deadline: Deadline) -> None:
         if end < self.state.next_offset:
             raise self._truncated(end)
         while self.state.next_offset < end:
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 raise Unreachable(
                     f"{self.topic}: read up to {self.state.next_offset}, not to {end} in time",
                     hint="is the broker reachable?",

@@ -15,8 +15,6 @@ after the commit or not at all.
 
 from __future__ import annotations
 
-import random
-import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -37,6 +35,7 @@ from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.failures import classify
 from calve.sink_core.offsets import NO_TOKEN, Position, Positions, TopicPartition
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.timing import back_off
 
 ATTEMPTS = 6
 """Two live publishers fence each other at most this often before one gives up."""
@@ -129,7 +128,8 @@ class Publisher:
 
         One `BATCH_ABANDONED` for each batch under way, for people, in the same transaction. The token of range jobs
         gets the mark as well, and is put there if none was: where the positions are gone it is all that can have one.
-        Nothing is written for a pipeline that has never published.
+        Nothing is written for a pipeline that has never published. What is returned was read after the fence: a batch
+        that is not in its `state` is never published.
         """
         abandoned: dict[str, None] = {}
 
@@ -188,7 +188,7 @@ class Publisher:
                 return step(producer, read_early or self._read(partitions))
             except (Fenced, UnknownOutcome) as error:
                 last = error
-                time.sleep(random.uniform(0, 0.2 * 2**attempt))  # noqa: S311 - jitter, not a secret
+                back_off(attempt, first_s=0.2, most_s=6.4)
         assert last is not None
         raise last
 

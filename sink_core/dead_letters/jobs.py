@@ -15,8 +15,6 @@ Crash points, and what the next one finds (docs/design.md has the whole table):
 
 from __future__ import annotations
 
-import random
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +33,7 @@ from calve.sink_core.dead_letters.look import LettersPlan, plan_letters
 from calve.sink_core.dead_letters.task import LettersResult, Set, try_letters
 from calve.sink_core.failpoints import reach
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions, TopicPartition
-from calve.sink_core.range_jobs.decision import decide
+from calve.sink_core.range_jobs.job import decide
 from calve.sink_core.range_jobs.look import token_and_log
 from calve.sink_core.sink.fitting import Tables, give, until_fit
 from calve.sink_core.sink.job import OnProgress, Progress, Publication, announce, carry_out, commit_published
@@ -43,6 +41,7 @@ from calve.sink_core.sink.session import Session
 from calve.sink_core.sink.writing import task_spec
 from calve.sink_core.tables.kafka_rows import runs_of
 from calve.sink_core.tables.outputs import output_of
+from calve.sink_core.timing import back_off
 from calve.sink_core.verify.offset_sets import ranges_of, union
 
 TRIES = 20
@@ -104,7 +103,7 @@ class LetterJobs:
                 stale += 1
                 if stale == TRIES:
                     return self._report(decision.why, jobs, moved, done, commits, verdict=Verdict.STALE)
-                time.sleep(random.uniform(0, 0.1 * stale))  # noqa: S311 - jitter, not a secret
+                back_off(stale, first_s=0.05)
                 continue
             stale, moved = 0, moved + tried.number_moved
             done = union([done, tried.left])

@@ -25,10 +25,9 @@ from calve.sink_core.sink.write.feeds import Feeds
 from calve.sink_core.sink.write.outputs import Output
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.catalog import open_io, unreachable_as_ours
 from calve.sink_core.tables.files import WrittenFile
 from calve.sink_core.tables.internal import DeadLetter, dead_letter_rows
-from calve.sink_core.tables.io import open_io
 from calve.sink_core.tables.kafka_column import kafka_array, kafka_with_more
 from calve.sink_core.tables.kafka_rows import Runs
 from calve.sink_core.tables.rewrite import rows_of_file

@@ -22,6 +22,7 @@ from calve.sink_core.decode.asking import Asking, lacks_columns
 from calve.sink_core.decode.avro_at_once import reader
 from calve.sink_core.decode.avro_schema import WriterSchema, shown
 from calve.sink_core.decode.avro_types import Carriers
+from calve.sink_core.decode.bisection import bisect
 from calve.sink_core.decode.convert import Converter, from_typed
 from calve.sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from calve.sink_core.decode.framing import Framing
@@ -168,22 +169,10 @@ class _Plan:
     def _carry(
         self, places: list[int], records: list[dict[str, Any]], bad: dict[int, BadValue]
     ) -> list[tuple[list[int], pa.RecordBatch]]:
-        pieces: list[tuple[list[int], pa.RecordBatch]] = []
-        spans = [(0, len(records))] if records else []
-        while spans:
-            start, end = spans.pop()
-            try:
-                carried = pa.array(records[start:end], self._type)
-            except _UNFIT as error:
-                middle = (start + end) // 2
-                if end - start == 1:
-                    text = self._misfit(records[start], error)
-                    bad[places[start]] = BadValue(places[start], FIT, cut(text))
-                else:
-                    spans += [(start, middle), (middle, end)]
-                continue
-            pieces.append((places[start:end], pa.RecordBatch.from_struct_array(carried)))
-        return pieces
+        made, unfit = bisect(len(records), lambda part: pa.array(records[part[0] : part[-1] + 1], self._type), _UNFIT)
+        for i, error in unfit.items():
+            bad[places[i]] = BadValue(places[i], FIT, cut(self._misfit(records[i], error)))
+        return [(places[part[0] : part[-1] + 1], pa.RecordBatch.from_struct_array(carried)) for part, carried in made]
 
     def _misfit(self, record: dict[str, Any], error: Exception) -> str:
         """What is wrong with a record that can't be carried, the field named."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
+from calve.sink_core.decode.bisection import Part, bisect
 from calve.sink_core.decode.text import from_text
 from calve.sink_core.tables.arrow import Leaf, arrow_schema, file_schema, missing, rebuild
 
@@ -45,20 +47,14 @@ class Converter:
     def _misfits(self, parsed: pa.RecordBatch) -> dict[int, str]:
         """What is wrong with the first column of each row in which anything is."""
         bad: dict[int, str] = {}
-        for i, column in enumerate(parsed.columns):
-            spans = [(0, len(column))]
-            while spans:
-                start, end = spans.pop()
-                try:
-                    # Not a slice: its lists would still hold the values of all rows.
-                    self._column(i, column.take(pa.array(np.arange(start, end))))
-                except pa.ArrowInvalid as error:
-                    middle = (start + end) // 2
-                    if end - start == 1:
-                        bad.setdefault(start, str(error))
-                    else:
-                        spans += [(start, middle), (middle, end)]
+        for i in range(parsed.num_columns):
+            _, unfit = bisect(len(parsed), partial(self._try, i, parsed.column(i)), pa.ArrowInvalid)
+            bad = {row: str(error) for row, error in unfit.items()} | bad
         return bad
+
+    def _try(self, i: int, column: pa.Array, part: Part) -> None:
+        # Not a slice: its lists would still hold the values of all rows.
+        self._column(i, column.take(pa.array(np.arange(part[0], part[-1] + 1))))
 
     def _column(self, i: int, parsed: pa.Array) -> pa.Array:
         """Raises ArrowInvalid beginning with the field's name if a row doesn't fit."""

@@ -25,6 +25,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.decode.bisection import Part, bisect, halves
 from calve.sink_core.decode.block import UNFRAMED, framed, join, only_batch, parsed_schema, read, stripped
 from calve.sink_core.decode.convert import Converter, from_json
 from calve.sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
@@ -186,19 +187,20 @@ class JsonDecoder:
         return sifted
 
     def _sift(self, places: list[int], values: list[bytes], sifted: _Sifted) -> None:
-        if not values:
-            return
-        try:
-            sifted.pieces.append((places, self._read_rest(places, join(values), sifted)))
-        except ValueError as error:
-            if len(values) <= _LOOK_CLOSER and (whole := self._as_whole(values)):
-                self._sift(places, whole, sifted)
-                return
-            if len(values) == 1:
-                sifted.bad[places[0]] = self._verdict(places[0], values[0], error)
-                return
-            for part in self._parts(values):
-                self._sift([places[i] for i in part], [values[i] for i in part], sifted)
+        def attempt(part: Part) -> pa.RecordBatch:
+            here = [values[i] for i in part]
+            try:
+                return self._read_rest([places[i] for i in part], join(here), sifted)
+            except ValueError:
+                if len(part) > _LOOK_CLOSER or not (whole := self._as_whole(here)):
+                    raise
+                for i, value in zip(part, whole, strict=True):
+                    values[i] = value
+                return self._read_rest([places[i] for i in part], join(whole), sifted)
+
+        made, unfit = bisect(len(values), attempt, ValueError, lambda part: self._parts(part, values))
+        sifted.pieces += [([places[i] for i in part], rows) for part, rows in made]
+        sifted.bad |= {places[i]: self._verdict(places[i], values[i], error) for i, error in unfit.items()}
 
     def _as_whole(self, values: list[bytes]) -> list[bytes]:
         """The values with whole numbers written as integers are; none if nothing is to be written anew."""
@@ -208,18 +210,17 @@ class JsonDecoder:
             return []
         return [new or old for new, old in zip(written, values, strict=True)] if any(written) else []
 
-    def _parts(self, values: list[bytes]) -> Iterator[Sequence[int]]:
-        """How to cut values that fail together, by index: each suspect alone, if there are any."""
-        n = len(values)
-        if n > _LOOK_CLOSER:
-            yield from (range(start, min(start + _LOOK_CLOSER, n)) for start in range(0, n, _LOOK_CLOSER))
+    def _parts(self, part: Part, values: Sequence[bytes]) -> Iterator[Part]:
+        """How to cut records that fail together: each suspect alone, if there are any."""
+        if len(part) > _LOOK_CLOSER:
+            yield from (part[start : start + _LOOK_CLOSER] for start in range(0, len(part), _LOOK_CLOSER))
             return
-        suspects = [i for i, value in enumerate(values) if misfit(value, self._struct)]
+        suspects = [i for i in part if misfit(values[i], self._struct)]
         if not suspects:
-            yield from (range(n // 2), range(n // 2, n))
+            yield from halves(part)
             return
-        if len(suspects) < n:
-            yield sorted(set(range(n)) - set(suspects))
+        if len(suspects) < len(part):
+            yield sorted(set(part).difference(suspects))
         yield from ([i] for i in suspects)
 
     def _verdict(self, place: int, value: bytes, error: Exception) -> BadValue:

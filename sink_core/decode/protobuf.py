@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.decode.asking import asking_columns
+from calve.sink_core.decode.bisection import bisect
 from calve.sink_core.decode.convert import Converter, from_typed
 from calve.sink_core.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from calve.sink_core.decode.names import EXACT, Names
@@ -86,24 +87,13 @@ class ProtobufDecoder:
     def _carried(self, group: _Group, bad: dict[int, BadValue]) -> list[tuple[list[int], pa.RecordBatch]]:
         """The group's messages as batches, with their places; what doesn't fit goes to `bad`."""
         make = self._maker(group.schema)
-        pieces: list[tuple[list[int], pa.RecordBatch]] = []
-        spans = [(0, len(group.messages))]
-        while spans:
-            start, end = spans.pop()
-            try:
-                carried = make(group.messages[start:end])
-            except (Unfit, Foreign) as error:
-                middle = (start + end) // 2
-                if end - start > 1:
-                    spans += [(start, middle), (middle, end)]
-                elif isinstance(error, Foreign):
-                    text = f"not written with {group.schema.name}: {error}"
-                    bad[group.places[start]] = BadValue(group.places[start], DECODE, cut(text))
-                else:
-                    bad[group.places[start]] = BadValue(group.places[start], FIT, cut(str(error)))
-                continue
-            pieces.append((group.places[start:end], pa.RecordBatch.from_struct_array(carried)))
-        return pieces
+        places, messages = group.places, group.messages
+        made, failed = bisect(len(messages), lambda part: make(messages[part[0] : part[-1] + 1]), (Unfit, Foreign))
+        for i, error in failed.items():
+            foreign = isinstance(error, Foreign)
+            text = f"not written with {group.schema.name}: {error}" if foreign else str(error)
+            bad[places[i]] = BadValue(places[i], DECODE if foreign else FIT, cut(text))
+        return [(places[part[0] : part[-1] + 1], pa.RecordBatch.from_struct_array(carried)) for part, carried in made]
 
     def _maker(self, schema: MessageSchema) -> Make:
         # The schema is kept, so that no other one gets its id.

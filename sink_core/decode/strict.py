@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from calve.sink_core.decode.bisection import Part, bisect
 from calve.sink_core.decode.decoded import Decoded, Decoder, sifted
 
 _WITHIN_MANY = (".element.", ".value.")
+
+
+class _InSome(Exception):
+    """Some of the records have a field that no column takes."""
 
 
 class StrictDecoder:
@@ -22,18 +27,18 @@ class StrictDecoder:
         if not decoded.dropped:
             return decoded
         good = range(len(values)) if decoded.good is None else decoded.good
-        unfit = dict[int, str]()
-        spans = [list(enumerate(good))]
-        while spans:
-            span = spans.pop()
+
+        def named(part: Part) -> list[str]:
             # What was dropped of all is known already.
-            again = len(span) < len(values)
-            found = self._decoder.decode([values[place] for _, place in span]).dropped if again else decoded.dropped
-            if named := _in_each(found, len(span)):
-                unfit |= {row: f"{min(named)}: no column takes it" for row, _ in span}
-            elif found:
-                middle = len(span) // 2
-                spans += [span[:middle], span[middle:]]
+            again = len(part) < len(values)
+            found = self._decoder.decode([values[good[row]] for row in part]).dropped if again else decoded.dropped
+            in_each = _in_each(found, len(part))
+            if found and not in_each:
+                raise _InSome
+            return in_each
+
+        alike, _ = bisect(len(good), named, _InSome)
+        unfit = {row: f"{min(names)}: no column takes it" for part, names in alike if names for row in part}
         return replace(sifted(decoded, unfit), dropped={})
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from concurrent.futures import Future
 from contextlib import suppress
-from time import monotonic
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -20,6 +19,7 @@ from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import Settings
 from calve.sink_core.kafka.failures import classify, reported
+from calve.sink_core.timing import Deadline
 
 ANSWER_S = 4.5
 """What a cluster has for its first answer."""
@@ -49,7 +49,7 @@ def cluster(
     servers = str(redact(settings).get("bootstrap.servers", ""))
     doing = f"connecting to Kafka at {servers}"
     silent_s = max(answer_s, silent_s)
-    until, silent_until = monotonic() + answer_s, monotonic() + silent_s
+    until, silent_until = Deadline.after(answer_s), Deadline.after(silent_s)
     with reported(doing):
         found = admin.describe_cluster(request_timeout=silent_s)
         with suppress(TimeoutError):
@@ -63,7 +63,7 @@ def cluster(
     raise Unreachable(f"{doing}: {'; '.join(said)}", hint=hint or classify(KafkaError(KafkaError._TRANSPORT), "").hint)
 
 
-def _said(settings: Settings, found: Future[Any], until: float, silent_until: float) -> list[str]:
+def _said(settings: Settings, found: Future[Any], until: Deadline, silent_until: Deadline) -> list[str]:
     """What connections to the brokers fail with, in words, each once; until an answer comes or the time is up, which is
     later while none has failed."""
     said = dict[str, None]()
@@ -73,6 +73,6 @@ def _said(settings: Settings, found: Future[Any], until: float, silent_until: fl
             said[_ASIDE.sub("", error.str())] = None
 
     asking = clients.admin({**settings, "error_cb": note})
-    while monotonic() < (until if said else silent_until) and not (found.done() and found.exception() is None):
+    while not (until if said else silent_until).passed and not (found.done() and found.exception() is None):
         asking.poll(0.05)
     return list(said)

@@ -6,7 +6,6 @@ range is done once a record at its last offset or beyond was seen, or the end of
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.failures import classify, reported
 from calve.sink_core.kafka.messages import Messages, SliceIndex, columns, count, only
 from calve.sink_core.offsets import OffsetRange, after
+from calve.sink_core.timing import Deadline
 
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 8 * 1024 * 1024
@@ -78,13 +78,13 @@ class RangeReader:
     def __iter__(self) -> Iterator[Messages]:
         with reported(f"assigning {self._open_shown()}"):
             self._consumer.assign([TopicPartition(s.topic, s.partition, s.start) for s in self.slices])
-        deadline = time.monotonic() + self._stall_seconds
+        deadline = Deadline.after(self._stall_seconds)
         while (self._next < self._ends).any():
             received = self._receive()
             if received:
                 yield from self._take(received)
-                deadline = time.monotonic() + self._stall_seconds
-            elif time.monotonic() >= deadline or self._is_hopeless():
+                deadline = Deadline.after(self._stall_seconds)
+            elif deadline.passed or self._is_hopeless():
                 raise self._stalled()
 
     def _receive(self) -> list[Message]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from time import monotonic
 
 from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -15,6 +14,7 @@ from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka.clients import Settings, reader, receive
 from calve.sink_core.kafka.failures import classify, reported
 from calve.sink_core.offsets import OffsetRange, TopicPartition, after
+from calve.sink_core.timing import Deadline
 
 STALL_S = 60.0
 _BATCH = 10_000
@@ -50,12 +50,12 @@ def _read(
     on_progress: Callable[[str], None] | None,
 ) -> None:
     """Read until each partition of `ends` has reached its end."""
-    reading, deadline, turns = set(ends), monotonic() + STALL_S, 0
+    reading, deadline, turns = set(ends), Deadline.after(STALL_S), 0
     while reading:
         messages = receive(consumer, _BATCH, 0.5)
         if messages:
-            deadline, turns = monotonic() + STALL_S, turns + 1
-        elif monotonic() > deadline:
+            deadline, turns = Deadline.after(STALL_S), turns + 1
+        elif deadline.passed:
             at = min(reading)
             raise Unreachable(f"{at}: no record and no end for {STALL_S:.0f} s, {len(found[at])} records so far")
         for at in _take(messages, ends, found) & reading:

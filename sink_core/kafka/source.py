@@ -7,14 +7,11 @@ However many partitions are asked about, it is one call; librdkafka sends one re
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 from statistics import fmean
-from time import monotonic
 from typing import Any, NamedTuple, cast
 
 from confluent_kafka import (
@@ -37,6 +34,7 @@ from calve.sink_core.kafka.clients import Settings, reader, receive
 from calve.sink_core.kafka.failures import classify, reported
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.routing import matching
+from calve.sink_core.timing import Deadline, back_off
 
 ASSUMED_BYTES_PER_RECORD = 1024.0
 SAMPLE_RECORDS = 1_000
@@ -173,12 +171,12 @@ def sample(
     With `starts`, from these offsets by partition, and of no other partition. Fewer if the topic holds fewer, these are
     large or the time is up. Joins no group and commits nothing.
     """
-    deadline = monotonic() + timeout_s
+    deadline = Deadline.after(timeout_s)
     with reported(f"sampling topic {topic}"), closing(reader(settings, group=_GROUP, **_SAMPLING)) as consumer:
         reading = {p.partition for p in _assign(consumer, topic, timeout_s, starts)}
         taken: list[Sample] = []
         left_bytes = _SAMPLE_BYTES
-        while reading and left_bytes > 0 and len(taken) < max_records and (left := deadline - monotonic()) > 0:
+        while reading and left_bytes > 0 and len(taken) < max_records and (left := deadline.left_s) > 0:
             for message in receive(consumer, max_records - len(taken), min(left, _POLL_S)):
                 if message.error() is None:
                     taken.append(_sampled(message))
@@ -247,7 +245,7 @@ def _list_offsets(
     for turn in range(_ELECTION_TRIES):
         with reported(doing):
             if turn:
-                time.sleep(random.uniform(0, turn))  # noqa: S311 - jitter, not a secret
+                back_off(turn - 1, first_s=1.0, most_s=4.0)
                 # The client keeps the leader it knows, whatever that one says; this makes it look again.
                 admin.list_topics(timeout=timeout_s)
             futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from calve.sink_core.batch import TableOutput
 from calve.sink_core.control.complete import COUNTED
+from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import DataComplete, DataWritten
 from calve.sink_core.control.range_parts import RangeRead, Replaces, Resolves
+from calve.sink_core.control.state import CommitState
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.offsets import OffsetRange, Offsets, Position, TopicPartition
+from calve.sink_core.offsets import OffsetRange, Offsets, Position, TopicPartition, batch_id_of
 from calve.sink_core.sink.plan import cut
 
 
@@ -105,3 +107,20 @@ def read_again(plan: RangePlan, counts: Sequence[PartitionCounts]) -> tuple[Rang
 def _read(part: OffsetRange, table: str, counts: Iterable[PartitionCounts]) -> RangeRead:
     inside = (c for c in counts if (c.topic, c.partition) == part.at and part.start <= c.start and c.end <= part.end)
     return RangeRead(*part.at, part.start, part.end, sum(c.written[table] for c in inside))
+
+
+def decide(batch_id: str, planned: Position, found: Position, state: CommitState) -> Decision:
+    """Whether the token, as read after the fence, is still the one that the job was planned with.
+
+    Every range job that is published puts its id there, and giving up a mark: what the plan rests on (which ranges are
+    missing) can have changed only if the token did. The log decides about the job's own id, as the token may have got
+    a mark since.
+    """
+    if batch_id in state.batches or found.batch_id == batch_id:
+        return Decision(Verdict.ALREADY_PUBLISHED, f"range job {batch_id} is in the log; an earlier try landed")
+    if found.metadata == planned.metadata or not state.rules.range_job_compares_the_token:
+        return Decision(Verdict.PUBLISH, "the token is as planned")
+    if found.batch_id == batch_id_of(planned.metadata):
+        why = f"range job {batch_id} was given up by orphan removal while it was under way"
+        return Decision(Verdict.STALE, f"{why}; start it again", given_up=True)
+    return Decision(Verdict.STALE, f"range job {found.batch_id} has been published since {batch_id} was planned")

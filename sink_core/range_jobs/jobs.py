@@ -36,8 +36,7 @@ from calve.sink_core.errors import CommitConflict, TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions
-from calve.sink_core.range_jobs.decision import decide
-from calve.sink_core.range_jobs.job import RangePlan, events, read_again, tasks_of
+from calve.sink_core.range_jobs.job import RangePlan, decide, events, read_again, tasks_of
 from calve.sink_core.range_jobs.look import check_readable, dead_letters_in, ledger_rows, token_and_log
 from calve.sink_core.range_jobs.lost import losses, lost_offsets
 from calve.sink_core.range_jobs.missing import missing

@@ -19,8 +19,7 @@ from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.recount import compacted
 from calve.sink_core.maintenance.expiry import calve_tags
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.range_jobs.moved import moved_by
-from calve.sink_core.range_jobs.selected import Wanted, selected, whole_rows
+from calve.sink_core.range_jobs.selected import Wanted, moved_by, selected, whole_rows
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column

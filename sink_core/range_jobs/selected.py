@@ -10,7 +10,6 @@ from pyroaring import BitMap64
 from calve.sink_core.control.range_parts import RangeJob, RangeRead
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offsets import OffsetRange, TopicPartition
-from calve.sink_core.range_jobs.moved import Moved
 from calve.sink_core.verify.ledger import LedgerRow
 from calve.sink_core.verify.offset_sets import by_partition, of_range, shown
 
@@ -37,6 +36,29 @@ class Wanted:
     def has_time(self, row: LedgerRow) -> bool:
         after_from = self.from_ms is None or self.from_ms <= row.planned_ms
         return after_from and (self.to_ms is None or row.planned_ms < self.to_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Offsets of dead letters that range jobs have moved into tables, by partition and topic id: those of a topic that
+    was created again since are not today's."""
+
+    offsets: Mapping[tuple[TopicPartition, str], BitMap64]
+
+    def within(self, at: TopicPartition, topic_id: str, start: int, end: int) -> int:
+        """How many of them lie in `[start, end)` of the partition of the topic with that id."""
+        return self.offsets.get((at, topic_id), BitMap64()).range_cardinality(start, end)
+
+
+def moved_by(jobs: Iterable[RangeJob]) -> Moved:
+    """What those of `jobs` have moved that have tried dead letters again, each offset once."""
+    found: dict[tuple[TopicPartition, str], BitMap64] = {}
+    for job in jobs:
+        for part in job.ranges if job.letters else ():
+            if part.rows:
+                place = (part.at, job.topic_ids.get(part.topic, ""))
+                found.setdefault(place, BitMap64()).update(of_range(part.start, part.end))
+    return Moved(found)
 
 
 def selected(

@@ -10,13 +10,14 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from calve.sink_core.commit.properties import name_of
-from calve.sink_core.commit.swap import ATTEMPTS, back_off, gave_up
+from calve.sink_core.commit.swap import ATTEMPTS, gave_up
 from calve.sink_core.commit.view import view_of
 from calve.sink_core.errors import FindingError
 from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.create import load_if_there
+from calve.sink_core.timing import back_off
 
 
 def adopt(session: Session, found: FindingError) -> Answer:

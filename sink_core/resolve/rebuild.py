@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping
 
 from calve.sink_core.commit.append import Step, build_append
 from calve.sink_core.commit.properties import Own, to_summary
-from calve.sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
+from calve.sink_core.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.commit.view import TableView, view_of
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import Checkpoint
@@ -38,6 +38,7 @@ from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from calve.sink_core.sink.planning import BOOTSTRAP
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.create import load_if_there
+from calve.sink_core.timing import back_off
 
 REBUILT = "rebuilt-"
 """Begins the id that a rebuild leaves at the positions."""

@@ -20,7 +20,7 @@ from calve.sink_core.commit.append import Step, build_append
 from calve.sink_core.commit.held import check_still_there
 from calve.sink_core.commit.own import manifests_of, own_of, shares_of
 from calve.sink_core.commit.properties import to_summary
-from calve.sink_core.commit.swap import ATTEMPTS, back_off, gave_up, swap
+from calve.sink_core.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.commit.view import TableView
 from calve.sink_core.control.events import DataWritten
 from calve.sink_core.control.logged import Logged
@@ -34,6 +34,7 @@ from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.entries import live_entries
 from calve.sink_core.tables.manifests import entries_of
+from calve.sink_core.timing import back_off
 
 _GONE = ("table-dropped", "table-recreated")
 

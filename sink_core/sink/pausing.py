@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from time import monotonic, sleep, time_ns
+from time import sleep, time_ns
 
 from calve.sink_core.control.events import Paused, Resumed
 from calve.sink_core.errors import CalveError
-from calve.sink_core.maintenance.give_up import give_up
 from calve.sink_core.sink.session import Session
 from calve.sink_core.sink.status import in_flight
+from calve.sink_core.timing import Deadline
 
 POLL_S = 1.0
 
@@ -50,7 +50,7 @@ def wait_until_idle(
     Up to there the log may be hidden behind an open transaction, and with it a batch that was planned before the pause.
     Raises CalveError if somebody resumes, and at the time-out unless `giving_up`.
     """
-    deadline = monotonic() + timeout_s
+    deadline = Deadline.after(timeout_s)
     while True:
         state = session.log.refresh()
         seen, batches = state.next_offset > pausing.offset, list(in_flight(state, time_ns() // 1_000_000))
@@ -61,9 +61,9 @@ def wait_until_idle(
             return ()
         listed = ", ".join(f"{batch.batch_id} for {batch.age_s:,.0f} s" for batch in batches)
         listed = listed or "not known yet, a transaction hides the end of the control topic"
-        if monotonic() >= deadline:
+        if deadline.passed:
             if giving_up:
-                return give_up(session).batch_ids
+                return session.publisher.give_up().batch_ids
             raise CalveError(
                 f"batches under way after a wait of {timeout_s:g} s: {listed}",
                 hint="the pause is in effect anyway; `calve pause FILE --wait --give-up` ends what dead runs have left",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from math import inf
 
 from calve.sink_core.commit.coordinator import CommitReport
 from calve.sink_core.config.effective import Pipeline
@@ -17,6 +16,7 @@ from calve.sink_core.range_jobs.jobs import RangeJobs, RangeReport
 from calve.sink_core.sink.batches import BatchReport, Ingest
 from calve.sink_core.sink.job import OnProgress, Progress, commit_published
 from calve.sink_core.sink.session import Session
+from calve.sink_core.timing import Deadline
 
 LINGER_POLL_S = 0.1
 """Between two looks for news when the next batch may be made at once; else ten times that."""
@@ -104,7 +104,7 @@ def run_steps(
     bounds = bounds or Bounds.of(session.pipeline)
     progress = on_progress or (lambda _progress: None)
     ingest = Ingest(session, on_progress=on_progress)
-    deadline = time.monotonic() + bounds.max_duration_s
+    deadline = Deadline.after(bounds.max_duration_s)
     ingest.bind()
     if ingest.paused:
         report.ended = str(ingest.paused)
@@ -148,44 +148,44 @@ def _history(session: Session, progress: OnProgress) -> Iterator[RangeReport]:
 
 
 def _batches(
-    ingest: Ingest, bounds: Bounds, deadline: float, report: RunReport, progress: OnProgress
+    ingest: Ingest, bounds: Bounds, deadline: Deadline, report: RunReport, progress: OnProgress
 ) -> Iterator[BatchReport]:
     """Batches until what waited is read and nothing comes for `linger_s`, a bound is reached or there is a pause."""
-    done, last = 0, -inf
+    done, due = 0, Deadline.after(0.0)
     while True:
-        if done >= bounds.max_batches or time.monotonic() >= deadline:
+        if done >= bounds.max_batches or deadline.passed:
             report.stopped_early = True
             report.ended = f"bound reached: {done} batches of run.max_batches {bounds.max_batches}, or run.max_duration"
             return
         batch = ingest.next_batch()
         if batch is not None:
             done += not batch.given_up
-            last = time.monotonic()
+            due = Deadline.after(bounds.every_s)
             yield batch
         elif ingest.paused:
             report.ended = str(ingest.paused)
             return
-        elif bounds.linger_s and _more_waits(ingest, bounds, last + bounds.every_s, deadline, progress):
+        elif bounds.linger_s and _more_waits(ingest, bounds, due, deadline, progress):
             ingest.go_on()
         else:
             report.ended = f"caught up with its start: {ingest.lag:,} records wait" if ingest.lag else "caught up"
             return
 
 
-def _more_waits(ingest: Ingest, bounds: Bounds, due: float, deadline: float, progress: OnProgress) -> bool:
-    """Wait until a batch may be made: records wait and it is `due` (monotonic seconds), or so many of them do.
+def _more_waits(ingest: Ingest, bounds: Bounds, due: Deadline, deadline: Deadline, progress: OnProgress) -> bool:
+    """Wait until a batch may be made: records wait and it is `due`, or so many of them do.
 
     Also for a pause. False once nothing has come for `linger_s`, or by the `deadline`.
     """
-    until = time.monotonic() + bounds.linger_s
+    until = Deadline.after(bounds.linger_s)
     progress(Progress("wait", "caught up; waiting for more records"))
-    while (now := time.monotonic()) < deadline:
+    while not deadline.passed:
         waiting = ingest.look()
-        if ingest.paused or waiting >= bounds.or_records or (waiting and now >= due):
+        if ingest.paused or waiting >= bounds.or_records or (waiting and due.passed):
             return True
-        if not waiting and now >= until:
+        if not waiting and until.passed:
             return False
-        time.sleep(LINGER_POLL_S if now >= due else min(10 * LINGER_POLL_S, due - now))
+        time.sleep(min(10 * LINGER_POLL_S, left) if (left := due.left_s) > 0 else LINGER_POLL_S)
     return bool(ingest.lag)
 
 
@@ -199,10 +199,10 @@ class _Commits:
         self._wanted = wanted
         every = session.pipeline.config.commit.every
         self._every_s = 0.0 if every == "batch" else float(every)
-        self._last = time.monotonic()
+        self._due = Deadline.after(self._every_s)
 
     def after_batch(self) -> Iterator[CommitReport]:
-        if time.monotonic() - self._last >= self._every_s:
+        if self._due.passed:
             yield from self.commit(everything=False)
 
     def commit(self, *, everything: bool) -> Iterator[CommitReport]:
@@ -212,7 +212,7 @@ class _Commits:
         tables = self._session.pipeline.table_names if everything else ()
         after_publish = bool(self._report.batches or self._report.history)
         report = commit_published(self._session, tables, self._progress, after_publish=after_publish)
-        self._last = time.monotonic()
+        self._due = Deadline.after(self._every_s)
         if report.commits or report.failed:
             self._report.commits.append(report)
             yield report

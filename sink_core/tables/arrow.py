@@ -1,8 +1,12 @@
-"""Iceberg schemas as Arrow's, and arrays brought to a type that differs only in names, nullability or leaves.
+"""Iceberg schemas as Arrow's, arrays brought to a type that differs only in names, nullability or leaves, and what
+holds for which rows, as NumPy has it.
 
 UUIDs are 16 plain bytes in memory, since Arrow can neither filter nor concatenate its extension types within structs;
 in files they are Arrow's extension type, which writes Parquet's UUID annotation.
 """
+
+# pyarrow makes its compute functions at import, unseen by type checkers.
+# pyright: reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from pyiceberg.schema import Schema
 _FIELD_ID = b"PARQUET:field_id"
 
 Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
+Bools = npt.NDArray[np.bool_]
 
 
 def file_schema(schema: Schema) -> pa.Schema:
@@ -188,3 +193,18 @@ def column_of(rows: pa.Table, field_id: int, schema: Schema) -> pa.ChunkedArray:
         path = path.inner
         column = pc.struct_field(column, [path.position])  # pyright: ignore[reportAttributeAccessIssue] (made at import)
     return column
+
+
+def true(flags: pa.Array) -> Bools:
+    """Where a boolean is there and true."""
+    return pc.fill_null(flags, False).to_numpy(zero_copy_only=False)
+
+
+def nulls(column: pa.Array) -> Bools:
+    """Where there is no value."""
+    return true(pc.is_null(column))
+
+
+def is_in(column: pa.Array, values: Sequence[str]) -> Bools:
+    """Where the text is one of these."""
+    return true(pc.is_in(column, value_set=pa.array(values, column.type)))

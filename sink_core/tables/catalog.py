@@ -1,4 +1,4 @@
-"""Opening the catalog, and what its errors mean for the user."""
+"""Opening the catalog and a table's storage, and what their errors mean for the user."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ from pyiceberg.exceptions import (
     SignError,
     UnauthorizedError,
 )
+from pyiceberg.io import FileIO, load_file_io
 from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from calve.sink_core.config.effective import CatalogSettings
-from calve.sink_core.config.references import redact, resolve
+from calve.sink_core.config.references import resolve
+from calve.sink_core.error_text import describe
 from calve.sink_core.errors import CalveError, ConfigError, TableUnusable, Unreachable
 
-_SHOWN_CHARACTERS = 300
 _SQLITE = "sqlite"
+_VENDS_CREDENTIALS = "rest"
 # Loaded by name, so that other catalogs don't pay for the import of an HTTP client, or of SQLAlchemy.
 _OURS = {
     "rest": "calve.sink_core.tables.rest.BoundedRestCatalog",
@@ -71,7 +73,7 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
         except (ValueError, ModuleNotFoundError) as error:
             if isinstance(error, _BAD_ADDRESS):
                 raise
-            why = said(error)
+            why = describe(error)
             if "CatalogType" in why:
                 kinds = ", ".join(sorted(kind.value for kind in CatalogType))
                 why = f"{properties.get('type')!r} is no type of catalog: there are {kinds}"
@@ -82,6 +84,21 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
             f"opening catalog {settings.name}: it is Nessie's and keeps no tags. {_BY_TAG}", hint=_NO_TAGS_HINT
         )
     return opened
+
+
+def open_io(catalog: CatalogSettings, table: str, location: str) -> FileIO:
+    """The FileIO for `table`, whose files are at `location`.
+
+    A REST catalog is asked for the table, since it may hand out credentials for just that one; otherwise the catalog's
+    properties say it all and the catalog is not touched. Called in the process that writes. Raises ConfigError and
+    Unreachable.
+    """
+    if catalog.properties.get("type") == _VENDS_CREDENTIALS:
+        with unreachable_as_ours(f"loading table {table}"):
+            return open_catalog(catalog).load_table(table).io
+    # Nested ones (`auth`) are a REST client's.
+    flat = {k: v for k, v in resolve(catalog.properties).items() if not isinstance(v, dict | list)}
+    return load_file_io({key: str(value) for key, value in flat.items()}, location)
 
 
 def without_tags(table: str, tag: str) -> CalveError:
@@ -128,7 +145,7 @@ def unreachable_as_ours(doing: str) -> Generator[None]:
 def _classify(error: Exception, doing: str) -> CalveError | None:
     if isinstance(error, CalveError | CommitStateUnknownException):
         return None
-    message = f"{doing}: {said(error)}"
+    message = f"{doing}: {describe(error)}"
     if isinstance(error, NotInstalledError):
         return ConfigError(message, hint="install what it names beside Calve, on Spark's executors too")
     if isinstance(error, _REFUSED):
@@ -142,7 +159,7 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
     if isinstance(error, OSError) and error.errno in _FULL:
         return Unreachable(message, hint=_FULL_HINT)
     if isinstance(error, ValidationError):
-        return Unreachable(f"{doing}: the answer is no catalog's: {said(error)}", hint=_ANSWER_HINT)
+        return Unreachable(f"{doing}: the answer is no catalog's: {describe(error)}", hint=_ANSWER_HINT)
     if isinstance(error, OperationalError) and "database is locked" in str(error):
         return Unreachable(message, hint=_LOCKED_HINT)
     if isinstance(error, OSError | SQLAlchemyError | RESTError) or _of_optional_client(error):
@@ -152,15 +169,6 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
 
 def _of_optional_client(error: Exception) -> bool:
     return type(error).__module__.partition(".")[0] in _OPTIONAL_CLIENTS
-
-
-def said(error: Exception) -> str:
-    """The error's kind and first line, passwords hidden; of SQLAlchemy's the driver's words, which quote no SQL."""
-    words = getattr(error, "orig", None) if isinstance(error, SQLAlchemyError) else error
-    first = (str(words).strip().splitlines() or [""])[0] if words else ""
-    # pyiceberg ends some messages with all properties, secrets included, as a dict.
-    shown = str(redact({"said": first.partition("{")[0]})["said"])[:_SHOWN_CHARACTERS]
-    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
 
 
 def _as_text(value: Any) -> Any:

@@ -12,12 +12,13 @@ changed: what fits a table in no other way is a matter of the record. Field ids 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import count
+from typing import cast
 
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import (
     DateType,
     DecimalType,
@@ -66,7 +67,7 @@ def merged(schemas: Iterable[Schema]) -> Schema:
     """What several tasks want of one table, in one, field ids from 1. Where no type holds what both want the earlier
     one wins: the other's records don't fit."""
     struct = reduce(_both_structs, (schema.as_struct() for schema in schemas), StructType())
-    return readable_schema(_numbered(struct, partial(next, count(1))).fields)
+    return readable_schema(_numbered(struct, count(1)).fields)
 
 
 def merged_by_table(wanted: Iterable[Mapping[str, Schema]]) -> dict[str, Schema]:
@@ -168,7 +169,7 @@ class _Evolution:
 
     def _new(self, want: NestedField, holder: int, path: str) -> NestedField:
         self._change("add_column", f"add {path} {type_text(want.field_type)}")
-        new = _numbered(StructType(want), partial(next, self.ids)).fields[0]
+        new = _numbered(StructType(want), self.ids).fields[0]
         new = new.model_copy(update={"required": False})
         self.added.setdefault(holder, []).append(new)
         return new
@@ -229,25 +230,6 @@ def _both_leaves(one: IcebergType, other: IcebergType) -> IcebergType:
     return one
 
 
-def _numbered(struct: StructType, next_id: Callable[[], int]) -> StructType:
-    """The struct with ids from `next_id`, each field before those within it."""
-    fields: list[NestedField] = []
-    for of in struct.fields:
-        field_id = next_id()
-        fields.append(
-            of.model_copy(update={"field_id": field_id, "field_type": _numbered_type(of.field_type, next_id)})
-        )
-    return StructType(*fields)
-
-
-def _numbered_type(kind: IcebergType, next_id: Callable[[], int]) -> IcebergType:
-    if isinstance(kind, StructType):
-        return _numbered(kind, next_id)
-    if isinstance(kind, ListType):
-        element_id = next_id()
-        return ListType(element_id, _numbered_type(kind.element_type, next_id), element_required=kind.element_required)
-    if isinstance(kind, MapType):
-        key_id, value_id = next_id(), next_id()
-        key, value = _numbered_type(kind.key_type, next_id), _numbered_type(kind.value_type, next_id)
-        return MapType(key_id, key, value_id, value, value_required=kind.value_required)
-    return kind
+def _numbered(struct: StructType, ids: count[int]) -> StructType:
+    """The struct with `ids`, its fields before those within them."""
+    return cast(StructType, assign_fresh_schema_ids(struct, partial(next, ids)))

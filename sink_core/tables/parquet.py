@@ -1,13 +1,14 @@
-"""The table's properties that decide how Parquet is written, as pyarrow takes them."""
+"""How Parquet is written: the table's properties that decide it, as pyarrow takes them, and what gets a dictionary."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
@@ -15,6 +16,12 @@ from pyiceberg.types import BooleanType
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from calve.sink_core.config.effective import TargetFileSize
+
+SAMPLED_ROWS = 20_000
+FEW_ROWS = 1_000
+HARDLY_ANY_ROWS = 16
+"""A dictionary is a page more for each column, which takes longer to write and to read than as many values."""
+MOST_DISTINCT = 0.5
 
 NO_CODEC = "none"
 # Java's writer gives a dictionary up once it doesn't pay, Arrow's only at this size: at Iceberg's default of 2 MiB,
@@ -131,3 +138,33 @@ def _share(properties: Mapping[str, str], key: str, default: float) -> float:
     if not 0 < share < 1:
         raise ValueError(f"Could not parse table property {key} to a number between 0 and 1: {properties[key]}")
     return share
+
+
+def dictionary_paths(paths: Iterable[str], rows: pa.Table) -> list[str]:
+    """Those of the Parquet leaf `paths` that get one, by the first `rows` of the file.
+
+    A dictionary of values that hardly repeat costs a hash of each and is thrown away, or stays and makes the file
+    larger: ids, free text and offsets took a quarter of the writing and a sixth of the bytes. Leaves of lists and maps
+    always get one, and so does everything where `rows` are few; nothing where there are hardly any.
+    """
+    if len(rows) < FEW_ROWS:
+        return list(paths) if len(rows) > HARDLY_ANY_ROWS else []
+    sample = rows.slice(0, SAMPLED_ROWS)
+    fields = zip(sample.schema, sample.columns, strict=True)
+    without = {path for field, column in fields for path in _distinct(field.name, column.combine_chunks())}
+    return [path for path in paths if path not in without]
+
+
+def _distinct(path: str, column: pa.Array) -> Iterator[str]:
+    """The leaves below a column in which most values are different ones."""
+    if pa.types.is_struct(column.type):
+        for index in range(column.type.num_fields):
+            yield from _distinct(f"{path}.{column.type.field(index).name}", column.field(index))
+    elif not pa.types.is_nested(column.type) and _count(column) > MOST_DISTINCT * len(column):
+        yield path
+
+
+def _count(column: pa.Array) -> int:
+    # Arrow counts no UUIDs, but the bytes that they are.
+    column = column.storage if isinstance(column, pa.ExtensionArray) else column
+    return pc.call_function("count_distinct", [column]).as_py()

@@ -26,11 +26,10 @@ from pyiceberg.typedef import Record
 
 from calve.sink_core.tables.arrow import conform, file_schema
 from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.dictionary import dictionary_paths
 from calve.sink_core.tables.files import WrittenFile, describe_file
 from calve.sink_core.tables.gathered import Gathered
 from calve.sink_core.tables.metrics import statistics_plan
-from calve.sink_core.tables.parquet import ParquetSettings, parquet_settings
+from calve.sink_core.tables.parquet import ParquetSettings, dictionary_paths, parquet_settings
 from calve.sink_core.tables.partition import Partition, fits_in_path, split
 from calve.sink_core.tables.sort_order import Order
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import duckdb
 
+from calve.sink_core.error_text import first_line
 from calve.sink_core.errors import ConfigError
 
 ROW = "_row"
@@ -53,10 +54,6 @@ def bind(connection: duckdb.DuckDBPyConnection, text: str, *, table: str) -> Non
         raise _wrong(
             table, first_line(error), "correct the SQL, or name the value's columns under transform.columns"
         ) from None
-
-
-def first_line(error: duckdb.Error) -> str:
-    return str(error).strip().splitlines()[0]
 
 
 def _wrong(table: str, message: str, hint: str) -> ConfigError:

@@ -12,13 +12,19 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from calve.sink_core.config.tables import Transform
+from calve.sink_core.decode.bisection import bisect
 from calve.sink_core.decode.decoded import TRANSFORM, BadValue, Decoded, cut
+from calve.sink_core.error_text import first_line
 from calve.sink_core.errors import ConfigError, ProtocolError, TableUnusable
 from calve.sink_core.tables.arrow import arrow_schema, missing
 from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, RAW_KEY, kafka_type
 from calve.sink_core.tables.type_text import schema_of
 from calve.sink_core.transform.fit import fitted
-from calve.sink_core.transform.query import ROW, bind, first_line, opened, query
+from calve.sink_core.transform.query import ROW, bind, opened, query
+
+_UNFIT = (duckdb.Error, pa.ArrowInvalid, ValueError)
+_NO_RECORDS_DOING = (duckdb.OutOfMemoryException, duckdb.BinderException, pa.ArrowTypeError)
+"""The table was changed since the SQL was checked, or a batch takes too much."""
 
 Origins = Callable[[Sequence[int]], pa.Array]
 """Gives the `_kafka` of the records at these places, as `kafka_type`."""
@@ -57,8 +63,8 @@ class Transforming:
         record = pa.Table.from_batches([decoded.columns])
         if self._needs_kafka:
             record = record.append_column(KAFKA_COLUMN, origins(places))
-        rows, kept, failed = self._rows(record, 0)
-        bad = [BadValue(places[at], TRANSFORM, cut(message)) for at, message in failed]
+        rows, kept, failed = self._rows(record)
+        bad = [BadValue(places[at], TRANSFORM, cut(first_line(error))) for at, error in failed.items()]
         in_order = sorted([*decoded.bad, *bad], key=lambda verdict: verdict.index)
         return replace(decoded, columns=rows, good=[places[at] for at in kept], bad=tuple(in_order))
 
@@ -78,33 +84,23 @@ class Transforming:
                 hint="add it to transform.select",
             )
 
-    def _rows(self, record: pa.Table, first: int) -> tuple[pa.RecordBatch, list[int], list[tuple[int, str]]]:
-        """Rows, whose records they are, and the records that fail; `first` is the place of the first one given.
-
-        One failing record fails the query for all: halves are tried until it is alone.
-        """
-        try:
-            rows, kept = self._attempt(record)
-        except (duckdb.OutOfMemoryException, duckdb.BinderException, pa.ArrowTypeError) as error:
-            # None of one record's doing: the table was changed since the SQL was checked, or a batch takes too much.
-            message = first_line(error) if isinstance(error, duckdb.Error) else str(error)
-            raise TableUnusable(
-                f"{self._table}: transform: {message}", hint="correct transform.select, or the table; then run again"
-            ) from None
-        except (duckdb.Error, pa.ArrowInvalid, ValueError) as error:
-            if len(record) > 1:
-                return self._halves(record, first)
-            message = first_line(error) if isinstance(error, duckdb.Error) else str(error)
-            return self._nothing(), [], [(first, message)]
-        return rows, [first + at for at in kept], []
-
-    def _halves(self, record: pa.Table, first: int) -> tuple[pa.RecordBatch, list[int], list[tuple[int, str]]]:
-        middle = len(record) // 2
-        one = self._rows(record.slice(0, middle), first)
-        other = self._rows(record.slice(middle), first + middle)
-        return pa.concat_batches([one[0], other[0]]), one[1] + other[1], one[2] + other[2]
+    def _rows(self, record: pa.Table) -> tuple[pa.RecordBatch, list[int], dict[int, Exception]]:
+        """Rows, the numbers of the records that they are, and by number why others fail."""
+        made, failed = bisect(len(record), lambda part: self._attempt(record.slice(part[0], len(part))), _UNFIT)
+        kept = [part[at] for part, (_, numbers) in made for at in numbers]
+        pieces = [rows for _, (rows, _) in made]
+        return pieces[0] if len(pieces) == 1 else pa.concat_batches([self._nothing(), *pieces]), kept, failed
 
     def _attempt(self, record: pa.Table) -> tuple[pa.RecordBatch, list[int]]:
+        try:
+            return self._run(record)
+        except _NO_RECORDS_DOING as error:
+            raise TableUnusable(
+                f"{self._table}: transform: {first_line(error)}",
+                hint="correct transform.select, or the table; then run again",
+            ) from None
+
+    def _run(self, record: pa.Table) -> tuple[pa.RecordBatch, list[int]]:
         self._register(record)
         found = self._connection.sql(self._query).to_arrow_table()
         numbers = found.column(0).to_numpy()

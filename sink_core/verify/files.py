@@ -17,6 +17,7 @@ from calve.sink_core.batch import ManifestRef
 from calve.sink_core.commit.view import TableView
 from calve.sink_core.control.events import DataWritten
 from calve.sink_core.control.logged import Logged
+from calve.sink_core.error_text import describe
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.entries import head_files, live_entries
 from calve.sink_core.tables.manifests import entries_of
@@ -71,7 +72,7 @@ class ReadableFiles:
         try:
             yield from scan.to_record_batches([task])
         except UNREADABLE as error:
-            message = f"{task.file.file_path} can't be read: {type(error).__name__}: {str(error)[:200]}"
+            message = f"{task.file.file_path} can't be read: {describe(error)}"
             self.evidence.violation("file-unreadable", self.name, message)
 
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
+from confluent_kafka import KafkaError
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from calve.sink_core.commit.findings import AncestryCut, compare
 from calve.sink_core.commit.view import TableView, view_of
 from calve.sink_core.control import checks
-from calve.sink_core.control.log import Trimmed
+from calve.sink_core.control.events import Event, decode
+from calve.sink_core.control.log import PARTITION, READ_TIMEOUT_S, Trimmed, is_out_of_range
 from calve.sink_core.control.state import CommitState
-from calve.sink_core.errors import ConfigError, FindingError
+from calve.sink_core.errors import ConfigError, FindingError, Unreachable
 from calve.sink_core.finding import Finding
+from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.failures import classify
 from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, log_starts
+from calve.sink_core.offsets import after
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
-from calve.sink_core.verify.events import read_events
+from calve.sink_core.timing import Deadline
 from calve.sink_core.verify.history import History
 from calve.sink_core.verify.report import Evidence
 
@@ -161,3 +168,30 @@ def _history(session: Session, progress: Callable[[str], None], evidence: Eviden
         history.apply(offset, event, evidence)
     history.finish(evidence)
     return history
+
+
+def read_events(settings: clients.Settings, topic: str, start: int, end: int) -> Iterator[tuple[int, Event]]:
+    """The committed events `[start, end)` of a control topic with their offsets, without the fold that commits.
+
+    Raises Unreachable if nothing comes for a minute, ProtocolError for what is not an event, Trimmed if events were
+    deleted before they were read.
+    """
+    with closing(clients.reader(settings, group=f"{topic}.reader")) as consumer:
+        consumer.assign([KafkaTopicPartition(topic, PARTITION, start)])
+        at, deadline = start, Deadline.after(READ_TIMEOUT_S)
+        while at < end:
+            if deadline.passed:
+                raise Unreachable(f"{topic}: read up to {at}, not to {end}", hint="is the broker reachable?")
+            for message in clients.receive(consumer, 500, 0.2):
+                offset, error = message.offset() or 0, message.error()
+                deadline = Deadline.after(READ_TIMEOUT_S)
+                if error is None:
+                    at = after(offset)
+                    if offset < end:
+                        yield offset, decode(message.value() or b"")
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    at = max(at, offset)
+                elif is_out_of_range(error):
+                    raise Trimmed
+                elif not error.retriable():
+                    raise classify(error, f"reading {topic}")

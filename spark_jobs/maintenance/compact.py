@@ -1,5 +1,6 @@
 """Compaction: partitions with many small files are rewritten into few, and files with many deletes without what these
-delete, so that readers need not match them any more.
+delete, so that readers need not match them any more. Manifests likewise: each batch adds one, and every commit and
+every scan pays for each.
 
 Appends and compaction both commit by compare-and-swap; whoever comes second builds its commit again on the other's.
 """
@@ -10,16 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pyiceberg.table import Table
 
-from calve.sink_core.config.maintenance import Compact
+from calve.sink_core.config.maintenance import Compact, Manifests
 from calve.sink_core.errors import RetriableError
 from calve.sink_core.maintenance.compaction import PartitionFiles, due, within, worth_it
 from calve.sink_core.maintenance.predicate import predicate
 from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
-from calve.sink_core.maintenance.shape import DATA_FILES, DELETE_FILES, live_files, shape
+from calve.sink_core.maintenance.shape import DATA_FILES, DELETE_FILES, MANIFESTS, live_files, shape
 from calve.sink_core.tables.parquet import target_file_bytes
 from calve.spark_jobs.maintenance.work import Work, now_ms
 
-TASK = "compact"
+TASK, MANIFESTS_TASK = "compact", "manifests"
 
 PARTITIONS_PER_CALL = 50
 """A condition for each of them stands in one statement."""
@@ -116,3 +117,24 @@ def _conditions(table: Table, partitions: Sequence[PartitionFiles], catalog: str
         return
     for start in range(0, len(told), PARTITIONS_PER_CALL):
         yield " OR ".join(f"({part})" for part in told[start : start + PARTITIONS_PER_CALL])
+
+
+def rewrite_manifests(work: Work, settings: Manifests) -> MaintenanceReport:
+    """Rewrite the manifests of tables that have at least `settings.min_count`."""
+
+    def one(table: Table, name: str) -> TaskOutcome:
+        before = shape(table)
+        count = before[MANIFESTS]
+        if why := work.why_left(table, name):
+            return TaskOutcome(MANIFESTS_TASK, name, f"nothing to do: {why}", False, before, before)
+        if count < settings.min_count:
+            why = f"{count:,} manifests, fewer than {settings.min_count:,} (min_count)"
+            return TaskOutcome(MANIFESTS_TASK, name, f"nothing to do: {why}", False, before, before)
+        if work.dry_run:
+            return TaskOutcome(MANIFESTS_TASK, name, f"{count:,} manifests would be rewritten", False, before, before)
+        work.on_progress(f"{name}: rewriting {count:,} manifests")
+        work.procedures.rewrite_manifests(name)
+        after = shape(work.load(name))
+        return TaskOutcome(MANIFESTS_TASK, name, f"{count:,} manifests into {after[MANIFESTS]:,}", True, before, after)
+
+    return work.each(one)

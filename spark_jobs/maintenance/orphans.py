@@ -23,7 +23,6 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from calve.sink_core.config.maintenance import Orphans
 from calve.sink_core.control.state import CommitState
 from calve.sink_core.failpoints import reach
-from calve.sink_core.maintenance.give_up import give_up
 from calve.sink_core.maintenance.orphans import Listed, known_of_snapshots, list_files, may_still_land, named_by_events
 from calve.sink_core.maintenance.owned import why_files_stay, why_not_owned
 from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
@@ -75,7 +74,7 @@ def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
     candidates = {name: found for name, found in listed.items() if found.old}
     deleting = {name for name, found in candidates.items() if not work.dry_run and _was_looked_at(found.table)}
     giving_up = deleting and work.session.rules.orphans_give_up_first
-    state = give_up(work.session).state if giving_up else work.session.log.refresh_to_end()
+    state = work.session.publisher.give_up().state if giving_up else work.session.log.refresh_to_end()
     reach("orphans.after-give-up")
 
     def clean(_table: Table, name: str) -> TaskOutcome:

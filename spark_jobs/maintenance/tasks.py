@@ -10,9 +10,8 @@ from calve.sink_core.maintenance.keep_alive import keep_alive
 from calve.sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
 from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.sink.session import Session
-from calve.spark_jobs.maintenance.compact import compact
+from calve.spark_jobs.maintenance.compact import compact, rewrite_manifests
 from calve.spark_jobs.maintenance.expire import expire
-from calve.spark_jobs.maintenance.manifests import rewrite_manifests
 from calve.spark_jobs.maintenance.orphans import remove_orphans
 from calve.spark_jobs.maintenance.work import Work
 from calve.spark_jobs.procedures import Procedures

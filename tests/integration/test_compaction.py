@@ -55,9 +55,8 @@ from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
 from calve.sink_core.maintenance.shape import live_files
 from calve.sink_core.verify.report import VerifyReport
 from calve.sink_core.verify.verify import verify
-from calve.spark_jobs.maintenance.compact import compact
+from calve.spark_jobs.maintenance.compact import compact, rewrite_manifests
 from calve.spark_jobs.maintenance.expire import expire
-from calve.spark_jobs.maintenance.manifests import rewrite_manifests
 from calve.spark_jobs.maintenance.tasks import run_task
 from calve.spark_jobs.maintenance.work import Work
 from calve.spark_jobs.procedures import Procedures

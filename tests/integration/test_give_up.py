@@ -16,7 +16,6 @@ from calve.sink_core.control.events import BatchAbandoned, DataComplete, Event, 
 from calve.sink_core.control.publisher import GivenUp
 from calve.sink_core.errors import UnknownOutcome
 from calve.sink_core.maintenance import keep_alive as keeping
-from calve.sink_core.maintenance.give_up import give_up
 from calve.sink_core.maintenance.keep_alive import keep_alive
 from calve.sink_core.maintenance.report import TaskOutcome
 from calve.sink_core.offsets import Position, TopicPartition
@@ -40,7 +39,7 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
 def abandon(flow: Flow) -> GivenUp:
     with flow.session() as session:
         session.bind()
-        return give_up(session)
+        return session.publisher.give_up()
 
 
 def keep(flow: Flow) -> TaskOutcome:
@@ -233,7 +232,7 @@ def test_topics_taken_out_keep_their_publish_and_the_token_gets_the_mark(flow: F
         session.bind()
         producer_positions = {token: Position(7, "range-job")}
         session.publisher.publish(lambda _p, _s: _publish(), [], producer_positions)
-        give_up(session)
+        session.publisher.give_up()
         marked = session.group.positions([token])[token]
         assert (marked.offset, marked.batch_id) == (7, "range-job")
         assert "+" in marked.metadata

@@ -11,7 +11,6 @@ from calve.orchestration.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import DataComplete, DataWritten, Paused
 from calve.sink_core.errors import BadRecord, FindingError, TableUnusable
-from calve.sink_core.maintenance.give_up import give_up
 from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.range_jobs.jobs import RangeJobs, RangeReport
@@ -170,7 +169,7 @@ def test_giving_up_makes_a_refill_stale(flow: Flow) -> None:
     def give_up_all() -> None:
         with flow.session() as session:
             session.bind()
-            assert len(give_up(session).batch_ids) == 1
+            assert len(session.publisher.give_up().batch_ids) == 1
 
     roll_back(flow)
     with reached("range.after-manifests", give_up_all):

@@ -12,7 +12,6 @@ from calve.orchestration.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import DataWritten
 from calve.sink_core.errors import CommitConflict, FindingError, TableUnusable
-from calve.sink_core.maintenance.give_up import give_up
 from calve.sink_core.maintenance.orphans import Listed, may_still_land, named_by_events
 from calve.sink_core.range_jobs.jobs import REPLAYS, RangeJobs, RangeReport
 from calve.sink_core.tables.manifests import entries_of
@@ -109,7 +108,7 @@ def test_giving_up_makes_a_replay_stale(flow: Flow) -> None:
     def give_up_all() -> None:
         with flow.session() as session:
             session.bind()
-            give_up(session)
+            session.publisher.give_up()
 
     with reached("replay.after-files", give_up_all):
         assert replay(flow, part(flow, 2, 6)).verdict is Verdict.STALE

@@ -13,7 +13,6 @@ from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import BatchAbandoned
 from calve.sink_core.control.publisher import GivenUp
 from calve.sink_core.errors import ConfigError, FindingError
-from calve.sink_core.maintenance.give_up import give_up
 from calve.sink_core.verify.verify import verify
 from tests import damage
 from tests.pipelines import TIMEOUT_S, Flow, reached
@@ -64,7 +63,7 @@ def assert_proven(flow: Flow, ids: range) -> None:
 def abandon(flow: Flow) -> GivenUp:
     with flow.session() as session:
         session.bind()
-        return give_up(session)
+        return session.publisher.give_up()
 
 
 def test_new_topics_go_on_where_all_of_the_last_publish_are_gone(days: Days) -> None:

@@ -130,7 +130,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "range-token-unchecked",
-        "sink_core/range_jobs/decision.py",
+        "sink_core/range_jobs/job.py",
         "if found.metadata == planned.metadata or not state.rules.range_job_compares_the_token:",
         "if True:",
         (f"{_JOB}::test_a_job_is_published_under_the_token_it_was_planned_with",),
@@ -138,7 +138,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "range-log-unasked",
-        "sink_core/range_jobs/decision.py",
+        "sink_core/range_jobs/job.py",
         "if batch_id in state.batches or found.batch_id == batch_id:",
         "if found.batch_id == batch_id:",
         (f"{_JOB}::test_a_job_in_the_log_was_published_whatever_the_token_says",),

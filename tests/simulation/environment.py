@@ -183,7 +183,6 @@ class Environment:
         patch.setattr(time, "time", clock)
         patch.setattr(time, "time_ns", lambda: int(clock() * 1e9))
         patch.setattr(pyiceberg.table.update, "datetime", Clocked)
-        patch.setattr(calve.sink_core.kafka.source, "monotonic", clock)
 
 
 @contextmanager

@@ -28,10 +28,9 @@ from calve.sink_core.sink.write.pieces import Outbox, PieceWriter
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
 from calve.sink_core.tables.arrow import arrow_schema, column_of
 from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.catalog import open_io, unreachable_as_ours
 from calve.sink_core.tables.evolution import evolved
 from calve.sink_core.tables.files import WrittenFile
-from calve.sink_core.tables.io import open_io
 from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, KAFKA_TIME, has_kafka_column
 from calve.sink_core.tables.metadata import mapped_names
 from calve.sink_core.tables.writer import TableWriter

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, ListType, LongType, NestedField, StringType
 
-from calve.sink_core.changes.debezium import Debezium
+from calve.sink_core.changes.envelopes import Debezium
 from calve.sink_core.changes.events import Events
 from calve.sink_core.changes.unavailable import KEEP, UNAVAILABLE
 from calve.sink_core.decode.connect import ConnectDecoder

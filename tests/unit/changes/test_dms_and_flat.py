@@ -11,10 +11,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from calve.sink_core.changes.debezium import Debezium
-from calve.sink_core.changes.dms import Dms
+from calve.sink_core.changes.envelopes import Debezium, Dms, Flat
 from calve.sink_core.changes.events import Envelope, Events
-from calve.sink_core.changes.flat import Flat
 from calve.sink_core.changes.kafka_key import keyed_events, optional_key
 from calve.sink_core.changes.unavailable import KEEP, UNAVAILABLE
 from calve.sink_core.decode.json import JsonDecoder

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, LongType, NestedField, StringType
 
-from calve.sink_core.changes.debezium import Debezium
+from calve.sink_core.changes.envelopes import Debezium
 from calve.sink_core.changes.events import Events
 from calve.sink_core.changes.kafka_key import (
     KEY_COLUMN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,7 +13,6 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo
 
 from calve.sink_core.errors import Unreachable
-from calve.sink_core.kafka import source
 from calve.sink_core.kafka.source import end_offsets
 from calve.sink_core.offsets import TopicPartition
 
@@ -36,7 +36,7 @@ class Election:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
 
 
 def asked(*offsets: int) -> dict[TopicPartition, int]:

@@ -21,8 +21,7 @@ from calve.sink_core.control.range_parts import RangeRead
 from calve.sink_core.control.state import CommitState
 from calve.sink_core.finding import Finding
 from calve.sink_core.offsets import NO_TOKEN, Position
-from calve.sink_core.range_jobs.decision import decide
-from calve.sink_core.range_jobs.job import RangePlan
+from calve.sink_core.range_jobs.job import RangePlan, decide
 from calve.sink_core.range_jobs.lost import losses, lost_offsets
 from calve.sink_core.range_jobs.missing import missing
 from calve.sink_core.range_jobs.resolving import resolution, resolves

@@ -17,8 +17,7 @@ from calve.sink_core.control.range_parts import RangeRead, Resolves
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
-from calve.sink_core.range_jobs.decision import decide
-from calve.sink_core.range_jobs.job import RangePlan, deleted, events, tasks_of
+from calve.sink_core.range_jobs.job import RangePlan, decide, deleted, events, tasks_of
 from calve.sink_core.range_jobs.missing import check_stated, missing
 from calve.sink_core.verify.ledger import LedgerRow
 from calve.sink_core.verify.offset_sets import ranges_of

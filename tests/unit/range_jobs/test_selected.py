@@ -8,8 +8,7 @@ from pyroaring import BitMap64
 from calve.sink_core.control.range_parts import RangeJob, RangeRead
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.range_jobs.moved import moved_by
-from calve.sink_core.range_jobs.selected import Wanted, check_same, selected, whole_rows
+from calve.sink_core.range_jobs.selected import Wanted, check_same, moved_by, selected, whole_rows
 from calve.sink_core.verify.offset_sets import of_range
 from tests.unit.verify.hand_made import AT, DATA, row
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from calve.sink_core.tables.dictionary import FEW_ROWS, HARDLY_ANY_ROWS, dictionary_paths
+from calve.sink_core.tables.parquet import FEW_ROWS, HARDLY_ANY_ROWS, dictionary_paths
 
 N = 5_000
 ROWS = pa.table(

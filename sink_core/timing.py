@@ -1,0 +1,38 @@
+"""Time limits, and waits between two tries.
+
+The clock, the sleep and the jitter are looked up on their modules with each call: there the simulation replaces them.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The moment until which something may take, on this process's clock."""
+
+    at_s: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """The one in so many seconds from now."""
+        return cls(time.monotonic() + seconds)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until then; negative once it has passed."""
+        return self.at_s - time.monotonic()
+
+    @property
+    def passed(self) -> bool:
+        return self.left_s <= 0
+
+
+def back_off(tries: int, *, first_s: float = 0.05, most_s: float = 2.0) -> None:
+    """Wait before another try, `tries` having failed before the last one: for up to `first_s`, twice as long each time,
+    and `most_s` at most. The wait is drawn, so that those who got into each other's way don't meet again.
+    """
+    time.sleep(random.uniform(0, min(most_s, first_s * 2**tries)))  # noqa: S311 - jitter, not a secret
