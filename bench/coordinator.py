@@ -82,7 +82,7 @@ def _figures(place: Place, name: str, rows: Rows, size: int, runs: int) -> Itera
 
 def _but(found: Mapping[str, float], shown: str) -> dict[str, float]:
     """What is shown beside."""
-    units = {"events_read": "events read", "memory_mib": "MiB"}
+    units = {"commit_cpu": "CPU-s", "events_read": "events read", "memory_mib": "MiB"}
     return {units.get(name, f"s {name}"): value for name, value in found.items() if name != shown}
 
 
@@ -103,13 +103,14 @@ def _timed_batch(flow: Flow) -> dict[str, float]:
     with flow.session() as session:
         report = run_pipeline(session, bounds=ONCE, committing=False)
         [batch] = report.batches
-        events, began = session.log.state.next_offset, time.perf_counter()
+        events, began, cpu_began = session.log.state.next_offset, time.perf_counter(), time.process_time()
         commit = session.coordinator().commit(after_publish=True)
-        seconds = time.perf_counter() - began
+        seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
         commit.raise_failures()
         return {
             **batch.seconds,
             "commit": seconds,
+            "commit_cpu": cpu_s,
             "events_read": session.log.state.next_offset - events,
             "memory_mib": psutil.Process().memory_info().rss / 2**20,
         }

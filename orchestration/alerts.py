@@ -9,8 +9,8 @@ from itertools import takewhile
 
 import dagster as dg
 from dagster import DagsterInstance
-from dagster._core.definitions.run_request import DagsterRunReaction
 
+from calve.orchestration.compat import DagsterRunReaction
 from calve.orchestration.pipelines.names import ERROR_TAG, PIPELINE_TAG, REMEDY_TAG, STAGE_TAG, TERMINAL_TAG, WHY_TAG
 from calve.orchestration.pipelines.runs import ENDED, UNEXPLAINED
 

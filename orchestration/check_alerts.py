@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
 from calve.orchestration.alerts import INTERVAL_S, Alert, NotPosted
+from calve.orchestration.compat import AssetCheckExecutionRecord
 from calve.orchestration.pipelines.names import CHECKS, PIPELINE_TAG
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import dagster as dg
 from dagster import DagsterInstance
-from dagster._core.storage.event_log import SqliteEventLogStorage
 from pydantic import Field
 
+from calve.orchestration.compat import SqliteEventLogStorage
 from calve.orchestration.pipelines.names import PIPELINE_TAG
 
 OP = "calve_cleanup"

@@ -24,7 +24,6 @@ from typing import Any
 
 import yaml
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewTopic
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
@@ -37,6 +36,7 @@ from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_UNREACHABLE, CalveError,
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.compat import TIMED_OUT, NewTopic
 from calve.sink_core.kafka.failures import reported
 from calve.sink_core.maintenance.orphans import list_files
 from calve.sink_core.sink.session import Session
@@ -209,7 +209,7 @@ class Drill:
                 )
                 producer.poll(0)
             if producer.flush(ADMIN_TIMEOUT_S) or failed:
-                raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
+                raise KafkaException(failed[0] if failed else KafkaError(TIMED_OUT))
         self._produced = max(up_to, self._produced)
 
     def _run(self, crash_point: str = "") -> subprocess.CompletedProcess[str]:

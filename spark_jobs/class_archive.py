@@ -69,8 +69,8 @@ def prepare(on_step: Callable[[str], None] = lambda _step: None) -> tuple[Path, 
 
 
 def _dump(path: Path, on_step: Callable[[str], None]) -> None:
-    from pyspark import SparkContext
 
+    from calve.spark_jobs.compat import gateway
     from calve.spark_jobs.engine import SparkEngine
     from calve.spark_jobs.session import JAVA_OPTIONS
 
@@ -78,12 +78,12 @@ def _dump(path: Path, on_step: Callable[[str], None]) -> None:
     on_step("starting Spark")
     with SparkEngine(SparkSettings(master="local[1]", conf=conf)) as runner:
         runner.run(_nothing, 1)
-        gateway = cast(Any, SparkContext)._gateway
+        running = cast(Any, gateway())
     on_step("writing the archive")
-    gateway.shutdown()
+    running.shutdown()
     # Spark's gateway ends when its standard input does, and writes the archive on its way out.
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
+    running.proc.stdin.close()
+    running.proc.wait()
 
 
 def _nothing(_number: int) -> bytes:

@@ -17,6 +17,7 @@ from calve.sink_core.error_text import first_line
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import spark_jars
 from calve.spark_jobs import class_archive
+from calve.spark_jobs.compat import gateway
 from calve.spark_jobs.java import find_java
 
 if TYPE_CHECKING:
@@ -121,8 +122,8 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
         with log.open("ab") as output:
             # The JVM writes to the terminal it inherits before any of its log settings apply. A JVM of an earlier
             # session in this process serves this one as well.
-            gateway = SparkContext._gateway or launch_gateway(conf, {"stdout": output, "stderr": output})  # pyright: ignore[reportPrivateUsage]
-        context = SparkContext(conf=conf, gateway=gateway)
+            running = gateway() or launch_gateway(conf, {"stdout": output, "stderr": output})
+        context = SparkContext(conf=conf, gateway=running)
     except (Py4JError, PySparkException, OSError) as error:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
         raise ConfigError(

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._utils.warnings import disable_dagster_warnings
 
+from calve.orchestration.compat import disable_dagster_warnings
 from calve.orchestration.pipelines import specs
 from calve.orchestration.pipelines.checks import checks_of
 from calve.orchestration.pipelines.commit import commit_of
@@ -24,9 +24,7 @@ from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.unresolved_asset_job_definition import (
-        UnresolvedAssetJobDefinition as JobDefinition,
-    )
+    from calve.orchestration.compat import UnresolvedAssetJobDefinition as JobDefinition
 
 MARGIN_S = 1800
 """A run may last this much longer than `run.max_duration`: the last batch begins within it and ends when it ends."""

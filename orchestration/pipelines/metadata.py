@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster._core.definitions.data_version import (
+
+from calve.orchestration.compat import (
     CODE_VERSION_TAG,
     DATA_VERSION_IS_USER_PROVIDED_TAG,
     DATA_VERSION_TAG,
@@ -15,7 +16,6 @@ from dagster._core.definitions.data_version import (
     INPUT_EVENT_POINTER_TAG_PREFIX,
     NULL_EVENT_POINTER,
 )
-
 from calve.orchestration.wording import moment_text
 
 if TYPE_CHECKING:

@@ -14,9 +14,7 @@ from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError, ConfigError
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.unresolved_asset_job_definition import (
-        UnresolvedAssetJobDefinition as JobDefinition,
-    )
+    from calve.orchestration.compat import UnresolvedAssetJobDefinition as JobDefinition
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 

@@ -16,9 +16,7 @@ from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.unresolved_asset_job_definition import (
-        UnresolvedAssetJobDefinition as JobDefinition,
-    )
+    from calve.orchestration.compat import UnresolvedAssetJobDefinition as JobDefinition
 
 INTERVAL_S = 1
 """Dagster looks every 5 s which sensors are due. A tick that had to wait for a thread begins late in its round; with an

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import dagster as dg
-from dagster._utils.warnings import disable_dagster_warnings
 
+from calve.orchestration.compat import disable_dagster_warnings
 from calve.orchestration.pipelines.metadata import of_columns
 from calve.orchestration.pipelines.names import batches_key, pattern_key, source_keys, table_key, topic_key
 from calve.sink_core.config.effective import Pipeline, TableSettings

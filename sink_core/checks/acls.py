@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from confluent_kafka.admin import AclOperation
-
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.references import malformed, redact
+from calve.sink_core.kafka.compat import AclOperation
 from calve.sink_core.routing import beginning
 
 READ_SOURCE = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)

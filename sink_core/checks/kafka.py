@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.checks import acls
 from calve.sink_core.checks.checklist import Check, MissingPermission, Note
@@ -18,6 +18,7 @@ from calve.sink_core.config.units import DAY
 from calve.sink_core.control.log import CREATED_CONFIG, ControlLog
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.compat import AclOperation, ConfigResource, NewTopic, ResourceType
 from calve.sink_core.kafka.failures import reported
 from calve.sink_core.kafka.first_contact import cluster
 from calve.sink_core.kafka.source import describe_topics, end_offsets, largest_batch, sample_values, topics_like

@@ -12,6 +12,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from calve.sink_core.commit.append import Attempt
 from calve.sink_core.error_text import describe
 from calve.sink_core.errors import CalveError, CommitConflict, UnknownOutcome, Unreachable
+from calve.sink_core.iceberg.compat import delete_old_metadata
 from calve.sink_core.tables.catalog import without_tags
 from calve.sink_core.timing import back_off
 
@@ -37,9 +38,9 @@ def swap(catalog: Catalog, table: Table, attempt: Attempt) -> Exception | None:
     given = (each.ref_name for each in attempt.updates if isinstance(each, SetSnapshotRefUpdate))
     if lacking := [ref for ref in given if ref not in response.metadata.refs]:
         raise without_tags(".".join(table.name()), ", ".join(lacking))
-    # pyiceberg does so for its own transactions only. What stays is an orphan, which maintenance deletes.
+    # What stays is an orphan, which maintenance deletes.
     with suppress(Exception):
-        catalog._delete_old_metadata(table.io, table.metadata, response.metadata)  # pyright: ignore[reportPrivateUsage]
+        delete_old_metadata(catalog, table.io, table.metadata, response.metadata)
     return None
 
 

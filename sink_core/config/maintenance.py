@@ -59,17 +59,19 @@ class Expire(Model):
     older_than: Duration = 7 * DAY
     """Snapshots younger than this stay, up to `keep_at_most`."""
 
-    keep_at_most: Annotated[int, Field(ge=1)] | None = None
-    """Of more snapshots than this the oldest go, however young they are: where commits come every second, a week has
-    600,000 of them, and each commit reads and writes them all."""
+    keep_at_most: Annotated[int, Field(ge=1)] | None = 5_000
+    """Of more snapshots than this the oldest go, however young they are, `null` for no such bound: where commits come
+    every second, a week has 600,000 of them, and each commit reads and writes them all."""
 
     retain_last: int = Field(default=1, ge=1)
     """This many snapshots stay, however old they are."""
 
     @model_validator(mode="after")
     def _keeps_what_stays(self) -> Self:
-        if self.keep_at_most is not None and self.keep_at_most < self.retain_last:
-            raise refusal(f"keep_at_most {self.keep_at_most} is less than retain_last {self.retain_last}")
+        # The default gives way: `retain_last` stay in any case.
+        given = self.keep_at_most if "keep_at_most" in self.model_fields_set else None
+        if given is not None and given < self.retain_last:
+            raise refusal(f"keep_at_most {given} is less than retain_last {self.retain_last}")
         return self
 
 

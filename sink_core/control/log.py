@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Event, decode, encode
@@ -25,6 +25,7 @@ from calve.sink_core.errors import (
 )
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.compat import AUTO_OFFSET_RESET, PARTITION_EOF, ConfigResource, NewTopic, ResourceType
 from calve.sink_core.kafka.failures import classify, reported
 from calve.sink_core.kafka.source import end_offsets, high_watermarks, log_starts, offsets_at, topic_ids
 from calve.sink_core.offsets import TopicPartition, after
@@ -325,7 +326,7 @@ class ControlLog:
         if error is None:
             self._took_in = True
             self._apply(offset, message.value() or b"")
-        elif error.code() == KafkaError._PARTITION_EOF:
+        elif error.code() == PARTITION_EOF:
             self.state.reached(offset)
         elif is_out_of_range(error):
             if self.log_start() <= self.state.next_offset:
@@ -363,7 +364,7 @@ class ControlLog:
 
 def is_out_of_range(error: KafkaError) -> bool:
     """Whether the broker does not hold the offset that was asked for."""
-    return error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+    return error.code() in (AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 def headers(event: Event) -> list[tuple[str, str | bytes | None]]:

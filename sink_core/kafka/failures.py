@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException
 
 from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, TerminalError, Unreachable
+from calve.sink_core.kafka.compat import TIMED_OUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def reported(doing: str) -> Generator[None]:
     except KafkaException as error:
         raise classify(error, doing) from error
     except TimeoutError as error:
-        raise classify(KafkaError(KafkaError._TIMED_OUT), doing) from error
+        raise classify(KafkaError(TIMED_OUT), doing) from error
 
 
 def _kafka_error(error: KafkaException | KafkaError) -> KafkaError | None:

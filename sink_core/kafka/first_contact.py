@@ -12,12 +12,13 @@ from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import AdminClient, DescribeClusterResult
+from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.config.references import redact
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import Settings
+from calve.sink_core.kafka.compat import ALL_BROKERS_DOWN, TIMED_OUT, TRANSPORT, DescribeClusterResult
 from calve.sink_core.kafka.failures import classify, reported
 from calve.sink_core.timing import Deadline
 
@@ -58,9 +59,9 @@ def cluster(
     if found.done() and found.exception() is None:
         return found.result()
     if not said:
-        raise classify(KafkaError(KafkaError._TIMED_OUT, f"no answer for {silent_s:g} s"), doing)
+        raise classify(KafkaError(TIMED_OUT, f"no answer for {silent_s:g} s"), doing)
     hint = next((hint for sign, hint in _HINTS.items() if any(sign in each for each in said)), None)
-    raise Unreachable(f"{doing}: {'; '.join(said)}", hint=hint or classify(KafkaError(KafkaError._TRANSPORT), "").hint)
+    raise Unreachable(f"{doing}: {'; '.join(said)}", hint=hint or classify(KafkaError(TRANSPORT), "").hint)
 
 
 def _said(settings: Settings, found: Future[Any], until: Deadline, silent_until: Deadline) -> list[str]:
@@ -69,7 +70,7 @@ def _said(settings: Settings, found: Future[Any], until: Deadline, silent_until:
     said = dict[str, None]()
 
     def note(error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+        if error.code() != ALL_BROKERS_DOWN:
             said[_ASIDE.sub("", error.str())] = None
 
     asking = clients.admin({**settings, "error_cb": note})

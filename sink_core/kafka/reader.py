@@ -16,6 +16,7 @@ from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import CalveError, ProtocolError, TerminalError, Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.compat import AUTHENTICATION, AUTO_OFFSET_RESET, PARTITION_EOF, SSL
 from calve.sink_core.kafka.failures import classify, reported
 from calve.sink_core.kafka.messages import Messages, SliceIndex, columns, count, only
 from calve.sink_core.offsets import OffsetRange, after
@@ -37,8 +38,8 @@ _SETTINGS: Mapping[str, object] = {
     # The plan has just seen the topic: if a broker does not know it, it is gone rather than new.
     "topic.metadata.propagation.max.ms": 5_000,
 }
-_REFUSED = {KafkaError._AUTHENTICATION, KafkaError._SSL}
-_OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+_REFUSED = {AUTHENTICATION, SSL}
+_OUT_OF_RANGE = {AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 
 
 class RangeReader:
@@ -142,7 +143,7 @@ class RangeReader:
                 continue
             if error.code() in _OUT_OF_RANGE:
                 raise self._out_of_range(self.slices[i], int(self._next[i]))
-            if error.code() != KafkaError._PARTITION_EOF:
+            if error.code() != PARTITION_EOF:
                 raise classify(error, f"reading {self.slices[i]} at offset {self._next[i]}")
             if (event.offset() or 0) >= self._ends[i]:
                 self._finish([i])

@@ -7,11 +7,12 @@ from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 from pyroaring import BitMap64
 
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka.clients import Settings, reader, receive
+from calve.sink_core.kafka.compat import AUTO_OFFSET_RESET, PARTITION_EOF, ConfigResource, ResourceType
 from calve.sink_core.kafka.failures import classify, reported
 from calve.sink_core.offsets import OffsetRange, TopicPartition, after
 from calve.sink_core.timing import Deadline
@@ -77,10 +78,10 @@ def _take(
         if error is None:
             offsets.setdefault(at, []).append(offset)
             offset = after(offset)
-        elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        elif error.code() in (AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             found.pop(at, None)
             done.add(at)
-        elif error.code() != KafkaError._PARTITION_EOF:
+        elif error.code() != PARTITION_EOF:
             if error.retriable():
                 continue
             raise classify(error, f"recounting {at}")

@@ -27,10 +27,11 @@ from confluent_kafka import (
     TopicCollection,
 )
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.errors import ConfigError, RetriableError
 from calve.sink_core.kafka.clients import Settings, reader, receive
+from calve.sink_core.kafka.compat import NOENT, PARTITION_EOF, ConfigResource, OffsetSpec, ResourceType
 from calve.sink_core.kafka.failures import classify, reported
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.routing import matching
@@ -226,7 +227,7 @@ def _sampled(message: Message) -> Sample:
 def _ended(message: Message, topic: str) -> int | None:
     """The partition whose end the message reports. Raises if it reports an error instead."""
     error = message.error()
-    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+    if error is not None and error.code() != PARTITION_EOF:
         raise classify(error, f"sampling topic {topic}")
     return message.partition()
 
@@ -276,7 +277,7 @@ def _said_by_a_broker(error: RetriableError) -> bool:
     if not isinstance(cause, KafkaException):
         return False
     code = cause.args[0].code()
-    return code > 0 or code == KafkaError._NOENT
+    return code > 0 or code == NOENT
 
 
 def largest_batch(admin: AdminClient, topic: str, *, timeout_s: float) -> int:

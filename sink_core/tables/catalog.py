@@ -33,11 +33,8 @@ from calve.sink_core.errors import CalveError, ConfigError, TableUnusable, Unrea
 
 _SQLITE = "sqlite"
 _VENDS_CREDENTIALS = "rest"
-# Loaded by name, so that other catalogs don't pay for the import of an HTTP client, or of SQLAlchemy.
-_OURS = {
-    "rest": "calve.sink_core.tables.rest.BoundedRestCatalog",
-    "sql": "calve.sink_core.tables.sql.RememberingSqlCatalog",
-}
+# Loaded by name, so that other catalogs don't pay for the import of an HTTP client.
+_OURS = {"rest": "calve.sink_core.tables.rest.BoundedRestCatalog"}
 
 _REFUSED = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError, SignError, PermissionError)
 _BAD_ADDRESS = (InvalidURL, InvalidSchema, MissingSchema, ArgumentError, NoSuchModuleError)

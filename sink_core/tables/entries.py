@@ -24,10 +24,10 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    _inherit_from_manifest,  # pyright: ignore[reportPrivateUsage] (what the specification says of sequence numbers)
 )
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 
+from calve.sink_core.iceberg.compat import inherited
 from calve.sink_core.tables.requests import answers
 
 _ENTRY = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION]
@@ -61,11 +61,7 @@ def _read(io: FileIO, manifest: ManifestFile) -> tuple[InputFile, bytes]:
 
 def _entries(manifest: ManifestFile, file: InputFile, content: bytes) -> list[ManifestEntry]:
     with _OfKnownSchema(file, content) as entries:
-        return [
-            _inherit_from_manifest(entry, manifest)
-            for entry in entries
-            if entry.status is not ManifestEntryStatus.DELETED
-        ]
+        return [inherited(entry, manifest) for entry in entries if entry.status is not ManifestEntryStatus.DELETED]
 
 
 class _OfKnownSchema(AvroFile[ManifestEntry]):

@@ -86,7 +86,7 @@ def evolved(schema: Schema, wanted: Schema, steps: Collection[EvolveStep], used:
     need not be there. What it doesn't name stays.
     """
     ids = count(1 + max(used.column_id, schema.highest_field_id))
-    work = _Evolution(steps, _holding(schema), ids, Taken.by(schema))
+    work = _Evolution(steps, _holding(schema.fields, schema.identifier_field_ids), ids, Taken.by(schema))
     struct = work.struct(schema.as_struct(), wanted.as_struct(), ROOT, "")
     if not work.changes:
         return None
@@ -119,13 +119,15 @@ def widest(have: IcebergType) -> IcebergType:
     return DecimalType(DECIMAL_DIGITS, have.scale) if isinstance(have, DecimalType) else have
 
 
-def _holding(schema: Schema) -> set[int]:
-    """Ids of the fields that identify rows, and of those they are within: Iceberg wants all of them required."""
-    found, parents = set(schema.identifier_field_ids), schema._lazy_id_to_parent  # pyright: ignore[reportPrivateUsage]
-    for field_id in schema.identifier_field_ids:
-        while (parent := parents.get(field_id)) is not None:
-            found.add(parent)
-            field_id = parent
+def _holding(fields: Iterable[NestedField], keys: Collection[int]) -> set[int]:
+    """Ids of the fields with the ids `keys`, which identify rows, and of those they are within: Iceberg wants all of
+    them required.
+    """
+    found = set[int]()
+    for each in fields:
+        within = _holding(each.field_type.fields, keys) if isinstance(each.field_type, StructType) else set[int]()
+        if within or each.field_id in keys:
+            found |= {each.field_id, *within}
     return found
 
 

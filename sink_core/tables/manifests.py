@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
@@ -19,7 +19,6 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    ManifestWriterV2,
     PartitionFieldSummary,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
@@ -31,6 +30,7 @@ from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 from calve.sink_core.batch import ManifestRef, PartitionSummary
+from calve.sink_core.iceberg.compat import OpenManifestWriter
 from calve.sink_core.tables.entries import live_entries
 from calve.sink_core.tables.files import WrittenFile, data_file
 
@@ -38,13 +38,13 @@ _NO_SNAPSHOT = -1
 _REWRITTEN = re.compile(r"calve-(\d+)-without-.*\.(?:avro|parquet)")
 
 
-class _ManifestWriter(ManifestWriterV2):
+class _ManifestWriter(OpenManifestWriter):
     file_fields: tuple[NestedField, ...] = ()
     """Of a file's description, in place of pyiceberg's own."""
 
-    def _with_partition(self, format_version: TableVersion) -> Schema:
+    def entry_schema(self, format_version: TableVersion) -> Schema:
         # Partition values are optional in every manifest Iceberg writes: `void` makes nulls of a required column.
-        fields = self._spec.partition_type(self._schema).fields
+        fields = self.partition_type().fields
         optional = (NestedField(f.field_id, f.name, f.field_type, required=False) for f in fields)
         own = {field.field_id: field for field in self.file_fields}
         file_type = data_file_with_partition(StructType(*optional), format_version).fields
@@ -61,9 +61,8 @@ class _DeleteManifestWriter(_ManifestWriter):
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
 
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
+    def further_header(self) -> Mapping[str, str]:
+        return {"content": "deletes"}
 
 
 def write_manifest(

@@ -20,6 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import ListType, MapType, StructType
 
 from calve.sink_core.errors import TableUnusable
+from calve.sink_core.iceberg.compat import batches_of
 from calve.sink_core.tables.arrow import file_schema, iceberg_id, with_values
 
 _ROWS = 16_384
@@ -50,8 +51,7 @@ def rows_by_ids(io: FileIO, metadata: TableMetadata, file: DataFile, schema: Sch
             return
     _check_scannable(file, schema)
     scan = ArrowScan(metadata, io, schema, AlwaysTrue())
-    # Its public method reads a whole file into memory.
-    yield from scan._record_batches_from_scan_tasks_and_deletes([FileScanTask(file)], {})  # pyright: ignore[reportPrivateUsage]
+    yield from batches_of(scan, FileScanTask(file))
 
 
 def _check_scannable(file: DataFile, schema: Schema) -> None:

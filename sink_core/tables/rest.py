@@ -5,17 +5,15 @@ from __future__ import annotations
 from http.client import NOT_FOUND
 from typing import Any
 
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import RESTError
-from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse, Retry
 from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError, ReadTimeoutError
 
+from calve.sink_core.iceberg.compat import OpenRestCatalog
 from calve.sink_core.tables.clock import NotUpdatedPast
 
 CONNECT_S, ANSWER_S = 10.0, 60.0
@@ -37,14 +35,13 @@ class NotACatalog(RESTError):
     """What answered is a web page: of a log-in, of a proxy, or at an address that is not the catalog's."""
 
 
-class BoundedRestCatalog(RestCatalog):
+class BoundedRestCatalog(OpenRestCatalog):
     """pyiceberg's REST catalog whose every request ends; one that is given up raises requests' Timeout.
 
     Questions to a catalog that can't answer just now are repeated. A page in place of an answer raises NotACatalog.
     """
 
-    def _create_session(self) -> Session:
-        session = super()._create_session()
+    def prepared(self, session: Session) -> Session:
         for adapter in session.adapters.values():
             if isinstance(adapter, HTTPAdapter):
                 adapter.max_retries = Repeated(
@@ -64,10 +61,6 @@ class BoundedRestCatalog(RestCatalog):
 
         session.send = bounded
         return session
-
-    @staticmethod
-    def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
-        """Nothing: the server does so."""
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

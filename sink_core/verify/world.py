@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
@@ -21,6 +20,7 @@ from calve.sink_core.errors import ConfigError, FindingError, Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.compat import PARTITION_EOF
 from calve.sink_core.kafka.failures import classify
 from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, log_starts
 from calve.sink_core.offsets import after
@@ -189,7 +189,7 @@ def read_events(settings: clients.Settings, topic: str, start: int, end: int) ->
                     at = after(offset)
                     if offset < end:
                         yield offset, decode(message.value() or b"")
-                elif error.code() == KafkaError._PARTITION_EOF:
+                elif error.code() == PARTITION_EOF:
                     at = max(at, offset)
                 elif is_out_of_range(error):
                     raise Trimmed

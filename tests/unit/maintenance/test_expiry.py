@@ -13,6 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField
 
+from calve.sink_core.config.maintenance import Expire
 from calve.sink_core.maintenance.expiry import plan_expiry
 
 TAG = "calve-p"
@@ -83,6 +84,12 @@ def test_of_young_snapshots_so_many_stay_as_may_and_those_above_the_tag() -> Non
     assert going(everything_tagged, age_ms=NOW - 45, keep_at_most=4) == {1, 2, 3, 4}
     assert going(table(CHAIN, {"main": (5, {}), TAG: (2, {})}), age_ms=NOW, keep_at_most=1) == {1}
     assert going(table({}, {}), age_ms=NOW, keep_at_most=1) == set()
+
+
+def test_snapshots_are_bounded_unless_the_file_says_otherwise() -> None:
+    assert Expire().keep_at_most == 5_000
+    assert Expire(keep_at_most=None).keep_at_most is None
+    assert Expire(retain_last=9_000).retain_last == 9_000
 
 
 def test_a_rolled_back_table_keeps_its_tag_but_not_what_lies_between() -> None:

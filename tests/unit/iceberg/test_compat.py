@@ -1,0 +1,137 @@
+"""Names that pyiceberg keeps to itself are there, and are what Calve takes them for."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg import manifest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, ManifestWriterV2
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record, TableVersion
+from requests import Session
+
+from calve.sink_core.iceberg.compat import (
+    OpenManifestWriter,
+    OpenRestCatalog,
+    batches_of,
+    delete_old_metadata,
+    inherited,
+)
+from calve.sink_core.tables.type_text import schema_of
+
+KEPT_TO_ITSELF: list[tuple[Any, str, list[str]]] = [
+    (manifest, "_inherit_from_manifest", ["entry", "manifest"]),
+    (Catalog, "_delete_old_metadata", ["io", "base", "metadata"]),
+    (RestCatalog, "_delete_old_metadata", ["io", "base", "metadata"]),
+    (RestCatalog, "_create_session", ["self"]),
+    (ArrowScan, "_record_batches_from_scan_tasks_and_deletes", ["self", "tasks", "deletes_per_file"]),
+    (ManifestWriterV2, "_with_partition", ["self", "format_version"]),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "parameters"), KEPT_TO_ITSELF, ids=lambda value: str(value)[:60])
+def test_a_function_is_there_with_its_parameters(owner: Any, name: str, parameters: list[str]) -> None:
+    assert hasattr(owner, name), f"pyiceberg has no {owner.__name__}.{name} any more"
+    found = list(inspect.signature(getattr(owner, name)).parameters)
+    assert found == parameters, f"pyiceberg has changed {owner.__name__}.{name}"
+
+
+def test_an_entry_inherits_what_its_manifest_says() -> None:
+    of = ManifestFile.from_args(added_snapshot_id=7, sequence_number=3, partition_spec_id=5, content=0)
+    added = ManifestEntry.from_args(status=manifest.ManifestEntryStatus.ADDED, data_file=DataFile.from_args())
+    found = inherited(added, of)
+    assert (found.snapshot_id, found.sequence_number, found.data_file.spec_id) == (7, 3, 5)
+
+
+def test_metadata_files_go_that_a_table_has_outgrown(catalog: SqlCatalog) -> None:
+    catalog.create_namespace("db")
+    bounds = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    first = catalog.create_table("db.t", schema_of({"id": "long"}), properties=bounds)
+    second = catalog.load_table("db.t")
+    with second.transaction() as changes:
+        changes.set_properties({"a": "1"})
+    third = catalog.load_table("db.t")
+    response = catalog.commit_table(third, (), (SetPropertiesUpdate(updates={"b": "1"}),))
+    place = Path(first.metadata_location.removeprefix("file://"))
+    assert place.exists()
+    delete_old_metadata(catalog, third.io, third.metadata, response.metadata)
+    assert not place.exists()
+
+
+def test_a_file_is_read_in_more_than_one_batch(catalog: SqlCatalog, tmp_path: Path) -> None:
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema_of({"id": "long"}))
+    rows = pa.table({"id": pa.array(range(300_000))}).cast(table.schema().as_arrow())
+    path = tmp_path / "rows.parquet"
+    pq.write_table(rows, path)
+    file = DataFile.from_args(
+        file_path=f"file://{path}",
+        file_format=manifest.FileFormat.PARQUET,
+        record_count=len(rows),
+        file_size_in_bytes=path.stat().st_size,
+    )
+    file.spec_id = 0
+    batches = batches_of(ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue()), FileScanTask(file))
+    assert 0 < len(next(batches)) < 300_000
+    assert sum(len(batch) for batch in batches) < 300_000
+
+
+class _Said(OpenManifestWriter):
+    asked = 0
+
+    def entry_schema(self, format_version: TableVersion) -> Schema:
+        self.asked += 1
+        return super().entry_schema(format_version)
+
+    def further_header(self) -> dict[str, str]:
+        return {"said": "more"}
+
+
+def test_a_manifest_may_say_more_than_pyiceberg_writes(tmp_path: Path, catalog: SqlCatalog) -> None:
+    schema = schema_of({"id": "long"})
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id_itself"))
+    catalog.create_namespace("db")
+    output = catalog.create_table("db.t", schema).io.new_output(f"file://{tmp_path}/m.avro")
+    writer = _Said(spec, schema, output, 7, "null")  # pyright: ignore[reportArgumentType]
+    assert [field.name for field in writer.partition_type().fields] == ["id_itself"], "_spec or _schema of the writer"
+    with writer:
+        file = DataFile.from_args(
+            content=manifest.DataFileContent.DATA,
+            file_path="a",
+            file_format=manifest.FileFormat.PARQUET,
+            partition=Record(1),
+            record_count=1,
+            file_size_in_bytes=1,
+        )
+        writer.add_entry(ManifestEntry.from_args(status=manifest.ManifestEntryStatus.ADDED, data_file=file))
+    assert writer.asked, "_with_partition of pyiceberg's ManifestWriter"
+    written = (tmp_path / "m.avro").read_bytes()
+    for said in (b"said", b"more", b"partition-spec", b"id_itself"):
+        assert said in written, f"{said!r} is not in the header: _meta of pyiceberg's ManifestWriter"
+
+
+def test_a_rest_catalog_asks_by_the_session_that_was_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[Session] = []
+
+    class Noting(OpenRestCatalog):
+        def prepared(self, session: Session) -> Session:
+            prepared.append(session)
+            return session
+
+    monkeypatch.setattr(RestCatalog, "_fetch_config", lambda _self: None)
+    catalog = Noting("lake", uri="http://127.0.0.1:9")
+    assert vars(catalog)["_session"] is prepared[0]

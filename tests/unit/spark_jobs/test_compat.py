@@ -1,0 +1,35 @@
+"""Names that pyspark keeps to itself are there; what the daemon asks, `test_session_daemon.py` shows."""
+
+from __future__ import annotations
+
+import inspect
+import select
+
+import pyspark.daemon
+import pytest
+from pyspark import SparkContext
+
+from calve.spark_jobs.compat import gateway, put_in_place_of_select
+from calve.spark_jobs.session_daemon import Looks
+
+
+def test_the_way_to_the_jvm_is_known_before_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "_gateway" in vars(SparkContext), "pyspark has no SparkContext._gateway any more"
+    monkeypatch.setattr(SparkContext, "_gateway", "the JVM's")
+    assert gateway() == "the JVM's"
+
+
+def test_a_context_takes_a_way_to_a_jvm_that_is_there() -> None:
+    taken = inspect.getsource(SparkContext._ensure_initialized)
+    assert "SparkContext._gateway = gateway or launch_gateway" in taken, "pyspark keeps its gateway elsewhere"
+
+
+def test_the_daemons_loop_asks_the_module_that_is_in_place_of_select(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pyspark.daemon.select is select, "pyspark.daemon has no module select any more"
+    monkeypatch.setattr(pyspark.daemon, "select", select)
+    asked = inspect.getsource(pyspark.daemon.manager)
+    names = {word for word in ("select", "error") if f"select.{word}" in asked}
+    assert names == {"select", "error"}, "the daemon's loop asks select in another way"
+    looks = Looks()
+    put_in_place_of_select(looks)
+    assert pyspark.daemon.select is looks
