@@ -42,7 +42,7 @@ from calve.sink_core.tables.files import WrittenFile
 from calve.sink_core.tables.outputs import output_of
 from calve.sink_core.tables.writer import TableWriter
 from calve.spark_jobs.catalog import attach
-from calve.spark_jobs.engine import SparkRunner
+from calve.spark_jobs.engine import SparkEngine
 
 DIRECTORY = ROOT / ".bench" / "delete_places"
 PARTITIONS, READ = 40, 7
@@ -92,9 +92,9 @@ def _measure(settings: CatalogSettings, size: Size) -> list[dict[str, Any]]:
     values = _write(catalog, "partitions", size)
     _write(catalog, "all", size)
     found: list[dict[str, Any]] = []
-    with SparkRunner(SparkSettings(master="local[2]")) as runner:
-        attach(runner.session, settings)
-        readers: dict[str, Ask] = {"Spark": _by_spark(runner.session), "ClickHouse": _by_clickhouse(catalog)}
+    with SparkEngine(SparkSettings(master="local[2]")) as engine:
+        attach(engine.session, settings)
+        readers: dict[str, Ask] = {"Spark": _by_spark(engine.session), "ClickHouse": _by_clickhouse(catalog)}
         for reader, ask in readers.items():
             for deletes in ("partitions", "all"):
                 for what, condition in (("table", "1 = 1"), ("partition", f"region = {READ}")):

@@ -26,8 +26,8 @@ from calve.sink_core.commit.append import Attempt, Step, build_append
 from calve.sink_core.commit.merge import Events, Merge, MergeWork
 from calve.sink_core.commit.relisting import with_spec_to_relist
 from calve.sink_core.config.effective import CatalogSettings
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.events import Logged
+from calve.sink_core.sink.control.events import DataWritten
 from calve.sink_core.tables.metadata import without_history
 from calve.sink_core.tables.outputs import output_of
 from calve.sink_core.tables.partition import buckets_of

@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.events import DataComplete, DataWritten, encode
 from calve.sink_core.control.log import REQUIRED_CONFIG
 from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.sink.control.events import DataComplete, DataWritten
+from calve.sink_core.sink.control.fold import SINK
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow
 
@@ -133,7 +134,7 @@ def write_another_pipeline_s_events(flow: Flow) -> None:
     """As if two pipelines were configured to have one control topic: files of its own, and a batch of that name."""
     written, complete = flow.events(DataWritten)[-1], flow.events(DataComplete)[-1]
     theirs = [replace(event, pipeline_id="another", event_id="x", batch_id="x") for event in (written, complete)]
-    support.produce(flow.bootstrap, flow.pipeline.control_topic, map(encode, theirs))
+    support.produce(flow.bootstrap, flow.pipeline.control_topic, map(SINK.encode, theirs))
 
 
 def configure_another_catalog(flow: Flow) -> Flow:

@@ -26,9 +26,10 @@ from calve.sink_core.commit.coordinator import CommitReport
 from calve.sink_core.commit.properties import Own, SummaryKeys, from_summary
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.load import CONNECTIONS_FILE, load
-from calve.sink_core.control.events import Event, decode
+from calve.sink_core.control.events import Event
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.sink.control.fold import SINK
 from calve.sink_core.sink.engine import Engine, InProcess
 from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
 from calve.sink_core.sink.session import Session
@@ -176,7 +177,7 @@ class Flow:
     def events(self, kind: type[E]) -> list[E]:
         """The events of a kind on the control topic, as a reader sees them."""
         values = support.consume(self.bootstrap, self.pipeline.control_topic)
-        return [event for event in map(decode, filter(None, values)) if isinstance(event, kind)]
+        return [event for event in map(SINK.decode, filter(None, values)) if isinstance(event, kind)]
 
     @contextmanager
     def iceberg(self) -> Generator[Catalog]:

@@ -10,6 +10,7 @@ from calve.sink_core.control.log import ControlLog
 from calve.sink_core.kafka import clients
 from calve.sink_core.maintenance.report import TaskOutcome
 from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.sink.control.fold import SINK
 from calve.sink_core.verify.report import VerifyReport
 from calve.sink_core.verify.verify import verify
 from tests.pipelines import Flow
@@ -38,7 +39,7 @@ def trimmed(flow: Flow, **options: Any) -> TaskOutcome:
 
 def log_start(flow: Flow) -> int:
     settings = flow.pipeline.kafka.properties
-    return ControlLog(settings, flow.pipeline.control_topic, admin=clients.admin(settings)).log_start()
+    return ControlLog(settings, flow.pipeline.control_topic, SINK, admin=clients.admin(settings)).log_start()
 
 
 def proof(flow: Flow, *, deep: bool = True) -> VerifyReport:

@@ -32,7 +32,7 @@ from dagster import DagsterInstance
 
 from calve.orchestration import broker
 from calve.orchestration.pipelines.ingest import MOVED_TAG
-from calve.orchestration.pipelines.runs import WHY_TAG
+from calve.orchestration.pipelines.names import WHY_TAG
 from calve.sink_core.errors import CalveError, Unreachable
 from calve.sink_core.kafka.clients import LOGGER
 

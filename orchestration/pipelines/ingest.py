@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from calve.sink_core.commit.coordinator import CommitReport
     from calve.sink_core.commit.table import TableCommit
     from calve.sink_core.sink.batches import BatchReport
-    from calve.sink_core.sink.run import Bounds, Progress, RunReport
+    from calve.sink_core.sink.job import Progress
+    from calve.sink_core.sink.run import Bounds, RunReport
     from calve.sink_core.sink.session import Session
 
 MOVED_TAG = "calve/moved"

@@ -30,7 +30,7 @@ from calve.sink_core.errors import CalveError, FindingError, TerminalError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from calve.sink_core.control.state import CommitState
+    from calve.sink_core.sink.control.state import CommitState
     from calve.sink_core.sink.session import Session
 
 Context = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext

@@ -10,8 +10,8 @@ from calve.orchestration.wording import counted, dropped_text
 from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
-    from calve.sink_core.control.state import BatchSeen
     from calve.sink_core.dead_letters.misfits import Misfits
+    from calve.sink_core.sink.control.state import BatchSeen
     from calve.sink_core.sink.status import PartitionStatus, StatusReport, TableStatus
     from calve.sink_core.verify.report import VerifyReport
 

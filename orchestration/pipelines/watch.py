@@ -15,11 +15,12 @@ from calve.orchestration.pipelines.trigger import Sight
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.control import checks
 from calve.sink_core.control.log import PARTITION, ControlLog
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import ConfigError, FindingError, ProtocolError, TerminalError
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, topics_like
 from calve.sink_core.offsets import Offsets, TopicPartition
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.timing import Deadline
 
 LOOK_TIMEOUT_S = 2.0
@@ -45,7 +46,7 @@ class Watch:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._lock = threading.Lock()
-        self._log: ControlLog | None = None
+        self._log: ControlLog[CommitState] | None = None
         self._topics: dict[str, Topic] = {}
         self._topics_until = Deadline.after(0.0)
         self._ends: Offsets = {}
@@ -111,14 +112,14 @@ class Watch:
             self._topics_until = Deadline.after(_TOPICS_EVERY_S if self._log else 0.0)
         return self._topics
 
-    def _opened(self) -> ControlLog | None:
+    def _opened(self) -> ControlLog[CommitState] | None:
         """The control log if there is one: a pipeline that has never run has none."""
         topic = self._pipeline.control_topic
         try:
             describe_topics(self._admin, [topic], timeout_s=LOOK_TIMEOUT_S)
         except ConfigError:
             return None
-        return ControlLog(self._pipeline.kafka.properties, topic, admin=self._admin)
+        return ControlLog(self._pipeline.kafka.properties, topic, SINK, admin=self._admin)
 
     @cached_property
     def _admin(self) -> AdminClient:

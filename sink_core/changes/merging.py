@@ -11,9 +11,9 @@ from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.types import TimeType, UUIDType
 
 from calve.sink_core.batch import ToMerge
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import TableUnusable
+from calve.sink_core.sink.control.events import DataWritten
 from calve.sink_core.tables.manifests import entries_of
 
 

@@ -22,6 +22,8 @@ from calve.sink_core.kafka.compat import AclOperation, ConfigResource, NewTopic,
 from calve.sink_core.kafka.failures import reported
 from calve.sink_core.kafka.first_contact import cluster
 from calve.sink_core.kafka.source import describe_topics, end_offsets, largest_batch, sample_values, topics_like
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.timing import Deadline
 
 TIMEOUT_S = 10.0
@@ -155,8 +157,8 @@ class KafkaChecks:
         return clients.admin(self._pipeline.kafka.properties)
 
     @cached_property
-    def _log(self) -> ControlLog:
-        return ControlLog(self._pipeline.kafka.properties, self._pipeline.control_topic, admin=self._admin)
+    def _log(self) -> ControlLog[CommitState]:
+        return ControlLog(self._pipeline.kafka.properties, self._pipeline.control_topic, SINK, admin=self._admin)
 
     def _answer(self, future: Future[Any]) -> Any:
         return future.result(self._timeout_s + _GRACE_S)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from calve.sink_core.commit.parallel import Lanes
 from calve.sink_core.commit.table import TableCommit, TableCommitter
-from calve.sink_core.control.events import CommitComplete, CommitToTable
 from calve.sink_core.control.log import ControlLog
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.failpoints import reach
+from calve.sink_core.sink.control.events import CommitComplete, CommitToTable
+from calve.sink_core.sink.control.state import CommitState
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class CommitReport:
 class Coordinator:
     """Steps 1, 2, 6 of DESIGN section 5; `TableCommitter` has 3 to 5."""
 
-    def __init__(self, log: ControlLog, committer: TableCommitter, lanes: Lanes) -> None:
+    def __init__(self, log: ControlLog[CommitState], committer: TableCommitter, lanes: Lanes) -> None:
         self._log = log
         self._committer = committer
         self._lanes = lanes
@@ -68,7 +68,7 @@ class Coordinator:
                 failed[name] = commit
             elif commit is not None:
                 commits.append(commit)
-                self._tell(commit, state, pipeline_id)
+                self._report(commit, state, pipeline_id)
                 if on_table:
                     on_table(commit)
         report = CommitReport(tuple(commits), failed, state.valid_through_ms(limit))
@@ -76,10 +76,10 @@ class Coordinator:
             self._complete(report, state, limit, pipeline_id)
         return report
 
-    def _tell(self, commit: TableCommit, state: CommitState, pipeline_id: str) -> None:
+    def _report(self, commit: TableCommit, state: CommitState, pipeline_id: str) -> None:
         """Report what the table has, also for what a dead coordinator left unsaid."""
-        told = state.told_offset(commit.table, commit.table_uuid)
-        if commit.snapshot_id is None or told >= commit.stored_offset:
+        reported = state.reported_offset(commit.table, commit.table_uuid)
+        if commit.snapshot_id is None or reported >= commit.stored_offset:
             return
         reach("commit.before-report")
         self._log.append(

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from calve.sink_core.commit.properties import Own
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.finding import Finding
+from calve.sink_core.sink.control.state import CommitState
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def compare(view: TableView, state: CommitState, now: Identity) -> Finding | Anc
         or _other_identity(view, now)
         or (_tag_gone(view, state) if state.rules.missing_tag_is_a_finding else None)
         or _events_missing(view, state)
-        or (_less_stored_than_told(view, state) if state.rules.missing_tag_is_a_finding else None)
+        or (_less_stored_than_reported(view, state) if state.rules.missing_tag_is_a_finding else None)
         or (_not_an_ancestor(view) if state.rules.tag_is_an_ancestor else None)
     )
 
@@ -53,9 +53,9 @@ def recreated(view: TableView, state: CommitState) -> Finding | None:
             f"uuid {view.uuid}",
             choices,
         )
-    told = {uuid: offset for uuid, offset in state.told.get(view.table, {}).items() if uuid != view.uuid}
-    if told and view.tag is None and view.uuid not in state.told.get(view.table, {}):
-        uuid, offset = max(told.items(), key=lambda item: item[1])
+    reported = {uuid: offset for uuid, offset in state.reported.get(view.table, {}).items() if uuid != view.uuid}
+    if reported and view.tag is None and view.uuid not in state.reported.get(view.table, {}):
+        uuid, offset = max(reported.items(), key=lambda item: item[1])
         return Finding(
             "table-recreated", view.table, f"uuid {uuid} up to control offset {offset}", f"uuid {view.uuid}", choices
         )
@@ -66,7 +66,7 @@ def dropped(table: str, state: CommitState) -> Finding | None:
     """For a table that is not in the catalog: only a finding if the log speaks of it."""
     if table not in state.tables:
         return None
-    uuids = sorted({e.event.table_uuid for e in state.written.get(table, [])} | set(state.told.get(table, {})))
+    uuids = sorted({e.event.table_uuid for e in state.written.get(table, [])} | set(state.reported.get(table, {})))
     return Finding("table-dropped", table, f"uuid {', '.join(uuids)}", "no such table", ("refill", "accept"))
 
 
@@ -77,9 +77,9 @@ def _tag_gone(view: TableView, state: CommitState) -> Finding | None:
     if view.newest is not None:
         ours = f"snapshot {view.newest.snapshot_id} of ours"
         return Finding("tag-removed", view.table, ours, "no tag on it", choices)
-    told = state.told_offset(view.table, view.uuid)
-    if told > 0:
-        return Finding("table-restored", view.table, f"control offset {told}", "no snapshot of ours", choices)
+    reported = state.reported_offset(view.table, view.uuid)
+    if reported > 0:
+        return Finding("table-restored", view.table, f"control offset {reported}", "no snapshot of ours", choices)
     return None
 
 
@@ -122,14 +122,14 @@ def _trimmed(own: Own, table: str, state: CommitState) -> bool:
     return own.stored_offset <= state.log_start or own.last_event_id in state.last_events.get(table, set())
 
 
-def _less_stored_than_told(view: TableView, state: CommitState) -> Finding | None:
-    told = state.told_offset(view.table, view.uuid)
-    if told <= view.stored_offset:
+def _less_stored_than_reported(view: TableView, state: CommitState) -> Finding | None:
+    reported = state.reported_offset(view.table, view.uuid)
+    if reported <= view.stored_offset:
         return None
     return Finding(
         "table-restored",
         view.table,
-        f"control offset {told} (COMMIT_TO_TABLE)",
+        f"control offset {reported} (COMMIT_TO_TABLE)",
         f"control offset {view.stored_offset} (tag)",
         ("recommit", "refill", "accept"),
     )

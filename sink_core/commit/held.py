@@ -8,9 +8,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import TableUnusable
+from calve.sink_core.sink.control.events import DataWritten
 from calve.sink_core.tables.entries import live_entries
 
 

@@ -26,12 +26,12 @@ from calve.sink_core.commit.append import Attempt
 from calve.sink_core.commit.staging import STAGING_MS, Staging, build_merged, dropping, merged_in, staging_of
 from calve.sink_core.commit.swap import swap
 from calve.sink_core.config.effective import CatalogSettings, Pipeline
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.events import Logged
 from calve.sink_core.error_text import describe
 from calve.sink_core.errors import CommitConflict, TableUnusable, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.sink.control.events import DataWritten
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.metadata import without_history
 from calve.sink_core.timing import back_off

@@ -16,10 +16,10 @@ from pyiceberg.table import Table
 
 from calve.sink_core.commit.properties import name_of
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.finding import Finding
 from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.create import load_if_there
 

@@ -11,9 +11,9 @@ from calve.sink_core.batch import ManifestRef
 from calve.sink_core.commit.findings import Identity
 from calve.sink_core.commit.properties import Own
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Logged
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.state import CommitState
 
 
 def manifests_of(events: Iterable[Logged[DataWritten]]) -> list[ManifestRef]:

@@ -17,8 +17,8 @@ from pyiceberg.catalog import Catalog
 from calve.sink_core.changes.merging import Part, first_part
 from calve.sink_core.commit.merge import Events, Merging
 from calve.sink_core.commit.table import TableCommitter
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import CalveError
+from calve.sink_core.sink.control.state import CommitState
 
 T = TypeVar("T")
 

@@ -15,12 +15,12 @@ from pyiceberg.table import Table
 
 from calve.sink_core.batch import ManifestRef
 from calve.sink_core.commit.replace import has_deletes, head_manifests, live_files, partitions_known
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.tables.files import WrittenFile
 from calve.sink_core.tables.kafka_rows import may_hold, place_fields, runs_of
 from calve.sink_core.tables.manifests import rewritten_name, rewritten_prefix, write_manifest, write_manifest_of

@@ -17,10 +17,10 @@ from pyiceberg.table.metadata import TableMetadata
 
 from calve.sink_core.batch import ManifestRef
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.range_parts import Replaces
+from calve.sink_core.control.events import Logged
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.range_parts import Replaces
 from calve.sink_core.tables.entries import live_entries
 from calve.sink_core.tables.manifests import entries_of
 

@@ -32,14 +32,14 @@ from calve.sink_core.commit.removal import Removal, removal
 from calve.sink_core.commit.replace import Taken, fitting
 from calve.sink_core.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.commit.view import TableView, rows_told, view_of
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.range_jobs.resolving import resolution
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.timing import back_off
 

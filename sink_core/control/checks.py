@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from calve.sink_core.control.events import PipelineBound
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.state import AnyState
 from calve.sink_core.finding import Finding
 from calve.sink_core.offsets import Offsets, Positions
 from calve.sink_core.rules import ALL, Rules
@@ -13,20 +13,21 @@ from calve.sink_core.rules import ALL, Rules
 FOREIGN_EVENTS = "foreign-events"
 
 
-def binding(bound: PipelineBound, mine: PipelineBound, *, published: bool = True) -> Finding | None:
+def binding(bound: PipelineBound, mine: PipelineBound, *, elsewhere: str, published: bool = True) -> Finding | None:
     """Whether this host's catalog, cluster and control topic are those the pipeline was bound to at first use.
 
-    Until something was `published` it has no table, whatever catalog a first try had: the bootstrap binds it anew.
+    `elsewhere` is what another fingerprint is called, for a sink that of another catalog. Until something was
+    `published` it does not count: a sink has no table by then, and the bootstrap binds it anew.
     """
     name = mine.pipeline
     pairs = (
         ("renamed-pipeline", (bound.pipeline, bound.deployment), (mine.pipeline, mine.deployment), ("takes_over",)),
-        ("other-catalog", bound.catalog_fingerprint, mine.catalog_fingerprint, ("move",)),
+        (elsewhere, bound.fingerprint, mine.fingerprint, ("move",)),
         ("other-cluster", bound.cluster_id, mine.cluster_id, ("rebuild",)),
         ("control-topic-recreated", bound.control_topic_id, mine.control_topic_id, ("rebuild",)),
     )
     for finding, stored, found, choices in pairs:
-        if stored != found and (published or finding != "other-catalog"):
+        if stored != found and (published or finding != elsewhere):
             return Finding(finding, name, str(stored), str(found), choices)
     return None
 
@@ -38,7 +39,7 @@ def control_topic_recreated(control_topic: str, stored: str, found: str) -> Find
     )
 
 
-def truncated(state: CommitState, control_topic: str) -> Finding | None:
+def truncated(state: AnyState, control_topic: str) -> Finding | None:
     """Events are missing at the start of the log and no checkpoint stands for them, or more than a trim took."""
     if state.log_start == 0:
         return None
@@ -51,7 +52,7 @@ def truncated(state: CommitState, control_topic: str) -> Finding | None:
     return Finding("control-topic-truncated", control_topic, stored, found, ("rebuild",))
 
 
-def foreign_events(state: CommitState, control_topic: str) -> Finding | None:
+def foreign_events(state: AnyState, control_topic: str) -> Finding | None:
     """Another pipeline has written to the control topic."""
     if state.foreign is None or state.bound is None:
         return None
@@ -66,7 +67,7 @@ def foreign_message(offset: int, why: str, control_topic: str) -> Finding:
     return Finding(FOREIGN_EVENTS, control_topic, "events of Calve", f"at control offset {offset}: {why}", ("rebuild",))
 
 
-def lost_log(positions: Positions, state: CommitState, control_topic: str) -> Finding | None:
+def lost_log(positions: Positions, state: AnyState, control_topic: str) -> Finding | None:
     """The group has positions that a publish put there, and the log knows of no publish."""
     ids = sorted({p.batch_id for p in positions.values() if p.batch_id})
     if state.last_publish is not None or not ids:
@@ -75,7 +76,7 @@ def lost_log(positions: Positions, state: CommitState, control_topic: str) -> Fi
     return Finding("control-topic-recreated", control_topic, stored, "no DATA_COMPLETE in the log", ("rebuild",))
 
 
-def topic_recreated(topic_ids: Mapping[str, str], state: CommitState) -> Finding | None:
+def topic_recreated(topic_ids: Mapping[str, str], state: AnyState) -> Finding | None:
     """A source topic has another UUID than at the last publish. Comes before "missing": offsets go with the topic."""
     return topic_changed(state.last_publish.topic_ids if state.last_publish else {}, topic_ids, state.rules)
 
@@ -88,7 +89,7 @@ def topic_changed(stored: Mapping[str, str], found: Mapping[str, str], rules: Ru
     return None
 
 
-def positions(found: Positions, topics: Mapping[str, str], state: CommitState) -> Finding | None:
+def positions(found: Positions, topics: Mapping[str, str], state: AnyState) -> Finding | None:
     """The positions against those of the last publish, for the topics in `topics`, by name with their UUIDs.
 
     A topic that was taken out of the file and put back must still have its position, unless it was created anew since.

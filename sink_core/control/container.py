@@ -14,13 +14,12 @@ from typing import Any, cast
 
 import fastavro
 
-from calve.sink_core.control.schemas import MIN_READER_KEY, SCHEMAS
+from calve.sink_core.control.schemas import MIN_READER_KEY, Schema
 
 _CODEC = "deflate"
 _CODEC_KEY = "avro.codec"
 _MAGIC = b"Obj\x01"
 _SCHEMA_KEY = "avro.schema"
-_PARSED = {name: fastavro.parse_schema(schema) for name, schema in SCHEMAS.items()}
 _HEADER = fastavro.parse_schema(
     {
         "type": "record",
@@ -52,50 +51,48 @@ class Container:
     record: Callable[[], dict[str, Any]]
 
 
-def packed(name: str, record: Mapping[str, Any], *, min_reader: int) -> bytes:
-    """The record of the event `name` in a container."""
-    return _container(name, [record], {MIN_READER_KEY: str(min_reader)})
+class Containers:
+    """Writes and reads containers of events, by name with their schemas in this version."""
 
+    def __init__(self, schemas: Mapping[str, Schema]) -> None:
+        self._parsed = {name: fastavro.parse_schema(schema) for name, schema in schemas.items()}
+        self._own = {self._schema_text(name): name for name in schemas}
 
-def opened(value: bytes) -> Container:
-    """What is in the container. Fails in as many ways as Avro, zlib and JSON can, also when the record is read."""
-    file = io.BytesIO(value)
-    header = cast(dict[str, Any], fastavro.schemaless_reader(file, _HEADER, None))
-    if header["magic"] != _MAGIC:
-        raise ValueError("not an Avro container")
-    meta = header["meta"]
-    name, min_reader = _OWN.get(meta[_SCHEMA_KEY]), int(meta[MIN_READER_KEY])
-    if name is not None and meta[_CODEC_KEY] == _CODEC.encode():
-        return Container(name, min_reader, partial(_of_own_schema, file, header["sync"], name))
-    schema = cast(dict[str, Any], fastavro.reader(io.BytesIO(value)).writer_schema)
-    name = str(schema["name"]).removeprefix("calve.")
-    return Container(name, min_reader, partial(_of_other_schema, value, name))
+    def packed(self, name: str, record: Mapping[str, Any], *, min_reader: int) -> bytes:
+        """The record of the event `name` in a container."""
+        return self._container(name, [record], {MIN_READER_KEY: str(min_reader)})
 
+    def opened(self, value: bytes) -> Container:
+        """What is in the container. Fails in as many ways as Avro, zlib and JSON can, also when the record is read."""
+        file = io.BytesIO(value)
+        header = cast(dict[str, Any], fastavro.schemaless_reader(file, _HEADER, None))
+        if header["magic"] != _MAGIC:
+            raise ValueError("not an Avro container")
+        meta = header["meta"]
+        name, min_reader = self._own.get(meta[_SCHEMA_KEY]), int(meta[MIN_READER_KEY])
+        if name is not None and meta[_CODEC_KEY] == _CODEC.encode():
+            return Container(name, min_reader, partial(self._of_own_schema, file, header["sync"], name))
+        schema = cast(dict[str, Any], fastavro.reader(io.BytesIO(value)).writer_schema)
+        name = str(schema["name"]).removeprefix("calve.")
+        return Container(name, min_reader, partial(self._of_other_schema, value, name))
 
-def _container(name: str, records: list[Mapping[str, Any]], metadata: Mapping[str, str]) -> bytes:
-    out = io.BytesIO()
-    fastavro.writer(out, _PARSED[name], records, codec=_CODEC, metadata=dict(metadata))
-    return out.getvalue()
+    def _container(self, name: str, records: list[Mapping[str, Any]], metadata: Mapping[str, str]) -> bytes:
+        out = io.BytesIO()
+        fastavro.writer(out, self._parsed[name], records, codec=_CODEC, metadata=dict(metadata))
+        return out.getvalue()
 
+    def _of_own_schema(self, file: io.BytesIO, sync: bytes, name: str) -> dict[str, Any]:
+        """Of a schema that needs no parsing, which takes fastavro's reader of containers twice as long as all else."""
+        block = cast(dict[str, Any], fastavro.schemaless_reader(file, _BLOCK, None))
+        if block["records"] != 1 or file.read() != sync:
+            raise ValueError("not a container of one record")
+        content = zlib.decompress(block["content"], -zlib.MAX_WBITS)
+        return cast(dict[str, Any], fastavro.schemaless_reader(io.BytesIO(content), self._parsed[name], None))
 
-def _of_own_schema(file: io.BytesIO, sync: bytes, name: str) -> dict[str, Any]:
-    """Of a schema that needs no parsing, which takes fastavro's reader of containers twice as long as all else."""
-    block = cast(dict[str, Any], fastavro.schemaless_reader(file, _BLOCK, None))
-    if block["records"] != 1 or file.read() != sync:
-        raise ValueError("not a container of one record")
-    content = zlib.decompress(block["content"], -zlib.MAX_WBITS)
-    return cast(dict[str, Any], fastavro.schemaless_reader(io.BytesIO(content), _PARSED[name], None))
+    def _of_other_schema(self, value: bytes, name: str) -> dict[str, Any]:
+        return cast(dict[str, Any], next(iter(fastavro.reader(io.BytesIO(value), reader_schema=self._parsed[name]))))
 
-
-def _of_other_schema(value: bytes, name: str) -> dict[str, Any]:
-    return cast(dict[str, Any], next(iter(fastavro.reader(io.BytesIO(value), reader_schema=_PARSED[name]))))
-
-
-def _schema_text(name: str) -> bytes:
-    """The schema as it stands in containers of this version."""
-    header = fastavro.schemaless_reader(io.BytesIO(_container(name, [], {})), _HEADER, None)
-    return cast(dict[str, Any], header)["meta"][_SCHEMA_KEY]
-
-
-_OWN = {_schema_text(name): name for name in SCHEMAS}
-"""Names of events by their schema in this version."""
+    def _schema_text(self, name: str) -> bytes:
+        """The schema as it stands in containers of this version."""
+        header = fastavro.schemaless_reader(io.BytesIO(self._container(name, [], {})), _HEADER, None)
+        return cast(dict[str, Any], header)["meta"][_SCHEMA_KEY]

@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.control import checks
-from calve.sink_core.control.events import Event, decode, encode
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Event
+from calve.sink_core.control.fold import Fold
+from calve.sink_core.control.state import AnyState
 from calve.sink_core.errors import (
     CalveError,
     ConfigError,
@@ -31,6 +33,8 @@ from calve.sink_core.kafka.source import end_offsets, high_watermarks, log_start
 from calve.sink_core.offsets import TopicPartition, after
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.timing import Deadline
+
+S = TypeVar("S", bound=AnyState)
 
 PARTITION = 0
 READ_TIMEOUT_S = 60.0
@@ -63,8 +67,9 @@ class Appended:
     broker_time_ms: int
 
 
-class ControlLog:
-    """One pipeline's control topic. `state` is the fold of everything read so far; `refresh` reads on.
+class ControlLog(Generic[S]):
+    """One pipeline's control topic. `state` is the fold of everything read so far; `refresh` reads on. What the events
+    are and add up to is for the `fold` of the pipeline's kind to say.
 
     What another pipeline or another program has written stops every reader with a FindingError, again and again.
     Where a trim has deleted what a reader would read next, it begins again at the log start, and `state` with it.
@@ -74,6 +79,7 @@ class ControlLog:
         self,
         settings: clients.Settings,
         topic: str,
+        fold: Fold[S],
         *,
         admin: AdminClient,
         pipeline_file: str = "FILE",
@@ -83,12 +89,13 @@ class ControlLog:
         self._settings = settings
         self._pipeline_file = pipeline_file
         self.topic = topic
+        self.fold = fold
         self._admin = admin
         self._consumer: Consumer | None = None
         self._producer: Producer | None = None
         self.topic_id = ""
         self._rules = rules
-        self.state = CommitState(rules=rules)
+        self.state = fold.state_type(rules=rules)
         self._about_to_replace = False
         self._took_in = False
         self._broken_off_by: CalveError | None = None
@@ -110,11 +117,11 @@ class ControlLog:
         self.topic_id = self._id_now()
         return True
 
-    def refresh(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
+    def refresh(self, *, timeout_s: float = READ_TIMEOUT_S) -> S:
         """Read up to the LSO as it is now and fold it in. Raises FindingError as `refresh_to_end` does, after news."""
         return self._read(self._stable_end, Deadline.after(timeout_s))
 
-    def refresh_to_end(self, *, timeout_s: float = READ_TIMEOUT_S) -> CommitState:
+    def refresh_to_end(self, *, timeout_s: float = READ_TIMEOUT_S) -> S:
         """Read until the LSO has reached the end offset seen at the call.
 
         After a fence every transaction below that end is decided, but its marker may still be on its way: reading only
@@ -155,7 +162,7 @@ class ControlLog:
                 self._producer = clients.producer(self._settings)
                 clients.await_broker(self._producer, self.topic, READ_TIMEOUT_S)
             self._producer.produce(
-                self.topic, encode(event), partition=PARTITION, headers=headers(event), on_delivery=delivered
+                self.topic, self.fold.encode(event), partition=PARTITION, headers=headers(event), on_delivery=delivered
             )
             self._producer.flush(READ_TIMEOUT_S)
         if not landed:
@@ -260,7 +267,7 @@ class ControlLog:
         at = TopicPartition(self.topic, PARTITION)
         return question(self._admin, [at], timeout_s=clients.ADMIN_TIMEOUT_S)[at]
 
-    def _read(self, end: Callable[[], int], deadline: Deadline, *, same_topic: bool = False) -> CommitState:
+    def _read(self, end: Callable[[], int], deadline: Deadline, *, same_topic: bool = False) -> S:
         """Read up to `end`, which is asked for after the log start: below it then lies the checkpoint for what is
         missing. With `same_topic`, and after every read that took something in, the topic must still be the one that
         was opened: a commit stores its id together with offsets of it.
@@ -337,7 +344,7 @@ class ControlLog:
 
     def _apply(self, offset: int, value: bytes) -> None:
         try:
-            event = decode(value)
+            event = self.fold.decode(value)
         except ForeignEvent as error:
             if self._about_to_replace:
                 self.state.reached(after(offset))
@@ -348,7 +355,7 @@ class ControlLog:
             # Whoever asks again must meet it again: the consumer is past it, and the fold is not.
             self.close()
             raise ProtocolError(f"control offset {offset} of {self.topic}: {error.message}", hint=error.hint) from None
-        self.state.apply(offset, event)
+        self.fold.apply(self.state, offset, event)
 
     def _truncated(self, end: int) -> FindingError:
         return FindingError(

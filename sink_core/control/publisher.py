@@ -19,16 +19,16 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.events import BatchAbandoned, Event, encode
+from calve.sink_core.control.events import BatchAbandoned, Event
 from calve.sink_core.control.group import SourceGroup, to_kafka
 from calve.sink_core.control.letters import NONE, Letters
 from calve.sink_core.control.log import PARTITION, ControlLog, headers
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.state import AnyState
 from calve.sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka import clients
@@ -43,22 +43,23 @@ ATTEMPTS = 6
 TRANSACTION_S = 60.0
 
 T = TypeVar("T")
-Read = tuple[dict[TopicPartition, Position], CommitState]
+S = TypeVar("S", bound=AnyState)
+Read = tuple[dict[TopicPartition, Position], S]
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(Generic[S]):
     """What was read after the fence, and the batches that can't be published any more.
 
     `positions` are as read, before they got their new mark; `state` is the log to the end seen after the fence.
     """
 
     positions: Positions
-    state: CommitState
+    state: S
     batch_ids: tuple[str, ...]
 
 
-class Publisher:
+class Publisher(Generic[S]):
     """Runs the numbered steps of DESIGN section 4 for one pipeline.
 
     1. fence: `init_transactions` with the pipeline's one transactional id
@@ -73,7 +74,7 @@ class Publisher:
         *,
         transactional_id: str,
         group: SourceGroup,
-        log: ControlLog,
+        log: ControlLog[S],
         rules: Rules = ALL,
     ) -> None:
         self._settings = settings
@@ -89,7 +90,7 @@ class Publisher:
 
     def publish(
         self,
-        decide: Callable[[Positions, CommitState], Decision],
+        decide: Callable[[Positions, S], Decision],
         events: Sequence[Event],
         positions: Positions,
         letters: Letters = NONE,
@@ -99,7 +100,7 @@ class Publisher:
         Raises Fenced after too many fences by others, UnknownOutcome if no try could find out what became of the last.
         """
 
-        def step(producer: Producer, read: Read) -> Decision:
+        def step(producer: Producer, read: Read[S]) -> Decision:
             decision = decide(*read)
             if decision.verdict is Verdict.PUBLISH:
                 self._transaction(producer, events, positions, letters)
@@ -114,7 +115,7 @@ class Publisher:
         Returns the number of offsets; nothing is written if the group has none.
         """
 
-        def step(producer: Producer, read: Read) -> int:
+        def step(producer: Producer, read: Read[S]) -> int:
             positions, _state = read
             if positions:
                 self._transaction(producer, [], positions)
@@ -123,7 +124,7 @@ class Publisher:
         another_id = {} if self._rules.one_transactional_id else {"transactional.id": f"{self._transactional_id}.alive"}
         return self._fenced(step, settings=another_id, fence_first=self._rules.keep_alive_fences_first)
 
-    def give_up(self) -> GivenUp:
+    def give_up(self) -> GivenUp[S]:
         """Make every plan that was made before stale: re-commit the offsets with a fresh mark in their metadata.
 
         One `BATCH_ABANDONED` for each batch under way, for people, in the same transaction. The token of range jobs
@@ -133,7 +134,7 @@ class Publisher:
         """
         abandoned: dict[str, None] = {}
 
-        def step(producer: Producer, read: Read) -> GivenUp:
+        def step(producer: Producer, read: Read[S]) -> GivenUp[S]:
             positions, state = read
             # Of a try whose outcome was unknown.
             landed = [batch_id for batch_id in abandoned if batch_id in state.abandoned]
@@ -156,7 +157,7 @@ class Publisher:
         """Where the token of range jobs is kept in the group."""
         return TopicPartition(self._log.topic, PARTITION)
 
-    def fence_and_read(self, partitions: Iterable[TopicPartition] | None = None) -> Read:
+    def fence_and_read(self, partitions: Iterable[TopicPartition] | None = None) -> Read[S]:
         """Fence, then read: what is returned can't be changed any more by a publisher that started earlier.
 
         Without `partitions` the positions of all that were ever published, and the token.
@@ -165,7 +166,7 @@ class Publisher:
 
     def _fenced(
         self,
-        step: Callable[[Producer, Read], T],
+        step: Callable[[Producer, Read[S]], T],
         partitions: Iterable[TopicPartition] | None = None,
         settings: clients.Settings | None = None,
         *,
@@ -192,7 +193,7 @@ class Publisher:
         assert last is not None
         raise last
 
-    def _read(self, partitions: Iterable[TopicPartition] | None) -> Read:
+    def _read(self, partitions: Iterable[TopicPartition] | None) -> Read[S]:
         wanted = [*self._log.refresh_to_end().partitions, self.token] if partitions is None else partitions
         positions = self._group.positions(wanted)
         return positions, self._log.refresh_to_end()
@@ -217,7 +218,8 @@ class Publisher:
             letters.send(producer, TRANSACTION_S)
             reach("publish.after-letters")
             for event in events:
-                producer.produce(self._log.topic, encode(event), partition=PARTITION, headers=headers(event))
+                value = self._log.fold.encode(event)
+                producer.produce(self._log.topic, value, partition=PARTITION, headers=headers(event))
             if producer.flush(TRANSACTION_S) > 0:
                 raise UnknownOutcome(f"the events for {self._log.topic} were not acknowledged in {TRANSACTION_S:.0f} s")
             reach("publish.after-events")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
 
-from calve.sink_core.control.range_parts import RangeJob
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.range_parts import RangeJob
 from calve.sink_core.verify.deep import NONE
 from calve.sink_core.verify.ledger import LedgerRow
 from calve.sink_core.verify.offset_sets import by_partition, of_range

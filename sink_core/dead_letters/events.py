@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pyroaring import BitMap64
 
 from calve.sink_core.batch import TableOutput
-from calve.sink_core.control.complete import COUNTED, written
-from calve.sink_core.control.events import DataComplete, DataWritten
-from calve.sink_core.control.range_parts import RangeRead
 from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.sink.control.complete import COUNTED, written
+from calve.sink_core.sink.control.events import DataComplete, DataWritten
+from calve.sink_core.sink.control.range_parts import RangeRead
 from calve.sink_core.verify.offset_sets import runs, union
 
 OffsetSets = Mapping[TopicPartition, BitMap64]

@@ -26,7 +26,6 @@ from pyroaring import BitMap64
 
 from calve.sink_core.commit.table import TableCommit
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.dead_letters.choice import Offsets
 from calve.sink_core.dead_letters.events import Tried, events
 from calve.sink_core.dead_letters.look import LettersPlan, plan_letters
@@ -35,6 +34,7 @@ from calve.sink_core.failpoints import reach
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions, TopicPartition
 from calve.sink_core.range_jobs.job import decide
 from calve.sink_core.range_jobs.look import token_and_log
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.fitting import Tables, give, until_fit
 from calve.sink_core.sink.job import OnProgress, Progress, Publication, announce, carry_out, commit_published
 from calve.sink_core.sink.session import Session

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.maintenance.report import TaskOutcome
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.session import Session
 
 TASK = "keep_alive"

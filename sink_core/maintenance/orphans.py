@@ -21,9 +21,9 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.maintenance.owned import folder
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.tables.manifests import entries_of, rewritten_for
 
 _METADATA_VERSION = re.compile(r"(?:v|0*)(\d+)(?:-[0-9a-f-]+)?(?:\.gz)?\.metadata\.json(?:\.gz)?")

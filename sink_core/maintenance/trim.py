@@ -22,11 +22,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from calve.sink_core.commit.view import TableView, view_of
-from calve.sink_core.control.checkpoint import checkpoint_of, in_parts
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.maintenance.report import OnProgress, TaskOutcome
+from calve.sink_core.sink.control.checkpoint import table_checkpoint_of
+from calve.sink_core.sink.control.parts import in_parts
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.create import load_if_there
 
@@ -78,7 +79,7 @@ def _lacking(state: CommitState, taken: Taken) -> Iterator[Kept]:
     for table, written in state.written.items():
         stored = taken.get(table, 0)
         for logged in written:
-            has = state.told_offset(table, logged.event.table_uuid) if stored is None else stored
+            has = state.reported_offset(table, logged.event.table_uuid) if stored is None else stored
             if logged.offset >= has:
                 yield Kept(logged.offset, f"{table} has not taken in the event at control offset {logged.offset}")
                 break
@@ -139,7 +140,8 @@ def _write_checkpoint(session: Session, look: _Look, tell: OnProgress) -> None:
     log = session.log
     tell(f"writing a checkpoint up to control offset {log.state.next_offset}")
     reach("trim.before-checkpoint")
-    whole = checkpoint_of(log.state, delete_below=look.kept.offset, stored=look.stored, open_findings=look.findings)
+    below, stored = look.kept.offset, look.stored
+    whole = table_checkpoint_of(log.state, delete_below=below, stored=stored, open_findings=look.findings)
     parts, checkpoint = in_parts(whole)
     for part in parts:
         log.append(part)

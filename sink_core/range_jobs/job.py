@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from calve.sink_core.batch import TableOutput
-from calve.sink_core.control.complete import COUNTED
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.events import DataComplete, DataWritten
-from calve.sink_core.control.range_parts import RangeRead, Replaces, Resolves
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.offsets import OffsetRange, Offsets, Position, TopicPartition, batch_id_of
+from calve.sink_core.sink.control.complete import COUNTED
+from calve.sink_core.sink.control.events import DataComplete, DataWritten
+from calve.sink_core.sink.control.range_parts import RangeRead, Replaces, Resolves
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.plan import cut
 
 

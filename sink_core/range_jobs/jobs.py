@@ -29,8 +29,6 @@ from calve.sink_core.batch import TableOutput
 from calve.sink_core.commit.table import TableCommit
 from calve.sink_core.commit.view import TableView
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.range_parts import Replaces
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import CommitConflict, TableUnusable
 from calve.sink_core.failpoints import reach
@@ -51,6 +49,8 @@ from calve.sink_core.range_jobs.replacing import (
 from calve.sink_core.range_jobs.resolving import REFILLED, resolution, resolves
 from calve.sink_core.range_jobs.rewrite import RewriteSpec, rewrite_files
 from calve.sink_core.range_jobs.selected import Wanted, check_same
+from calve.sink_core.sink.control.range_parts import Replaces
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.fitting import Tables, give, until_fit
 from calve.sink_core.sink.job import OnProgress, Progress, Publication, announce, carry_out, commit_published
 from calve.sink_core.sink.session import Session

@@ -9,14 +9,14 @@ from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import TableUnusable, Unreachable
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import log_starts
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
 from calve.sink_core.range_jobs.job import deleted
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.planning import check_topics
 from calve.sink_core.sink.session import Session
 from calve.sink_core.verify.deep import held_by

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pyroaring import BitMap64
 
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offsets import TopicPartition, after
 from calve.sink_core.range_jobs.resolving import base_of
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.verify.ledger import LedgerRow
 from calve.sink_core.verify.offset_sets import of_range
 
@@ -63,8 +63,8 @@ def losses(view: TableView, state: CommitState) -> Losses:
         )
     written = [logged for logged in state.written.get(view.table, []) if logged.offset < state.limit]
     others = [after(logged.offset) for logged in written if logged.event.table_uuid != view.uuid]
-    told = state.told.get(view.table, {}).values()
-    covers = max([state.log_start, *told, *own, *others])
+    reported = state.reported.get(view.table, {}).values()
+    covers = max([state.log_start, *reported, *own, *others])
     held = view.held
     below = {
         logged.event.batch_id

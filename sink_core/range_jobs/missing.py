@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pyroaring import BitMap64
 
 from calve.sink_core.config.effective import TableSettings
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import ConfigError, TableUnusable
 from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.verify.ledger import LedgerRow
 from calve.sink_core.verify.offset_sets import by_partition
 

@@ -12,14 +12,14 @@ from pyiceberg.table import Table
 from calve.sink_core.batch import ManifestRef
 from calve.sink_core.commit.replace import has_deletes, head_manifests, live_files, partitions_known
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.range_parts import RangeJob, Replaces
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import RetriableError, TableUnusable
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.recount import compacted
 from calve.sink_core.maintenance.expiry import calve_tags
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.range_jobs.selected import Wanted, moved_by, selected, whole_rows
+from calve.sink_core.sink.control.range_parts import RangeJob, Replaces
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column

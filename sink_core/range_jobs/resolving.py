@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.range_parts import Resolves
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Logged
 from calve.sink_core.offsets import after
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.range_parts import Resolves
+from calve.sink_core.sink.control.state import CommitState
 
 REFILLED = frozenset({"table-rolled-back", "table-restored", "tag-removed", "table-recreated"})
 """The findings that a range job can resolve; a dropped table becomes a recreated one first."""
@@ -53,7 +53,7 @@ def base_of(view: TableView, state: CommitState) -> Base | None:
 
 
 def _had_ours(view: TableView, state: CommitState) -> bool:
-    return state.told_offset(view.table, view.uuid) > 0 or any(snapshot.own for snapshot in view.snapshots.values())
+    return state.reported_offset(view.table, view.uuid) > 0 or any(snapshot.own for snapshot in view.snapshots.values())
 
 
 def resolves(view: TableView, state: CommitState, finding: str, covers_offset: int) -> Resolves | None:
@@ -98,7 +98,7 @@ def resolution(view: TableView, state: CommitState, finding: str) -> Resolution 
     if any(logged.event.table_uuid != view.uuid for logged in between):
         return None
     # Their events may have been trimmed.
-    if any(told > covers for uuid, told in state.told.get(view.table, {}).items() if uuid != view.uuid):
+    if any(offset > covers for uuid, offset in state.reported.get(view.table, {}).items() if uuid != view.uuid):
         return None
     if covers < state.log_start and _had(view, state) > covers:
         return None
@@ -110,7 +110,7 @@ def resolution(view: TableView, state: CommitState, finding: str) -> Resolution 
 def _had(view: TableView, state: CommitState) -> int:
     """The control offset (exclusive) up to which the table ever had taken in what there was."""
     own = (own.stored_offset for own in view.counted(view.snapshots.values()))
-    return max(state.told_offset(view.table, view.uuid), *own, 0)
+    return max(state.reported_offset(view.table, view.uuid), *own, 0)
 
 
 def _published(view: TableView, state: CommitState) -> list[Logged[DataWritten]]:

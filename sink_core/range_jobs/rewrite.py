@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.sink.engine import Engine
-from calve.sink_core.sink.write.task import TableSpec
+from calve.sink_core.sink.write.spec import TableSpec
 from calve.sink_core.tables.catalog import open_io, unreachable_as_ours
 from calve.sink_core.tables.kafka_rows import Runs
 from calve.sink_core.tables.rewrite import Rewritten, rewrite_without

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from calve.sink_core.control.range_parts import RangeJob, RangeRead
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.sink.control.range_parts import RangeJob, RangeRead
 from calve.sink_core.verify.ledger import LedgerRow
 from calve.sink_core.verify.offset_sets import by_partition, of_range, shown
 

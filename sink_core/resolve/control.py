@@ -33,11 +33,11 @@ def move(session: Session, found: FindingError) -> Answer:
             event_id=str(uuid.uuid4()),
             written_at_ms=time_ns() // 1_000_000,
             calve_version=CALVE_VERSION,
-            catalog_fingerprint=session.pipeline.catalog_fingerprint,
+            fingerprint=session.pipeline.catalog_fingerprint,
         )
         session.log.append(again)
         reach("resolve.after-rebind")
-        return (f"pipeline {found.subject} is bound to {again.catalog_fingerprint}",)
+        return (f"pipeline {found.subject} is bound to {again.fingerprint}",)
 
     lines = (f"catalog: {found.stored} → {found.found}", f"{tables} tables are there as the control topic knows them")
     return Answer(lines, carry_out)

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from calve.sink_core.batch import BatchPlan, TableOutput, WrittenBatch
 from calve.sink_core.commit.schema_change import change_schema
-from calve.sink_core.control.complete import data_complete, data_written
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.events import StartCommit
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.failpoints import reach
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Positions, TopicPartition
 from calve.sink_core.resolve.answer import overtaken
+from calve.sink_core.sink.control.complete import data_complete, data_written
+from calve.sink_core.sink.control.events import StartCommit
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.planning import check_topics
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.create import ensure_tables, load_if_there

@@ -17,13 +17,13 @@ from calve.sink_core.batch import ManifestRef
 from calve.sink_core.commit.append import Step
 from calve.sink_core.commit.own import manifests_of
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import FindingError
 from calve.sink_core.resolve.answer import Answer, no_answer
 from calve.sink_core.resolve.loss import lost_by_recreation
 from calve.sink_core.resolve.tables import Taking, answer_table, answering, not_there
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.manifests import entries_of, write_manifest

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Logged
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.state import CommitState
 
 Events = tuple[Logged[DataWritten], ...]
 
@@ -35,8 +35,8 @@ def lost_by_roll_back(view: TableView, state: CommitState) -> Loss:
     """For a table with its UUID unchanged: what lies between the nearest ancestor of ours and the highest offset that
     its snapshots or its reports tell of.
     """
-    told = state.told_offset(view.table, view.uuid)
-    stored = max([told, view.stored_offset, *(own.stored_offset for own in view.counted(view.snapshots.values()))])
+    reported = state.reported_offset(view.table, view.uuid)
+    stored = max([reported, view.stored_offset, *(own.stored_offset for own in view.counted(view.snapshots.values()))])
     base = view.nearest
     since = max((own.stored_offset for own in view.counted([base])), default=0)
     unknown = ""
@@ -58,8 +58,8 @@ def lost_by_roll_back(view: TableView, state: CommitState) -> Loss:
 def lost_by_recreation(view: TableView, state: CommitState) -> Loss:
     """For a table with another UUID: everything up to the last event or report that names the old one."""
     others = [_end(e, state) for e in state.written.get(view.table, []) if e.event.table_uuid != view.uuid]
-    told = [offset for uuid, offset in state.told.get(view.table, {}).items() if uuid != view.uuid]
-    stored = max([view.stored_offset, *others, *told])
+    reported = [offset for uuid, offset in state.reported.get(view.table, {}).items() if uuid != view.uuid]
+    stored = max([view.stored_offset, *others, *reported])
     events = tuple(
         e for e in state.written.get(view.table, []) if e.event.table_uuid != view.uuid and e.offset < stored
     )

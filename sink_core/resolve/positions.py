@@ -15,13 +15,13 @@ from collections.abc import Iterable
 
 from calve.sink_core.control import checks
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import FindingError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, end_offsets, existing_topic_ids, log_starts
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Positions, TopicPartition
 from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from calve.sink_core.resolve.jump import Jump, jump
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.session import Session
 
 

@@ -25,9 +25,7 @@ from calve.sink_core.commit.properties import Own, to_summary
 from calve.sink_core.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.commit.view import TableView, view_of
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.events import Checkpoint
 from calve.sink_core.control.log import PARTITION
-from calve.sink_core.control.state import UNREAD, CommitState
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -35,6 +33,8 @@ from calve.sink_core.kafka.source import describe_topics
 from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
 from calve.sink_core.resolve.accounts import Accounts, accounts_of, disagreement
 from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
+from calve.sink_core.sink.control.events import TableCheckpoint
+from calve.sink_core.sink.control.state import UNREAD, CommitState
 from calve.sink_core.sink.planning import BOOTSTRAP
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.create import load_if_there
@@ -219,17 +219,17 @@ def _checkpoint(
     positions: Offsets,
     batch_id: str,
     end: int,
-) -> Checkpoint:
+) -> TableCheckpoint:
     """What stands for every event below `end`; answers and a pause that could still be read go on."""
     state, mine = session.log.state, session.new_binding()
     topics = set(session.pipeline.topics)
     promised = [(view.latest.valid_through_ms if view.latest else None) or 0 for view in views.values()]
-    return Checkpoint(
+    return TableCheckpoint(
         pipeline_id=state.bound.pipeline_id if state.bound else mine.pipeline_id,
         up_to_offset=end,
         pipeline=mine.pipeline,
         deployment=mine.deployment,
-        catalog_fingerprint=mine.catalog_fingerprint,
+        fingerprint=mine.fingerprint,
         cluster_id=mine.cluster_id,
         control_topic_id=mine.control_topic_id,
         paused_by=state.paused.by if state.paused else None,
@@ -238,7 +238,7 @@ def _checkpoint(
         topic_ids=_topic_ids(session, accounts, topics),
         # Whatever VTTS was promised is below; it goes on once every partition has been read again.
         through_ms=offsets_to_dense(dict.fromkeys((at for at in positions if at.topic in topics), UNREAD)),
-        told={name: {view.uuid: end} for name, view in views.items()},
+        reported={name: {view.uuid: end} for name, view in views.items()},
         open_findings=(),
         paused_reason=state.paused.reason if state.paused else "",
         paused_at_ms=state.paused.written_at_ms if state.paused else 0,

@@ -22,14 +22,14 @@ from calve.sink_core.commit.own import manifests_of, own_of, shares_of
 from calve.sink_core.commit.properties import to_summary
 from calve.sink_core.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from calve.sink_core.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.entries import live_entries

@@ -17,8 +17,7 @@ from calve.sink_core.changes.settings import row_changes_of
 from calve.sink_core.commit.schema_change import change_schema
 from calve.sink_core.commit.table import TableCommitter
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.complete import data_complete, data_written
-from calve.sink_core.control.decision import Decision, Verdict, decide
+from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import Paused
 from calve.sink_core.control.letters import NONE, Letters
 from calve.sink_core.counts import Dropped, not_stored
@@ -30,6 +29,8 @@ from calve.sink_core.maintenance.keep_alive import is_due
 from calve.sink_core.offsets import Offsets, Position
 from calve.sink_core.range_jobs.look import ledger_rows
 from calve.sink_core.range_jobs.missing import check_new, check_stated
+from calve.sink_core.sink.control.complete import data_complete, data_written
+from calve.sink_core.sink.control.decision import decide
 from calve.sink_core.sink.fitting import give
 from calve.sink_core.sink.job import OnProgress, Progress, Publication, carry_out, give_way, timed
 from calve.sink_core.sink.planning import Planned, Planner, Source

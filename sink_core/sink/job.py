@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 from calve.sink_core.commit.coordinator import CommitReport
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.events import BatchAbandoned, Event, StartCommit
+from calve.sink_core.control.events import BatchAbandoned, Event
 from calve.sink_core.control.letters import NONE, Letters
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import CalveError, Fenced, FindingError, ProtocolError, UnknownOutcome
 from calve.sink_core.failpoints import reach
 from calve.sink_core.offsets import Position, Positions
+from calve.sink_core.sink.control.events import StartCommit
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.planning import check_topics
 from calve.sink_core.sink.session import Session
 

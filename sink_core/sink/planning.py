@@ -19,9 +19,7 @@ from calve.sink_core.commit.others import Reading
 from calve.sink_core.config.source import StartAtTimestamp
 from calve.sink_core.control import checks
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.events import DataComplete, StartCommit
 from calve.sink_core.control.group import SourceGroup
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import ConfigError, ProtocolError, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
@@ -39,6 +37,8 @@ from calve.sink_core.kafka.source import (
     topic_ids,
 )
 from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
+from calve.sink_core.sink.control.events import DataComplete, StartCommit
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.plan import Limits, plan_batch
 from calve.sink_core.sink.session import Session
 

@@ -35,6 +35,8 @@ from calve.sink_core.kafka.first_contact import PATIENT_S, cluster
 from calve.sink_core.kafka.source import SAMPLE_RECORDS, describe_topics, sample_values, topics_like
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.sink.control.fold import OTHER_CATALOG, SINK
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.engine import Engine, InProcess
 from calve.sink_core.tables.catalog import has_one_writer, open_catalog
 from calve.sink_core.tables.create import ensure_table, ensure_tables
@@ -48,11 +50,11 @@ class Session:
 
     pipeline: Pipeline
     admin: AdminClient
-    log: ControlLog
+    log: ControlLog[CommitState]
     group: SourceGroup
     catalog: Catalog
     cluster_id: str
-    publisher: Publisher
+    publisher: Publisher[CommitState]
     others: Others
     lanes: Lanes
     engine: Engine
@@ -73,7 +75,9 @@ class Session:
         admin = clients.admin(settings)
         # A run of Dagster's that gave up for a busy machine would be a red one, and the next comes half a minute later.
         cluster_id = str(cluster(admin, settings, silent_s=PATIENT_S if made_by else 0.0).cluster_id)
-        log = ControlLog(settings, pipeline.control_topic, admin=admin, pipeline_file=str(pipeline.path), rules=rules)
+        log = ControlLog(
+            settings, pipeline.control_topic, SINK, admin=admin, pipeline_file=str(pipeline.path), rules=rules
+        )
         group = SourceGroup(settings, pipeline.group, rules)
         publisher = Publisher(settings, transactional_id=pipeline.transactional_id, group=group, log=log, rules=rules)
         catalog = open_catalog(pipeline.catalog)
@@ -231,7 +235,9 @@ class Session:
     def other_binding(self) -> Finding | None:
         """That by what was read of the log the pipeline is another host's: of another catalog, say."""
         bound, published = self.log.state.bound, self.log.state.last_publish is not None
-        return checks.binding(bound, self.new_binding(), published=published) if bound else None
+        if bound is None:
+            return None
+        return checks.binding(bound, self.new_binding(), elsewhere=OTHER_CATALOG, published=published)
 
     def check_bound(self) -> None:
         """Raise FindingError for `other_binding`."""
@@ -241,7 +247,7 @@ class Session:
     def rebinding(self) -> list[PipelineBound]:
         """What a bootstrap says besides where a try that published nothing has bound it to another catalog."""
         bound, mine = self.log.state.bound, self.new_binding()
-        if bound is None or bound.catalog_fingerprint == mine.catalog_fingerprint:
+        if bound is None or bound.fingerprint == mine.fingerprint:
             return []
         return [replace(mine, pipeline_id=bound.pipeline_id)]
 
@@ -255,7 +261,7 @@ class Session:
             pipeline_id=str(uuid.uuid4()),
             pipeline=self.pipeline.config.first_name,
             deployment=self.pipeline.deployment,
-            catalog_fingerprint=self.pipeline.catalog_fingerprint,
+            fingerprint=self.pipeline.catalog_fingerprint,
             cluster_id=self.cluster_id,
             control_topic_id=self.log.topic_id,
         )

@@ -13,9 +13,7 @@ from pyiceberg.table import Table
 
 from calve.sink_core.commit.view import TableView, rows_told, view_of
 from calve.sink_core.control import checks
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Logged
 from calve.sink_core.counts import not_stored
 from calve.sink_core.dead_letters.misfits import Misfits, misfits
 from calve.sink_core.decode.others import sum_dropped
@@ -24,6 +22,8 @@ from calve.sink_core.finding import Finding
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, end_offsets, log_starts
 from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.session import Session
 from calve.sink_core.verify.world import load_table, table_names, unchanged
 

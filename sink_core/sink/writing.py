@@ -10,12 +10,12 @@ from calve.sink_core.batch import BatchPlan, WrittenBatch
 from calve.sink_core.changes.settings import row_changes_of
 from calve.sink_core.changes.standing import standing_of
 from calve.sink_core.config.effective import Pipeline, TableSettings
-from calve.sink_core.control.complete import COUNTED
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.decode.others import sum_dropped
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.failpoints import reach
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.complete import COUNTED
 from calve.sink_core.sink.engine import Engine
 from calve.sink_core.sink.fitting import ChangeTables, Tables, until_fit
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec

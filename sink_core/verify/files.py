@@ -15,9 +15,9 @@ from pyiceberg.table import FileScanTask, Table
 
 from calve.sink_core.batch import ManifestRef
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.events import Logged
 from calve.sink_core.error_text import describe
+from calve.sink_core.sink.control.events import DataWritten
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.tables.entries import head_files, live_entries
 from calve.sink_core.tables.manifests import entries_of

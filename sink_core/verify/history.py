@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from calve.sink_core.control.events import Checkpoint, DataComplete, DataWritten, Event
+from calve.sink_core.control.events import Event
 from calve.sink_core.offsets import TopicPartition, batch_id_of, dense_to_offsets
+from calve.sink_core.sink.control.events import DataComplete, DataWritten, TableCheckpoint
 from calve.sink_core.verify.ledger import digest, former_place
 from calve.sink_core.verify.report import Evidence
 
@@ -42,7 +43,7 @@ class History:
     """
 
     topic: str
-    base: Checkpoint | None = None
+    base: TableCheckpoint | None = None
     batches: dict[str, Published] = field(default_factory=dict[str, Published])
     begins: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     positions: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
@@ -87,7 +88,7 @@ class History:
             message = f"batch {batch_id} has DATA_WRITTEN events and no DATA_COMPLETE"
             evidence.violation("batch-incomplete", self.topic, message, batches=(batch_id,))
 
-    def _reach_base(self, base: Checkpoint, evidence: Evidence) -> None:
+    def _reach_base(self, base: TableCheckpoint, evidence: Evidence) -> None:
         """Where the checkpoint ends, what the log says must be what it says; once."""
         if self._on_base:
             return

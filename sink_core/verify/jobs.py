@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from pyroaring import BitMap64
 
-from calve.sink_core.control.range_parts import RangeJob, RangeRead
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.range_parts import RangeJob, RangeRead
 from calve.sink_core.verify.deep import NONE, Held, OffsetSets
 from calve.sink_core.verify.ledger import LedgerRow
 from calve.sink_core.verify.offset_sets import by_partition

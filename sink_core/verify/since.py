@@ -12,8 +12,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType
 
-from calve.sink_core.control.range_parts import RangeRead
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.range_parts import RangeRead
 from calve.sink_core.tables.kafka_rows import may_hold, place_fields
 from calve.sink_core.verify.deep import Held
 from calve.sink_core.verify.history import Published

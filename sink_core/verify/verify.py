@@ -7,11 +7,11 @@ from functools import partial
 
 from pyiceberg.table import FileScanTask, Table
 
-from calve.sink_core.control.range_parts import RangeJob
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.garbage import rare_collections
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.range_jobs.selected import moved_by
+from calve.sink_core.sink.control.range_parts import RangeJob
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
 from calve.sink_core.verify import batches, jobs, since, snapshots

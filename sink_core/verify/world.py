@@ -13,9 +13,8 @@ from pyiceberg.table import Table
 from calve.sink_core.commit.findings import AncestryCut, compare
 from calve.sink_core.commit.view import TableView, view_of
 from calve.sink_core.control import checks
-from calve.sink_core.control.events import Event, decode
+from calve.sink_core.control.events import Event
 from calve.sink_core.control.log import PARTITION, READ_TIMEOUT_S, Trimmed, is_out_of_range
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import ConfigError, FindingError, Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka import clients
@@ -24,6 +23,8 @@ from calve.sink_core.kafka.compat import PARTITION_EOF
 from calve.sink_core.kafka.failures import classify
 from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, log_starts
 from calve.sink_core.offsets import after
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
 from calve.sink_core.timing import Deadline
@@ -188,7 +189,7 @@ def read_events(settings: clients.Settings, topic: str, start: int, end: int) ->
                 if error is None:
                     at = after(offset)
                     if offset < end:
-                        yield offset, decode(message.value() or b"")
+                        yield offset, SINK.decode(message.value() or b"")
                 elif error.code() == PARTITION_EOF:
                     at = max(at, offset)
                 elif is_out_of_range(error):

@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 from calve.orchestration.broker import Broker
 from calve.orchestration.pipelines.build import build_pipeline_defs
 from calve.orchestration.pipelines.names import CHECKS, COMMIT, INGEST, RESOLVE, batches_key, job_name, topic_key
-from calve.sink_core.control.events import CommitComplete, CommitToTable, DataComplete, Paused, StartCommit
+from calve.sink_core.control.events import Paused
 from calve.sink_core.errors import ConfigError
+from calve.sink_core.sink.control.events import CommitComplete, CommitToTable, DataComplete, StartCommit
 from tests import support
 from tests.dagster_runs import run
 from tests.pipelines import Flow, reached, tagged

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.commit.coordinator import CommitReport
-from calve.sink_core.control.events import CommitComplete, CommitToTable
 from calve.sink_core.errors import FindingError, UnknownOutcome
+from calve.sink_core.sink.control.events import CommitComplete, CommitToTable
 from tests.pipelines import Flow, reached, tagged
 from tests.support import TopicFactory
 

@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.broker import Broker
 from calve.orchestration.pipelines.names import CHECKS, REPLAY_DEAD_LETTERS
-from calve.sink_core.control.events import DataComplete, DataWritten
 from calve.sink_core.dead_letters import choice
 from calve.sink_core.dead_letters.misfits import misfits
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.sink.control.events import DataComplete, DataWritten
 from calve.sink_core.sink.status import status
 from tests import launch
 from tests.dagster_runs import run

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.broker import Broker
-from calve.sink_core.control import schemas
-from calve.sink_core.control.events import DataComplete, DataWritten, Resumed, encode
+from calve.sink_core.control.events import Resumed
 from calve.sink_core.control.log import REQUIRED_CONFIG
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import FindingError, ProtocolError
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.events import DataComplete, DataWritten
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.planning import Planner
 from tests import damage, support
 from tests.damage import (
@@ -91,8 +92,9 @@ def test_a_finding_stops_the_pipeline_before_it_does_anything(
 
 
 def test_an_event_of_a_newer_calve_stops_the_pipeline(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(schemas.MIN_READER, "RESUMED", 99)
-    support.produce(flow.bootstrap, flow.pipeline.control_topic, [encode(Resumed(pipeline_id="", by="a newer Calve"))])
+    monkeypatch.setattr(Resumed, "min_reader", 99)
+    newer = SINK.encode(Resumed(pipeline_id="", by="a newer Calve"))
+    support.produce(flow.bootstrap, flow.pipeline.control_topic, [newer])
     before = world(flow)
     with pytest.raises(ProtocolError, match=r"control offset \d+ of .*version 99[^$]*upgrade this host"):
         flow.run()
@@ -102,10 +104,10 @@ def test_an_event_of_a_newer_calve_stops_the_pipeline(flow: Flow, monkeypatch: p
 def test_what_was_read_before_an_event_of_a_newer_calve_is_not_taken_for_the_whole_log(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(schemas.MIN_READER, "RESUMED", 99)
+    monkeypatch.setattr(Resumed, "min_reader", 99)
     with flow.session() as session:
         session.bind()
-        newer = encode(Resumed(pipeline_id=session.pipeline_id, by="a newer Calve"))
+        newer = SINK.encode(Resumed(pipeline_id=session.pipeline_id, by="a newer Calve"))
         support.produce(flow.bootstrap, flow.pipeline.control_topic, [newer])
         with pytest.raises(ProtocolError, match="version 99"):
             session.log.refresh()

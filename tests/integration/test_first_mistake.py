@@ -12,8 +12,8 @@ from pyiceberg.exceptions import ForbiddenError
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.config.load import load
-from calve.sink_core.control.events import DataComplete
 from calve.sink_core.errors import CalveError, ConfigError, FindingError
+from calve.sink_core.sink.control.events import DataComplete
 from calve.sink_core.sink.status import status
 from tests import support
 from tests.launch import calve, cold

@@ -12,14 +12,16 @@ from confluent_kafka.admin import NewPartitions
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.control.decision import Verdict
-from calve.sink_core.control.events import BatchAbandoned, DataComplete, Event, StartCommit
+from calve.sink_core.control.events import BatchAbandoned, Event
 from calve.sink_core.control.publisher import GivenUp
 from calve.sink_core.errors import UnknownOutcome
 from calve.sink_core.maintenance import keep_alive as keeping
 from calve.sink_core.maintenance.keep_alive import keep_alive
 from calve.sink_core.maintenance.report import TaskOutcome
 from calve.sink_core.offsets import Position, TopicPartition
-from calve.sink_core.sink.run import Bounds, Progress, RunReport, run_pipeline
+from calve.sink_core.sink.control.events import DataComplete, StartCommit
+from calve.sink_core.sink.job import Progress
+from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
 from calve.sink_core.sink.status import status
 from calve.sink_core.verify.verify import verify
 from tests.pipelines import TIMEOUT_S, Died, Flow, reached

@@ -15,14 +15,15 @@ from pyspark.sql import SparkSession
 from calve.orchestration.broker import Broker
 from calve.sink_core.batch import BatchPlan, WrittenBatch
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.control.events import DataWritten
 from calve.sink_core.errors import BadRecord, CalveError, FindingError, TableUnusable
 from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.engine import InProcess
 from calve.sink_core.sink.writing import task_spec, write_batch
 from calve.sink_core.tables.catalog import open_catalog
 from calve.sink_core.tables.create import ensure_tables
 from calve.spark_jobs.engine import SparkEngine
-from tests.pipelines import Flow, InProcess, record
+from tests.pipelines import Flow, record
 from tests.support import Produce, TopicFactory, produce
 from tests.warm_spark import WarmSpark
 

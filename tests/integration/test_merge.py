@@ -20,6 +20,7 @@ from calve.sink_core.commit.table import TableCommit
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.maintenance import Expire
 from calve.sink_core.errors import CommitConflict
+from calve.sink_core.sink.engine import InProcess
 from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.maintenance.expire import expire
 from calve.spark_jobs.maintenance.work import Work, now_ms
@@ -33,7 +34,7 @@ from tests.integration.test_changes_read_back import put as put_in
 from tests.integration.test_order_by import COLUMNS, value
 from tests.integration.test_order_by import check as check_ordered
 from tests.integration.test_upsert import PARTITIONS, check, drop, publish, put, send
-from tests.pipelines import Flow, InProcess, reached
+from tests.pipelines import Flow, reached
 from tests.support import Produce, TopicFactory
 
 

@@ -27,7 +27,8 @@ from calve.orchestration.pipelines.names import (
     table_key,
 )
 from calve.orchestration.pipelines.verdicts import PROOF
-from calve.sink_core.control.events import DataComplete, Paused, Resolved, Resumed
+from calve.sink_core.control.events import Paused, Resolved, Resumed
+from calve.sink_core.sink.control.events import DataComplete
 from tests import support
 from tests.dagster_runs import Done, run
 from tests.pipelines import Flow

@@ -20,20 +20,12 @@ from calve.orchestration.broker import Broker
 from calve.orchestration.cli.main import app
 from calve.sink_core.commit.coordinator import CommitReport
 from calve.sink_core.control import publisher
-from calve.sink_core.control.events import (
-    BatchAbandoned,
-    CommitToTable,
-    DataComplete,
-    Event,
-    Paused,
-    PipelineBound,
-    Resumed,
-    StartCommit,
-    encode,
-)
+from calve.sink_core.control.events import BatchAbandoned, Event, Paused, PipelineBound, Resumed
 from calve.sink_core.errors import FindingError, TableUnusable, UnknownOutcome
 from calve.sink_core.sink import pausing
 from calve.sink_core.sink.batches import BatchReport
+from calve.sink_core.sink.control.events import CommitToTable, DataComplete, StartCommit
+from calve.sink_core.sink.control.fold import SINK
 from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
 from calve.sink_core.sink.status import status
 from calve.sink_core.verify.verify import verify
@@ -302,7 +294,7 @@ def test_waiting_goes_on_while_a_transaction_may_hide_a_batch(flow: Flow) -> Non
     producer = Producer({"bootstrap.servers": flow.bootstrap, "transactional.id": support.unique("tx")})
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
-    producer.produce(flow.pipeline.control_topic, encode(Resumed(pipeline_id="", by="nobody")))
+    producer.produce(flow.pipeline.control_topic, SINK.encode(Resumed(pipeline_id="", by="nobody")))
     assert producer.flush(TIMEOUT_S) == 0
     waited = calve(flow, "pause", "--wait", "--timeout", 0)
     assert waited.exit_code == 1

@@ -12,9 +12,9 @@ from confluent_kafka.admin import NewPartitions
 
 import calve.sink_core.sink.planning
 from calve.orchestration.broker import Broker
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.errors import FindingError
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.planning import Planner
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow

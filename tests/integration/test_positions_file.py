@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 
 from calve.orchestration.broker import Broker
 from calve.orchestration.cli.main import app
-from calve.sink_core.control.events import DataComplete
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.events import DataComplete
 from tests.pipelines import Flow
 from tests.resolving import run_and_prove
 from tests.support import TopicFactory, unique

@@ -16,13 +16,14 @@ from confluent_kafka.admin import NewPartitions
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.events import DataComplete, DataWritten, PipelineBound
+from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.control.log import REQUIRED_CONFIG
 from calve.sink_core.errors import ConfigError, ProtocolError, UnknownOutcome, Unreachable
 from calve.sink_core.failpoints import VARIABLE, FailpointReached
 from calve.sink_core.kafka import clients
 from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.sink.control.events import DataComplete, DataWritten
 from calve.sink_core.sink.planning import Planner
 from tests import support
 from tests.pipelines import TIMEOUT_S, Died, Flow, reached

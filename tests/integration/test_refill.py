@@ -9,11 +9,12 @@ from pyiceberg.table import Table
 
 from calve.orchestration.broker import Broker
 from calve.sink_core.control.decision import Verdict
-from calve.sink_core.control.events import DataComplete, DataWritten, Paused
+from calve.sink_core.control.events import Paused
 from calve.sink_core.errors import BadRecord, FindingError, TableUnusable
 from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.range_jobs.jobs import RangeJobs, RangeReport
+from calve.sink_core.sink.control.events import DataComplete, DataWritten
 from tests.damage import (
     Break,
     drop_the_table,

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 import calve.sink_core.control.publisher
 from calve.orchestration.broker import Broker
 from calve.sink_core.control.decision import Verdict
-from calve.sink_core.control.events import DataWritten
 from calve.sink_core.errors import CommitConflict, FindingError, TableUnusable
 from calve.sink_core.maintenance.orphans import Listed, may_still_land, named_by_events
 from calve.sink_core.range_jobs.jobs import REPLAYS, RangeJobs, RangeReport
+from calve.sink_core.sink.control.events import DataWritten
 from calve.sink_core.tables.manifests import entries_of
 from tests.damage import roll_back
 from tests.integration.range_jobs import FOREIGN, assert_proven, delete, filled, part, replay

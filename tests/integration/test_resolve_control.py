@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.broker import Broker
-from calve.sink_core.control.events import Checkpoint, DataComplete, Resumed
+from calve.sink_core.control.events import Resumed
 from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.sink.control.events import DataComplete, TableCheckpoint
 from tests import damage
 from tests.pipelines import Died, Flow, reached
 from tests.resolving import refused, resolve, resolved, run_and_prove
@@ -227,7 +228,7 @@ def test_two_rebuilds_at_once_are_one(flow: Flow) -> None:
     with reached("resolve.after-stamp", lambda: codes.append(resolve(flow, *answer).exit_code)):
         first = resolve(flow, *answer)
     assert (first.exit_code, codes) == (3, [0]), first.output
-    assert len(flow.events(Checkpoint)) == 1
+    assert len(flow.events(TableCheckpoint)) == 1
     run_and_prove(flow)
     assert flow.ids() == list(range(30))
 

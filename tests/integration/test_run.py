@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 from calve.orchestration.broker import Broker
 from calve.orchestration.cli.run import say_batch
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.control.events import CommitComplete, DataComplete, Paused, Resumed
+from calve.sink_core.control.events import Paused, Resumed
 from calve.sink_core.errors import BadRecord
+from calve.sink_core.sink.control.events import CommitComplete, DataComplete
 from calve.sink_core.sink.run import Bounds, run_pipeline
 from calve.spark_jobs.engine import SparkEngine
 from tests import support

@@ -17,7 +17,8 @@ from dagster import DagsterInstance
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.test_utils import create_run_for_test, freeze_time
 
-from calve.orchestration.broker import Broker, free_port
+from calve.orchestration.broker import Broker
+from calve.orchestration.detached import free_port
 from calve.orchestration.pipelines import watch
 from calve.orchestration.pipelines.build import build_pipeline_defs
 from calve.orchestration.pipelines.names import INGEST, job_name, run_tags, topic_key

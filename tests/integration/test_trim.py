@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from calve.orchestration.broker import Broker
-from calve.sink_core.control.checkpoint import in_parts
-from calve.sink_core.control.events import Checkpoint, CheckpointPart, DataComplete, DataWritten, Event, Paused
+from calve.sink_core.control.events import Event, Paused
 from calve.sink_core.errors import FindingError, UnknownOutcome
 from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.sink.control.events import CheckpointPart, DataComplete, DataWritten, TableCheckpoint
+from calve.sink_core.sink.control.parts import in_parts
 from calve.sink_core.sink.run import run_pipeline
 from calve.sink_core.sink.status import status
 from calve.sink_core.verify.report import VerifyReport
@@ -78,10 +79,10 @@ def test_range_jobs_of_any_number_go_before_their_checkpoint(flow: Flow, monkeyp
     run(flow, 1, start=15)
     with pytest.raises(Died), reached("trim.after-part", die):
         trimmed(flow)
-    assert (log_start(flow), len(flow.events(CheckpointPart)), flow.events(Checkpoint)) == (0, 1, [])
+    assert (log_start(flow), len(flow.events(CheckpointPart)), flow.events(TableCheckpoint)) == (0, 1, [])
     assert trimmed(flow).changed
     for start in (20, 25):
-        assert flow.events(Checkpoint)[-1].parts == 3
+        assert flow.events(TableCheckpoint)[-1].parts == 3
         with flow.session() as session:
             session.bind()
             jobs = session.log.state.range_jobs_of(flow.table)
@@ -110,7 +111,7 @@ def test_a_pipeline_that_never_published_has_nothing_to_trim(flow: Flow) -> None
     done = trimmed(flow)
     assert not done.changed
     assert "has not published anything yet" in done.did
-    assert flow.events(Checkpoint) == []
+    assert flow.events(TableCheckpoint) == []
 
 
 def test_young_events_stay(flow: Flow) -> None:

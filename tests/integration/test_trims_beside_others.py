@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from calve.orchestration.broker import Broker
-from calve.sink_core.control.events import Checkpoint, DataComplete, Event, StartCommit
+from calve.sink_core.control.events import Event
 from calve.sink_core.control.log import REQUIRED_CONFIG, ControlLog
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.events import DataComplete, StartCommit, TableCheckpoint
 from calve.sink_core.sink.status import status
 from calve.sink_core.verify.verify import verify
 from tests import support
@@ -51,7 +52,7 @@ def test_a_checkpoint_that_a_publish_overtakes_is_written_again(flow: Flow) -> N
     append = ControlLog.append
 
     def publish_before(log: ControlLog, event: Event) -> Any:
-        if isinstance(event, Checkpoint) and len(flow.events(Checkpoint)) < 1:
+        if isinstance(event, TableCheckpoint) and len(flow.events(TableCheckpoint)) < 1:
             run(flow, 1, start=15)
         return append(log, event)
 
@@ -59,7 +60,7 @@ def test_a_checkpoint_that_a_publish_overtakes_is_written_again(flow: Flow) -> N
         patch.setattr(ControlLog, "append", publish_before)
         assert trimmed(flow).changed
     # The first has gone with what it was written for.
-    assert len(flow.events(Checkpoint)) >= 1
+    assert len(flow.events(TableCheckpoint)) >= 1
     assert flow.run().batches == []
     assert proof(flow).violations == ()
 
@@ -69,7 +70,7 @@ def test_a_trim_that_is_overtaken_again_and_again_leaves_it_to_the_next(flow: Fl
     append, numbers = ControlLog.append, iter(range(10, 1000, 5))
 
     def publish_before(log: ControlLog, event: Event) -> Any:
-        if isinstance(event, Checkpoint):
+        if isinstance(event, TableCheckpoint):
             run(flow, 1, start=next(numbers))
         return append(log, event)
 
@@ -184,7 +185,7 @@ def test_a_killed_trim_is_made_good_by_the_next(flow: Flow, place: str) -> None:
     command = ("maintain", flow.pipeline.path, "trim", "--json")
     killed = forked(*command, **{VARIABLE: f"{place}=kill"})
     assert killed.returncode == -signal.SIGKILL, killed
-    assert (log_start(flow), len(flow.events(Checkpoint))) == (0, 1)
+    assert (log_start(flow), len(flow.events(TableCheckpoint))) == (0, 1)
     assert proof(flow).violations == ()
     run(flow, 1, start=15)
     done = forked(*command)

@@ -15,12 +15,13 @@ import pytest
 from calve.orchestration import broker as embedded
 from calve.sink_core.control import publisher
 from calve.sink_core.control.decision import Verdict
-from calve.sink_core.control.events import DataComplete, decode
 from calve.sink_core.control.log import PARTITION
 from calve.sink_core.errors import EXIT_UNREACHABLE, RetriableError, UnknownOutcome, Unreachable
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.source import end_offsets, high_watermarks
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.events import DataComplete
+from calve.sink_core.sink.control.fold import SINK
 from calve.sink_core.verify.verify import verify
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow, reached
@@ -169,7 +170,7 @@ def test_a_publisher_that_sleeps_past_its_transaction_s_time_out_is_refused_and_
     proven(flow, ids=20)
     last = flow.events(DataComplete)[-1].event_id
     everything = support.consume(bootstrap, flow.pipeline.control_topic, isolation="read_uncommitted")
-    events = [decode(value) for value in everything if value is not None]
+    events = [SINK.decode(value) for value in everything if value is not None]
     assert [event.event_id for event in events].count(last) == 2, "once in the transaction that timed out"
 
 

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.broker import Broker
 from calve.orchestration.pipelines import verdicts
-from calve.sink_core.control.events import DataComplete
 from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.schema_preview import schema_preview
+from calve.sink_core.sink.control.events import DataComplete
 from calve.sink_core.sink.planning import Planner
 from calve.sink_core.sink.status import status
 from tests import support

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.table import Table
 
 from calve.orchestration.broker import Broker
-from calve.sink_core.control.events import StartCommit
+from calve.sink_core.sink.control.events import StartCommit
 from calve.sink_core.sink.status import StatusReport, status
 from calve.sink_core.verify.report import VerifyReport, Violation
 from calve.sink_core.verify.verify import verify

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _BY_DATE = "tests/integration/test_topics_by_date.py"
-_DECISION = "tests/unit/control/test_decision.py"
+_DECISION = "tests/unit/sink/control/test_decision.py"
 _FINDINGS = "tests/integration/test_findings.py"
 _STOPS = f"{_FINDINGS}::test_a_finding_stops_the_pipeline_before_it_does_anything"
 _GROUP = "tests/unit/control/test_group.py"
@@ -15,7 +15,7 @@ _PUBLISH = "tests/integration/test_publish.py"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "decision-log-not-asked",
-        "sink_core/control/decision.py",
+        "sink_core/sink/control/decision.py",
         "logged = rules.own_batch_is_looked_up and plan.batch_id in state.batches",
         "logged = False",
         (f"{_DECISION}::test_our_batch_in_the_log_counts_even_if_others_have_published_since",),
@@ -92,7 +92,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "decision-predecessor-not-compared",
-        "sink_core/control/decision.py",
+        "sink_core/sink/control/decision.py",
         "    if foreign and rules.predecessor_is_compared:\n",
         "    if False:\n",
         (f"{_DECISION}::test_outstanding_plans_are_stale_once_they_were_given_up_and_say_that_they_are_planned_again",),
@@ -100,7 +100,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "decision-position-behind-is-fine",
-        "sink_core/control/decision.py",
+        "sink_core/sink/control/decision.py",
         "if position.offset != ranges[at].start:",
         "if position.offset > ranges[at].start:",
         (f"{_DECISION}::test_a_position_that_is_not_where_the_plan_starts_makes_it_stale_with_both_values",),
@@ -108,7 +108,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "decision-gone-position-is-fine",
-        "sink_core/control/decision.py",
+        "sink_core/sink/control/decision.py",
         "    if gone:\n",
         "    if False:\n",
         (f"{_DECISION}::test_a_partition_of_the_last_publish_whose_position_is_gone_makes_the_plan_stale",),
@@ -116,7 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "decision-by-log-abandoned",
-        "sink_core/control/decision.py",
+        "sink_core/sink/control/decision.py",
         "plan.batch_id in state.abandoned or ",
         "",
         (f"{_DECISION}::test_such_a_plan_is_stale_when_it_was_given_up_also_after_a_trim_of_both_events",),
@@ -124,7 +124,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "decision-by-log-not-started",
-        "sink_core/control/decision.py",
+        "sink_core/sink/control/decision.py",
         " or plan.batch_id not in state.started:",
         ":",
         (f"{_DECISION}::test_such_a_plan_is_stale_when_it_was_given_up_also_after_a_trim_of_both_events",),

@@ -85,7 +85,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "restored-unnoticed",
         "sink_core/commit/findings.py",
-        "if told <= view.stored_offset:",
+        "if reported <= view.stored_offset:",
         "if True:",
         (
             f"{_TABLE}::test_a_table_that_was_put_back_to_what_it_was_before_its_last_report_is_not_committed_to",
@@ -96,7 +96,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "recreated-unnoticed-after-trim",
         "sink_core/commit/findings.py",
-        "if told and view.tag is None and",
+        "if reported and view.tag is None and",
         "if False and view.tag is None and",
         (f"{_FINDINGS}::test_a_recreated_table_is_seen_by_its_reports_once_the_events_were_trimmed",),
         "A table created again after a trim would go on empty, as if nothing had ever been in it.",

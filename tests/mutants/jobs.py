@@ -99,8 +99,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "recreated-table-stores-too-little",
         "sink_core/resolve/loss.py",
-        "stored = max([view.stored_offset, *others, *told])",
-        "stored = max([view.stored_offset, *told])",
+        "stored = max([view.stored_offset, *others, *reported])",
+        "stored = max([view.stored_offset, *reported])",
         (f"{_LOSS}::test_a_recreated_table_begins_behind_the_last_batch_for_the_old_one",),
         "A recreated table that begins anew would meet the old one's batches again: the finding never ends.",
     ),
@@ -179,8 +179,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "refill-past-another-incarnation",
         "sink_core/range_jobs/resolving.py",
-        "if any(told > covers for uuid, told in",
-        "if any(False for uuid, told in",
+        "if any(offset > covers for uuid, offset in",
+        "if any(False for uuid, offset in",
         (
             f"{_RESOLVING}::test_a_job_is_dropped_if_another_incarnation_took_in_more_than_it_covers_though_its_events"
             "_were_trimmed",

@@ -117,7 +117,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "trim-of-a-table-that-is-gone",
         "sink_core/maintenance/trim.py",
-        "has = state.told_offset(table, logged.event.table_uuid) if stored is None else stored",
+        "has = state.reported_offset(table, logged.event.table_uuid) if stored is None else stored",
         "has = state.next_offset if stored is None else stored",
         (f"{_TRIM}::test_a_table_that_is_gone_keeps_what_nobody_reported",),
         "A table that was dropped before anybody reported its commits would not be missed: no finding, no refill.",

@@ -23,8 +23,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 import calve.sink_core.commit.append
-import calve.sink_core.control.log
-import calve.sink_core.control.publisher
 import calve.sink_core.kafka.clients
 import calve.sink_core.kafka.source
 import calve.sink_core.maintenance.orphans
@@ -41,11 +39,12 @@ import calve.spark_jobs.maintenance.orphans
 from calve.sink_core.commit.merge import Merging
 from calve.sink_core.commit.staging import left_behind
 from calve.sink_core.config.effective import Pipeline
-from calve.sink_core.control.checkpoint import in_parts
 from calve.sink_core.failpoints import reach
 from calve.sink_core.maintenance.orphans import Listed
 from calve.sink_core.maintenance.shape import SNAPSHOTS
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.parts import in_parts
 from calve.sink_core.tables.entries import live_entries
 from tests.simulation.clients import SimAdmin, SimConsumer, SimProducer
 from tests.simulation.merging import merge
@@ -85,10 +84,9 @@ class Environment:
         patch.setattr(calve.sink_core.kafka.source, "reader", reader)
         patch.setattr(calve.sink_core.kafka.clients, "producer", lambda _settings: SimProducer(network()))
         patch.setattr(calve.sink_core.kafka.clients, "transactional_producer", transactional_producer)
-        for module in (calve.sink_core.control.publisher, calve.sink_core.control.log):
-            # Avro's form on the wire has tests of its own.
-            patch.setattr(module, "encode", lambda event: event)
-        patch.setattr(calve.sink_core.control.log, "decode", lambda event: self.world.read_event(event))
+        # Avro's form on the wire has tests of its own.
+        patch.setattr(SINK, "encode", lambda event: event)
+        patch.setattr(SINK, "decode", lambda event: self.world.read_event(event))
         self._install_storage(patch)
         self._install_chance(patch)
         patch.setattr(

@@ -15,7 +15,6 @@ from calve.sink_core.batch import BatchPlan, ManifestRef
 from calve.sink_core.commit.properties import SummaryKeys, from_summary
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.control.decision import Verdict
-from calve.sink_core.control.events import Checkpoint, DataComplete, DataWritten
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import (
     CalveError,
@@ -28,6 +27,7 @@ from calve.sink_core.errors import (
 )
 from calve.sink_core.offsets import Offsets, TopicPartition, dense_to_offsets
 from calve.sink_core.resolve.rebuild import BEFORE
+from calve.sink_core.sink.control.events import DataComplete, DataWritten, TableCheckpoint
 from calve.sink_core.sink.run import RunReport
 from tests.simulation.broker import Cluster, Outcome, Transaction
 from tests.simulation.promises import Crash, Promise, Violation
@@ -135,7 +135,7 @@ class Oracle:
                         self._files_published(offset, record.value)
                     if isinstance(record.value, DataComplete):
                         self._batch_published(record.value)
-                    if isinstance(record.value, Checkpoint):
+                    if isinstance(record.value, TableCheckpoint):
                         self._rebuilt(record.value)
 
     def _files_published(self, offset: int, event: DataWritten) -> None:
@@ -222,7 +222,7 @@ class Oracle:
         """By a rebuild that did not come to its end, and left its mark on the table."""
         return (table, event.batch_id) in self._given_up_before and BEFORE[0] in self.given_up.get(table, ())
 
-    def _rebuilt(self, event: Checkpoint) -> None:
+    def _rebuilt(self, event: TableCheckpoint) -> None:
         """It has decided, and positions are where it ends."""
         self.note(f"REBUILT {event.last_complete_batch_id}")
         held = self._in_ledger()

@@ -1,4 +1,4 @@
-"""The transitions of `CommitState` by name, and a count of those that histories make."""
+"""The transitions of the fold of a sink's log by name, and a count of those that histories make."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-from calve.sink_core.control.events import (
-    BatchAbandoned,
-    Checkpoint,
+from calve.sink_core.control.events import BatchAbandoned, Event, Paused, PipelineBound, Resolved, Resumed
+from calve.sink_core.sink.control.events import (
     CheckpointPart,
     CommitComplete,
     CommitToTable,
     DataComplete,
     DataWritten,
-    Event,
-    Paused,
-    PipelineBound,
-    Resolved,
-    Resumed,
     StartCommit,
+    TableCheckpoint,
 )
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.state import CommitState
 
 TRANSITIONS = (
     "bound",
@@ -49,7 +45,7 @@ TRANSITIONS = (
 
 def count(patch: pytest.MonkeyPatch, visit: Callable[[str], None]) -> None:
     """Have `visit` called with the name of each transition."""
-    apply, restart = CommitState.apply, CommitState.restart
+    apply, restart = SINK.apply, CommitState.restart
 
     def counted(state: CommitState, offset: int, event: Event) -> None:
         name = _before(state, event)
@@ -61,7 +57,7 @@ def count(patch: pytest.MonkeyPatch, visit: Callable[[str], None]) -> None:
             visit("read again from the log start")
         restart(state, log_start)
 
-    patch.setattr(CommitState, "apply", counted)
+    patch.setattr(SINK, "apply", counted)
     patch.setattr(CommitState, "restart", counted_restart)
 
 
@@ -71,11 +67,11 @@ def _before(state: CommitState, event: Event) -> str:
         case PipelineBound():
             return "bound by a second first run" if state.bound else "bound"
         case CommitToTable():
-            told = state.told_offset(event.table, event.table_uuid)
-            return "table reported further" if event.stored_offset > told else "table reported again"
+            before = state.reported_offset(event.table, event.table_uuid)
+            return "table reported further" if event.stored_offset > before else "table reported again"
         case DataComplete():
             return f"{event.kind} complete"
-        case Checkpoint():
+        case TableCheckpoint():
             return ""
         case _:
             return _NAMES[type(event)]

@@ -13,17 +13,18 @@ from pyiceberg.table.metadata import TableMetadata
 
 from calve.sink_core.batch import BatchPlan, ManifestRef, TableOutput, WrittenBatch
 from calve.sink_core.config.effective import Pipeline
-from calve.sink_core.control.events import DataWritten, Event
-from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.events import Event, Logged
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.range_jobs.rewrite import RewriteSpec
 from calve.sink_core.resolve.accounts import Accounts, fold
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.sink.control.events import DataWritten
 from calve.sink_core.sink.engine import InProcess
 from calve.sink_core.sink.session import Session
-from calve.sink_core.sink.write.task import IngestSpec, TaskResult
+from calve.sink_core.sink.write.spec import IngestSpec
+from calve.sink_core.sink.write.task import TaskResult
 from calve.sink_core.tables.kafka_rows import Runs
 from calve.sink_core.tables.rewrite import Rewritten
 from calve.sink_core.verify.ledger import LedgerRow, with_former

@@ -11,10 +11,10 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType, TimeTyp
 from calve.sink_core.batch import ManifestRef, ToMerge
 from calve.sink_core.changes.merging import Part, check_known, check_mergeable, first_part
 from calve.sink_core.commit.parallel import LeftToCaller, NotMerging
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import TableUnusable
-from tests.unit.control.build import manifest, written
+from calve.sink_core.sink.control.events import DataWritten
+from tests.unit.sink.control.build import manifest, written
 
 ROWS, KEYS = manifest("rows"), manifest("keys", content=1)
 CHANGES, APPENDED, NOTHING = (ROWS, KEYS), (ROWS,), ()

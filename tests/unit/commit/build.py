@@ -7,7 +7,7 @@ from typing import Any
 from calve.sink_core.commit.findings import Identity
 from calve.sink_core.commit.properties import Own, SummaryKeys
 from calve.sink_core.commit.view import SnapshotView, TableView
-from tests.unit.control.build import TABLE, UUID
+from tests.unit.sink.control.build import TABLE, UUID
 
 KEYS = SummaryKeys("flights", "calve.prod.flights.control", "calve.prod.flights")
 NOW = Identity(control_topic_id="topic-1", cluster_id="cluster-1")

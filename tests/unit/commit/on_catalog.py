@@ -24,12 +24,13 @@ from calve.sink_core.commit.others import Others
 from calve.sink_core.commit.properties import Own, to_summary
 from calve.sink_core.commit.table import TableCommit, TableCommitter
 from calve.sink_core.commit.view import TableView, view_of
-from calve.sink_core.control.events import DataWritten, Event
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Event
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.tables.manifests import write_manifest, write_manifest_of
 from calve.sink_core.tables.writer import TableWriter
 from tests.unit.commit.build import KEYS, NOW
-from tests.unit.control.build import TABLE, bound, complete, log, written
+from tests.unit.sink.control.build import TABLE, bound, complete, log, written
 
 CommitTable = Callable[..., Any]
 

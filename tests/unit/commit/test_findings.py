@@ -9,10 +9,10 @@ import pytest
 
 from calve.sink_core.commit.findings import AncestryCut, Identity, compare, dropped
 from calve.sink_core.commit.view import SnapshotView, TableView
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.finding import Finding
+from calve.sink_core.sink.control.state import CommitState
 from tests.unit.commit.build import NOW, own, snapshot, view
-from tests.unit.control.build import TABLE, UUID, checkpoint, complete, log, told, written
+from tests.unit.sink.control.build import TABLE, UUID, checkpoint, complete, log, reported, written
 
 FIRST, SECOND = written("b1"), written("b2")
 LOG = log(FIRST, complete("b1"), SECOND, complete("b2"))
@@ -28,7 +28,7 @@ LOST = "recommit|refill|accept"
 
 def with_reports(*stored: int, uuid: str = UUID) -> CommitState:
     """The two batches and then `COMMIT_TO_TABLE`s."""
-    return log(FIRST, complete("b1"), SECOND, complete("b2"), *(told(offset, uuid=uuid) for offset in stored))
+    return log(FIRST, complete("b1"), SECOND, complete("b2"), *(reported(offset, uuid=uuid) for offset in stored))
 
 
 def chain(*snapshots: SnapshotView, tag: int | None) -> TableView:
@@ -159,7 +159,7 @@ def test_a_table_with_another_uuid_than_its_events_was_recreated() -> None:
 
 
 def test_a_recreated_table_is_seen_by_its_reports_once_the_events_were_trimmed() -> None:
-    trimmed = log(checkpoint(9, told={TABLE: {UUID: 4}}), start=9)
+    trimmed = log(checkpoint(9, reported={TABLE: {UUID: 4}}), start=9)
     recreated = view(head=None, tag=None, uuid="uuid-2")
     assert_says(
         compare(recreated, trimmed, NOW), "table-recreated", "uuid-1 up to control offset 4", "uuid-2", "refill"
@@ -209,12 +209,12 @@ def test_a_log_that_has_other_events_at_the_same_offsets_is_seen_by_the_last_eve
 
 
 def test_the_last_event_taken_in_may_have_been_trimmed() -> None:
-    trimmed = log(checkpoint(4, told={TABLE: {UUID: 4}}), start=4)
+    trimmed = log(checkpoint(4, reported={TABLE: {UUID: 4}}), start=4)
     assert compare(CLEAN, trimmed, NOW) is None
 
 
 def test_a_trimmed_log_that_lacks_the_last_event_above_its_start_is_truncated() -> None:
-    quiet = checkpoint(6, told={TABLE: {UUID: 4}}, last_events={TABLE: (SECOND.event_id,)})
+    quiet = checkpoint(6, reported={TABLE: {UUID: 4}}, last_events={TABLE: (SECOND.event_id,)})
     assert compare(CLEAN, log(quiet, start=3), NOW) is None
     other = replace(quiet, last_events={TABLE: ("another",)})
     finding = compare(CLEAN, log(other, start=3), NOW)
@@ -230,12 +230,12 @@ def test_the_last_event_may_be_named_by_any_checkpoint_left() -> None:
 
 
 def test_a_table_put_back_to_before_a_trim_is_seen_by_what_the_trim_found() -> None:
-    trimmed = log(checkpoint(9, told={TABLE: {UUID: 4}}), start=9)
+    trimmed = log(checkpoint(9, reported={TABLE: {UUID: 4}}), start=9)
     restored = chain(BASE, OURS_1, tag=2)
     assert_says(compare(restored, trimmed, NOW), "table-restored", "control offset 4", "control offset 2", LOST)
 
 
 def test_a_table_gone_from_the_catalog_is_a_finding_if_the_log_speaks_of_it() -> None:
     assert_says(dropped(TABLE, LOG), "table-dropped", f"uuid {UUID}", "no such table", "refill|accept")
-    assert_says(dropped(TABLE, log(told(4, uuid="uuid-9"))), "table-dropped", "uuid-9", "no such table", "refill")
+    assert_says(dropped(TABLE, log(reported(4, uuid="uuid-9"))), "table-dropped", "uuid-9", "no such table", "refill")
     assert dropped("air.other", LOG) is None

@@ -9,9 +9,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calve.sink_core.commit.held import check_still_there, holds_tagged_files
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import TableUnusable
+from calve.sink_core.sink.control.events import DataWritten
 from tests.unit.commit.build import own
 from tests.unit.commit.on_catalog import World, attempt_of, land, look, manifest_of
 

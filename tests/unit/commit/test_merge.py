@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from calve.sink_core.commit.merge import LONGEST_S, MERGES, Events, Merging
 from calve.sink_core.errors import CommitConflict, FindingError
 from tests.unit.commit.on_catalog import TAG, CommitTable, World, rows, through
-from tests.unit.control.build import TABLE, complete, manifest
+from tests.unit.sink.control.build import TABLE, complete, manifest
 
 
 @dataclass

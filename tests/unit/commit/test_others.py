@@ -10,7 +10,7 @@ from calve.sink_core.commit.others import Reading, read_twice
 from calve.sink_core.commit.properties import others_in, to_summary
 from calve.sink_core.offsets import OffsetRange
 from tests.unit.commit.build import KEYS, own
-from tests.unit.control.build import TABLE, TOPIC, at
+from tests.unit.sink.control.build import TABLE, TOPIC, at
 
 THEIRS = "calve.dev.europe.departures"
 READING = Reading({TOPIC: "id-1"}, {at(0): 100})

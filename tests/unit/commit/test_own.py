@@ -9,10 +9,10 @@ import pytest
 from calve.sink_core.batch import ManifestRef
 from calve.sink_core.commit.own import Share, own_of, shares_of
 from calve.sink_core.commit.view import TableView
-from calve.sink_core.control.events import DataComplete, DataWritten
-from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.events import Logged
+from calve.sink_core.sink.control.events import DataComplete, DataWritten
 from tests.unit.commit.build import NOW, own, snapshot, view
-from tests.unit.control.build import complete, log, manifest, through, written
+from tests.unit.sink.control.build import complete, log, manifest, through, written
 
 EMPTY = view(head=None, tag=None)
 PROMISED = view(snapshot(1, ours=own(1, valid_through_ms=300)), head=1, tag=1)

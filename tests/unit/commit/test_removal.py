@@ -11,17 +11,17 @@ from pyiceberg.table import Table
 
 from calve.sink_core.commit.removal import Removal, removal
 from calve.sink_core.commit.replace import live_files
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.range_parts import RangeRead
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import TableUnusable
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.range_parts import RangeRead
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.tables.internal import DEAD_LETTER_SCHEMA, DeadLetter, dead_letter_rows
 from calve.sink_core.tables.manifests import write_manifest
 from calve.sink_core.tables.writer import TableWriter
 from tests.unit.commit.build import own
 from tests.unit.commit.on_catalog import attempt_of, land, metadata_path, row_deletes
-from tests.unit.control.build import TOPIC, complete, log, written
+from tests.unit.sink.control.build import TOPIC, complete, log, written
 
 DEAD = "calve.flights_dead_letters"
 

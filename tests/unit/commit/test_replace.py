@@ -13,14 +13,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 
 from calve.sink_core.commit.replace import fitting, has_deletes, live_files
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.range_parts import Replaces
+from calve.sink_core.control.events import Logged
+from calve.sink_core.sink.control.events import DataWritten
+from calve.sink_core.sink.control.range_parts import Replaces
 from calve.sink_core.tables.entries import live_entries
 from calve.sink_core.tables.manifests import entries_of, write_manifest_of
 from tests.unit.commit.build import own
 from tests.unit.commit.on_catalog import World, attempt_of, land, manifest_of, metadata_path, row_deletes
-from tests.unit.control.build import manifest
+from tests.unit.sink.control.build import manifest
 
 
 @pytest.fixture

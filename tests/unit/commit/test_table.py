@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from calve.sink_core.errors import FindingError, UnknownOutcome
 from tests.unit.commit.build import NOW
 from tests.unit.commit.on_catalog import CommitTable, World, rows, through
-from tests.unit.control.build import complete, told
+from tests.unit.sink.control.build import complete, reported
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_batch_of_which_the_end_is_not_visible_yet_comes_later_and_not_never(w
 def test_a_table_that_was_put_back_to_what_it_was_before_its_last_report_is_not_committed_to(world: World) -> None:
     world.publish("b1", 1)
     world.commit()
-    world.log.events.append(told(5, uuid=world.view.uuid))
+    world.log.events.append(reported(5, uuid=world.view.uuid))
     world.publish("b2", 2)
     with pytest.raises(FindingError, match="table-restored"):
         world.commit()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Event
 from calve.sink_core.finding import Finding
 from calve.sink_core.offsets import Position
-from tests.unit.control.build import TOPIC, at, bound, checkpoint, complete, log, positions
+from calve.sink_core.sink.control.fold import OTHER_CATALOG
+from tests.unit.sink.control.build import TOPIC, at, bound, checkpoint, complete, log, positions
 
 CONTROL = "calve.prod.flights.control"
 AFTER_B1 = log(complete("b1", {TOPIC: (10, 20)}))
 TOPICS = {TOPIC: "id-1"}
+binding = partial(checks.binding, elsewhere=OTHER_CATALOG)
 
 
 def assert_says(finding: Finding | None, name: str, subject: str, stored: str, found: str, choices: str) -> None:
@@ -28,7 +32,7 @@ def assert_says(finding: Finding | None, name: str, subject: str, stored: str, f
 
 
 def test_a_host_with_the_same_binding_may_go_on() -> None:
-    assert checks.binding(bound(), bound(pipeline_id="made by this run")) is None
+    assert binding(bound(), bound(pipeline_id="made by this run")) is None
 
 
 @pytest.mark.parametrize(
@@ -36,14 +40,14 @@ def test_a_host_with_the_same_binding_may_go_on() -> None:
     [
         ("pipeline", "renamed-pipeline", "takes_over"),
         ("deployment", "renamed-pipeline", "takes_over"),
-        ("catalog_fingerprint", "other-catalog", "move"),
+        ("fingerprint", "other-catalog", "move"),
         ("cluster_id", "other-cluster", "rebuild"),
         ("control_topic_id", "control-topic-recreated", "rebuild"),
     ],
 )
 def test_a_host_bound_to_something_else_must_stop(field: str, name: str, choices: str) -> None:
     mine = bound(**{field: "mine"})
-    assert_says(checks.binding(bound(**{field: "theirs"}), mine), name, mine.pipeline, "theirs", "mine", choices)
+    assert_says(binding(bound(**{field: "theirs"}), mine), name, mine.pipeline, "theirs", "mine", choices)
 
 
 def test_a_log_that_starts_at_its_beginning_is_whole() -> None:

@@ -8,30 +8,32 @@ from typing import Any
 import fastavro
 import pytest
 
-from calve.sink_core.control.container import opened, packed
-from calve.sink_core.control.schemas import MIN_READER_KEY, SCHEMAS
+from calve.sink_core.control.container import Containers
+from calve.sink_core.control.schemas import MIN_READER_KEY, RESUMED, of_event
 
 NAME = "RESUMED"
+SCHEMA = of_event(NAME, RESUMED)
+CONTAINERS = Containers({NAME: SCHEMA})
 RECORD: dict[str, Any] = {"event_id": "e", "pipeline_id": "p", "written_at_ms": 1, "calve_version": "1", "by": "me"}
 
 
 def container(*records: dict[str, Any], codec: str = "deflate") -> bytes:
     out = io.BytesIO()
-    fastavro.writer(out, fastavro.parse_schema(SCHEMAS[NAME]), records, codec=codec, metadata={MIN_READER_KEY: "1"})
+    fastavro.writer(out, fastavro.parse_schema(SCHEMA), records, codec=codec, metadata={MIN_READER_KEY: "1"})
     return out.getvalue()
 
 
 def test_what_is_packed_is_what_fastavro_writes_and_reads() -> None:
-    value = packed(NAME, RECORD, min_reader=3)
+    value = CONTAINERS.packed(NAME, RECORD, min_reader=3)
     reader = fastavro.reader(io.BytesIO(value))
     assert (reader.metadata[MIN_READER_KEY], list(reader)) == ("3", [RECORD])
-    found = opened(value)
+    found = CONTAINERS.opened(value)
     assert (found.name, found.min_reader, found.record()) == (NAME, 3, RECORD)
 
 
 @pytest.mark.parametrize("codec", ["deflate", "null"])
 def test_any_codec_is_read(codec: str) -> None:
-    assert opened(container(RECORD, codec=codec)).record() == RECORD
+    assert CONTAINERS.opened(container(RECORD, codec=codec)).record() == RECORD
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_any_codec_is_read(codec: str) -> None:
     ],
 )
 def test_a_container_that_does_not_hold_one_record(value: bytes) -> None:
-    found = opened(value)
+    found = CONTAINERS.opened(value)
     with pytest.raises((ValueError, EOFError)):
         found.record()
 
@@ -53,4 +55,4 @@ def test_a_container_that_does_not_hold_one_record(value: bytes) -> None:
 @pytest.mark.parametrize("value", [b"", b"Obj", b"Obk" + container(RECORD)[3:]])
 def test_what_is_no_container(value: bytes) -> None:
     with pytest.raises((ValueError, EOFError)):
-        opened(value)
+        CONTAINERS.opened(value)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from pyroaring import BitMap64
 
-from calve.sink_core.control.range_parts import RangeJob, RangeRead
 from calve.sink_core.dead_letters.choice import CREATED_AGAIN, NO_ROW, NO_TABLE, Chosen, Offsets, choose
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.range_parts import RangeJob, RangeRead
 from tests.unit.verify.hand_made import AT, DATA, DEAD, row
 
 OTHER = "air.other"

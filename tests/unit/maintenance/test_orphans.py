@@ -9,12 +9,12 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from calve.sink_core.control.range_parts import Replaces
 from calve.sink_core.maintenance.orphans import Listed, known_of_snapshots, list_files, may_still_land, named_by_events
+from calve.sink_core.sink.control.range_parts import Replaces
 from calve.sink_core.tables.manifests import entries_of, rewritten_name, rewritten_prefix
 from tests.unit.commit.build import own
 from tests.unit.commit.on_catalog import World, attempt_of, land, manifest_of
-from tests.unit.control.build import TABLE
+from tests.unit.sink.control.build import TABLE
 
 
 @pytest.fixture

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.maintenance.trim import Kept, Taken, first_kept
-from tests.unit.control.build import TABLE, bound, checkpoint, complete, log, told, written
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.state import CommitState
+from tests.unit.sink.control.build import TABLE, bound, checkpoint, complete, log, reported, written
 
 OTHER = "air.other"
 THREE = log(bound(), *(e for i in (1, 2, 3) for e in (written(f"b{i}"), written(f"b{i}", OTHER), complete(f"b{i}"))))
@@ -44,10 +45,10 @@ def test_a_recreated_table_keeps_the_events_for_the_one_before() -> None:
 
 def test_a_table_that_is_gone_keeps_what_nobody_reported() -> None:
     assert kept(THREE, {TABLE: None, OTHER: 10}).offset == 1
-    reported = log(*(e for i in (1, 2) for e in (written(f"b{i}"), complete(f"b{i}"))), told(2))
-    assert kept(reported, {TABLE: None}).offset == 2
-    reported.apply(5, told(4))
-    assert kept(reported, {TABLE: None}).offset == 3
+    state = log(*(e for i in (1, 2) for e in (written(f"b{i}"), complete(f"b{i}"))), reported(2))
+    assert kept(state, {TABLE: None}).offset == 2
+    SINK.apply(state, 5, reported(4))
+    assert kept(state, {TABLE: None}).offset == 3
 
 
 def test_an_incomplete_batch_stays() -> None:

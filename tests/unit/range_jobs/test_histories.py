@@ -17,18 +17,18 @@ from calve.sink_core.commit.findings import AncestryCut, compare
 from calve.sink_core.commit.view import SnapshotView, TableView
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import Event
-from calve.sink_core.control.range_parts import RangeRead
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.finding import Finding
 from calve.sink_core.offsets import NO_TOKEN, Position
 from calve.sink_core.range_jobs.job import RangePlan, decide
 from calve.sink_core.range_jobs.lost import losses, lost_offsets
 from calve.sink_core.range_jobs.missing import missing
 from calve.sink_core.range_jobs.resolving import resolution, resolves
+from calve.sink_core.sink.control.range_parts import RangeRead
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.verify.ledger import LedgerRow
 from calve.sink_core.verify.offset_sets import ranges_of
 from tests.unit.commit.build import NOW, own, view
-from tests.unit.control.build import TABLE, TOPIC, complete, log, manifest, told, written
+from tests.unit.sink.control.build import TABLE, TOPIC, complete, log, manifest, reported, written
 
 OTHER = "air.other"
 
@@ -94,7 +94,7 @@ class World:
             rows = tuple(offset for logged in new for offset in self.again[logged.event.batch_id])
             self._add(SnapshotView(self.number(), self.table.head, None, ours), (*self.held, *rows), tag=True)
             if number % 2:
-                self.events.append(told(stored, uuid=self.table.uuid))
+                self.events.append(reported(stored, uuid=self.table.uuid))
 
     def _add(self, snapshot: SnapshotView, content: tuple[int, ...], *, tag: bool) -> None:
         snapshot = replace(snapshot, sequence_number=len(self.table.snapshots) + 1)

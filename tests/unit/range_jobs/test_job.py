@@ -12,16 +12,16 @@ from pyroaring import BitMap64
 from calve.sink_core.batch import TableOutput
 from calve.sink_core.config.effective import TableSettings
 from calve.sink_core.control.decision import Verdict
-from calve.sink_core.control.events import DataComplete
-from calve.sink_core.control.range_parts import RangeRead, Resolves
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
 from calve.sink_core.range_jobs.job import RangePlan, decide, deleted, events, tasks_of
 from calve.sink_core.range_jobs.missing import check_stated, missing
+from calve.sink_core.sink.control.events import DataComplete
+from calve.sink_core.sink.control.range_parts import RangeRead, Resolves
 from calve.sink_core.verify.ledger import LedgerRow
 from calve.sink_core.verify.offset_sets import ranges_of
-from tests.unit.control.build import TABLE, TOPIC, at, complete, log
+from tests.unit.sink.control.build import TABLE, TOPIC, at, complete, log
 
 JOB = "r9"
 PLAN = RangePlan(JOB, TABLE, Position(3, "r8"), (OffsetRange(TOPIC, 0, 5, 20), OffsetRange(TOPIC, 0, 30, 40)), 2, {})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calve.sink_core.control.events import DataComplete
-from calve.sink_core.control.range_parts import RangeRead, Replaces
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.range_jobs.missing import missing
+from calve.sink_core.sink.control.events import DataComplete
+from calve.sink_core.sink.control.range_parts import RangeRead, Replaces
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.verify.offset_sets import of_range
-from tests.unit.control.build import TABLE, TOPIC, at, complete, log, written
 from tests.unit.range_jobs.test_job import row
+from tests.unit.sink.control.build import TABLE, TOPIC, at, complete, log, written
 
 ROWS = [row("b1", 0, 10), row("b2", 10, 20)]
 

@@ -6,12 +6,12 @@ import pytest
 
 from calve.sink_core.commit.view import TableView
 from calve.sink_core.control.events import Event
-from calve.sink_core.control.range_parts import Resolves
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.range_jobs.lost import losses
 from calve.sink_core.range_jobs.resolving import Base, base_of, resolution
+from calve.sink_core.sink.control.range_parts import Resolves
 from tests.unit.commit.build import own, snapshot, view
-from tests.unit.control.build import complete, log, told, written
+from tests.unit.sink.control.build import complete, log, reported, written
 
 FINDING = "table-rolled-back"
 ROLLED_BACK = view(snapshot(1, None, own(2)), snapshot(2, 1, own(4)), head=1, tag=2)
@@ -43,15 +43,15 @@ def test_the_newest_of_several_jobs_counts() -> None:
 
 
 def test_a_job_is_dropped_if_another_incarnation_took_in_more_than_it_covers_though_its_events_were_trimmed() -> None:
-    assert taken([told(4, uuid="another"), *job()]) is not None
-    assert taken([told(5, uuid="another"), *job()]) is None
+    assert taken([reported(4, uuid="another"), *job()]) is not None
+    assert taken([reported(5, uuid="another"), *job()]) is None
 
 
 @pytest.mark.parametrize(("stored", "is_taken"), [(4, True), (9, False)])
 def test_a_job_that_was_taken_in_once_is_dropped_if_what_came_with_it_may_be_trimmed(
     stored: int, is_taken: bool
 ) -> None:
-    state = log(*job(), told(stored), start=7)
+    state = log(*job(), reported(stored), start=7)
     assert (resolution(ROLLED_BACK, state, FINDING) is not None) == is_taken
 
 
@@ -120,5 +120,5 @@ def test_what_the_head_holds_by_a_copy_is_not_lost() -> None:
 
 def test_what_an_untagged_head_holds_of_a_table_that_was_told_of_can_t_be_known_once_all_of_ours_is_expired() -> None:
     cut = view(snapshot(4, 3), head=4, tag=None)
-    assert base_of(cut, log(told(3, uuid="another"))) == Base(None, 0)
-    assert base_of(cut, log(told(3))) is None
+    assert base_of(cut, log(reported(3, uuid="another"))) == Base(None, 0)
+    assert base_of(cut, log(reported(3))) is None

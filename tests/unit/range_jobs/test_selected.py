@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap64
 
-from calve.sink_core.control.range_parts import RangeJob, RangeRead
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.range_jobs.selected import Wanted, check_same, moved_by, selected, whole_rows
+from calve.sink_core.sink.control.range_parts import RangeJob, RangeRead
 from calve.sink_core.verify.offset_sets import of_range
 from tests.unit.verify.hand_made import AT, DATA, row
 

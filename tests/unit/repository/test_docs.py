@@ -20,7 +20,7 @@ import typer
 from calve.orchestration.cli.main import app
 from calve.sink_core import errors
 from calve.sink_core.config.load import load
-from calve.sink_core.control.schemas import SCHEMAS
+from calve.sink_core.sink.control.fold import SINK
 from tests.documents import ROOT, section, table_rows, text
 
 DOCUMENTS = (
@@ -98,7 +98,7 @@ def first_texts(*names: str, argument: int = 0) -> set[str]:
 
 def finding_names() -> set[str]:
     """Also those that stand in a table of findings and not in a call."""
-    modules = ("sink_core/control/checks.py", "sink_core/commit/findings.py")
+    modules = ("sink_core/control/checks.py", "sink_core/sink/control/fold.py", "sink_core/commit/findings.py")
     texts = {n.value for m in modules for n in ast.walk(sources()[m]) if isinstance(n, ast.Constant)}
     named = {t for t in texts if isinstance(t, str) and re.fullmatch(r"[a-z]+(-[a-z]+)+", t)}
     return (named | first_texts("Finding", "FindingError")) - {"source-snapshot-id"}
@@ -214,25 +214,25 @@ def _literal(node: ast.expr) -> str:
     return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
 
 
-@pytest.mark.parametrize("event", SCHEMAS)
+@pytest.mark.parametrize("event", SINK.schemas)
 def test_every_field_of_an_event_is_documented(event: str) -> None:
     common = {"event_id", "pipeline_id", "written_at_ms", "calve_version"}
     own = section("docs/events.md", event).split("\n### ")[0]
     documented = [row[0].strip("`") for row in table_rows(own)[2:]]
-    assert documented == [field["name"] for field in SCHEMAS[event]["fields"] if field["name"] not in common]
+    assert documented == [field["name"] for field in SINK.schemas[event]["fields"] if field["name"] not in common]
 
 
 @pytest.mark.parametrize("record", ["ManifestRef", "PartitionSummary", "Resolves", "Replaces", "RangeRead", "RangeJob"])
 def test_every_field_of_a_nested_record_is_documented(record: str) -> None:
     documented = [row[0].strip("`") for row in table_rows(section("docs/events.md", record))[2:]]
-    assert documented == [field["name"] for field in _nested(list(SCHEMAS.values()), record)["fields"]]
+    assert documented == [field["name"] for field in _nested(list(SINK.schemas.values()), record)["fields"]]
 
 
-@pytest.mark.parametrize("event", SCHEMAS)
+@pytest.mark.parametrize("event", SINK.schemas)
 def test_every_example_is_an_event(event: str) -> None:
     common, own = (json.loads(first_json(title)) for title in ("Every event", event))
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(SCHEMAS[event]), {**common, **own}, strict=True)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(SINK.schemas[event]), {**common, **own}, strict=True)
     assert out.getvalue()
 
 

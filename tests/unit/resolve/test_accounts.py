@@ -6,7 +6,7 @@ from typing import Any
 from calve.sink_core.commit.view import TableView
 from calve.sink_core.resolve.accounts import Accounts, disagreement, fold
 from tests.unit.commit.build import own, snapshot, view
-from tests.unit.control.build import TABLE, TOPIC, at
+from tests.unit.sink.control.build import TABLE, TOPIC, at
 
 DEAD, LEDGER = "dead", "ledger"
 

@@ -6,7 +6,7 @@ from calve.sink_core.control.decision import Verdict
 from calve.sink_core.offsets import OffsetRange, Position, Positions, TopicPartition
 from calve.sink_core.resolve.jump import Jump
 from calve.sink_core.resolve.positions import skipped
-from tests.unit.control.build import TOPIC, at, complete, log, positions
+from tests.unit.sink.control.build import TOPIC, at, complete, log, positions
 
 STATE = log(complete("b1", {TOPIC: (10, 20)}))
 SEEN = {at(0): Position(15, ""), at(1): Position(20, "b1")}

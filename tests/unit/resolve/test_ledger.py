@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from calve.sink_core.resolve.ledger import trimmed
-from tests.unit.control.build import checkpoint, complete, log, written
+from tests.unit.sink.control.build import checkpoint, complete, log, written
 
 LEDGER = "calve.flights_ledger"
 LAST = (written("b3", LEDGER), complete("b3"))

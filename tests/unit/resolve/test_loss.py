@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from calve.sink_core.control.events import DataWritten
-from calve.sink_core.control.logged import Logged
+from calve.sink_core.control.events import Logged
 from calve.sink_core.resolve.loss import lost_by_recreation, lost_by_roll_back
+from calve.sink_core.sink.control.events import DataWritten
 from tests.unit.commit.build import own, snapshot, view
-from tests.unit.control.build import TABLE, UUID, checkpoint, complete, log, told, written
+from tests.unit.sink.control.build import TABLE, UUID, checkpoint, complete, log, reported, written
 
 STATE = log(written("b1"), complete("b1"), written("b2"), complete("b2"), written("b3"), complete("b3"))
 """Batches at the control offsets 0, 2 and 4; each is complete one further."""
@@ -40,7 +40,7 @@ def test_a_tag_that_is_gone_loses_nothing_that_the_head_holds() -> None:
 
 
 def test_a_report_tells_what_a_restored_catalog_forgot() -> None:
-    state = log(written("b1"), complete("b1"), told(2), written("b2"), complete("b2"), told(5))
+    state = log(written("b1"), complete("b1"), reported(2), written("b2"), complete("b2"), reported(5))
     restored = view(snapshot(1, None, own(2, batches=("b1",))), head=1, tag=1)
     loss = lost_by_roll_back(restored, state)
     assert (loss.stored, batches(loss.events)) == (5, ["b2"])
@@ -77,7 +77,7 @@ def test_a_recreated_table_begins_behind_the_last_batch_for_the_old_one() -> Non
 
 
 def test_a_recreated_table_keeps_what_was_published_for_it_already() -> None:
-    state = log(written("b1"), complete("b1"), written("b2", uuid="new"), complete("b2"), told(5, uuid=UUID))
+    state = log(written("b1"), complete("b1"), written("b2", uuid="new"), complete("b2"), reported(5, uuid=UUID))
     loss = lost_by_recreation(view(head=None, tag=None, uuid="new"), state)
     assert (loss.stored, batches(loss.events), batches(loss.kept)) == (5, ["b1"], ["b2"])
     assert state.tables == [TABLE]

@@ -4,9 +4,11 @@ import json
 from dataclasses import asdict
 
 from calve.sink_core.batch import ManifestRef
-from calve.sink_core.control.events import BatchAbandoned, DataComplete, DataWritten, Event, StartCommit
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import BatchAbandoned, Event
 from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.sink.control.events import DataComplete, DataWritten, StartCommit
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.status import in_flight, last_batch, partition_statuses, topic_statuses, uncommitted
 
 A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)
@@ -57,7 +59,7 @@ def wrote(batch_id: str, rows: int, at_ms: int) -> DataWritten:
 
 
 def state_of(*events: Event) -> CommitState:
-    return CommitState().apply_all(enumerate(events))
+    return SINK.apply_all(CommitState(), enumerate(events))
 
 
 def test_lag_counts_from_the_position_or_the_log_start_to_the_last_stable_offset() -> None:

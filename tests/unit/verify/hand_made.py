@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from calve.sink_core.batch import ManifestRef
 from calve.sink_core.commit.properties import Own
 from calve.sink_core.commit.view import SnapshotView, TableView
-from calve.sink_core.control.events import DataComplete, DataWritten
 from calve.sink_core.offsets import TopicPartition, offsets_to_dense
+from calve.sink_core.sink.control.events import DataComplete, DataWritten
 from calve.sink_core.verify.batches import Internal
 from calve.sink_core.verify.history import History
 from calve.sink_core.verify.ledger import Ledger, LedgerRow

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from calve.sink_core.control.events import DataComplete, DataWritten
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.events import DataComplete, DataWritten
 from calve.sink_core.verify.batches import compare, expected_rows
 from calve.sink_core.verify.history import History
 from calve.sink_core.verify.ledger import LedgerRow
 from calve.sink_core.verify.report import Evidence
-from tests.unit.control.build import checkpoint
+from tests.unit.sink.control.build import checkpoint
 from tests.unit.verify.hand_made import (
     AT,
     DATA,

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calve.sink_core.control.events import Checkpoint, Event
+from calve.sink_core.control.events import Event
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.events import TableCheckpoint
 from calve.sink_core.verify.history import History
 from calve.sink_core.verify.ledger import former_place
 from calve.sink_core.verify.report import Evidence
@@ -69,7 +70,7 @@ def test_a_batch_planned_after_a_giving_up_continues_the_publish_before_it() -> 
     assert kinds(evidence) == ["batch-chain"]
 
 
-def of(*events: Event, base: Checkpoint, start: int, evidence: Evidence) -> History:
+def of(*events: Event, base: TableCheckpoint, start: int, evidence: Evidence) -> History:
     """A trimmed log that begins at `start`."""
     seen = History("control", base)
     for offset, event in enumerate(events, start):
@@ -111,13 +112,13 @@ def test_positions_of_a_topic_taken_out_before_the_trim_are_known_from_the_check
     assert seen.positions == {AT: 100, gone: 7}
 
 
-def checkpoint(up_to: int, last: str, position: int) -> Checkpoint:
-    return Checkpoint(
+def checkpoint(up_to: int, last: str, position: int) -> TableCheckpoint:
+    return TableCheckpoint(
         pipeline_id="p",
         up_to_offset=up_to,
         pipeline="p",
         deployment="d",
-        catalog_fingerprint="",
+        fingerprint="",
         cluster_id="",
         control_topic_id="",
         paused_by=None,
@@ -125,7 +126,7 @@ def checkpoint(up_to: int, last: str, position: int) -> Checkpoint:
         positions={"flights": (-1, -1, -1, position)},
         topic_ids={},
         through_ms={},
-        told={},
+        reported={},
         open_findings=(),
         begins={"flights": (-1, -1, -1, 5)},
         batches=7,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calve.sink_core.control.range_parts import RangeJob, RangeRead
+from calve.sink_core.sink.control.range_parts import RangeJob, RangeRead
 from calve.sink_core.verify import jobs
 from calve.sink_core.verify.deep import Held
 from calve.sink_core.verify.offset_sets import of_range

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyroaring import BitMap64
 
-from calve.sink_core.control.range_parts import RangeRead
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.control.range_parts import RangeRead
 from calve.sink_core.verify.deep import Held
 from calve.sink_core.verify.history import Published
 from calve.sink_core.verify.offset_sets import of_range

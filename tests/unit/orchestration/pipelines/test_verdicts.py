@@ -14,7 +14,7 @@ from calve.orchestration.pipelines import checks, verdicts
 from calve.orchestration.pipelines.verdicts import Verdict
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.load import load
-from calve.sink_core.control.state import BatchSeen
+from calve.sink_core.sink.control.state import BatchSeen
 from calve.sink_core.sink.status import PartitionStatus, StatusReport, TableStatus, Uncommitted
 from calve.sink_core.verify.report import VerifyReport, Violation
 

@@ -10,21 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.sink_core.control import checks
-from calve.sink_core.control.checkpoint import checkpoint_of
-from calve.sink_core.control.events import (
-    BatchAbandoned,
-    Checkpoint,
-    DataComplete,
-    Event,
-    Paused,
-    Resolved,
-    Resumed,
-)
-from calve.sink_core.control.range_parts import RangeRead, Resolves
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import BatchAbandoned, Event, Paused, Resolved, Resumed
 from calve.sink_core.maintenance.trim import first_kept
 from calve.sink_core.offsets import NOWHERE, TopicPartition, offsets_to_dense
-from tests.unit.control.build import PIPELINE_ID, UUID, bound, complete, log, started, told, written
+from calve.sink_core.sink.control.checkpoint import table_checkpoint_of
+from calve.sink_core.sink.control.events import DataComplete, TableCheckpoint
+from calve.sink_core.sink.control.range_parts import RangeRead, Resolves
+from calve.sink_core.sink.control.state import CommitState
+from tests.unit.sink.control.build import PIPELINE_ID, UUID, bound, complete, log, reported, started, written
 
 TABLES = ("db.a", "db.b")
 TOPICS = ("one", "two")
@@ -86,7 +79,7 @@ class Writer:
         table = TABLES[number % 2]
         self.stored[table] = len(self.events)
         if number % 4 < 2:
-            self.write(told(self.stored[table], table))
+            self.write(reported(self.stored[table], table))
 
     def choose_topics(self, number: int) -> None:
         self.topics = (TOPICS, TOPICS[:1], TOPICS[1:])[number % 3]
@@ -107,12 +100,12 @@ STEPS = st.lists(st.tuples(st.sampled_from(ANY), NUMBERS), max_size=25)
 BETWEEN = st.lists(st.tuples(st.sampled_from([s for s in ANY if s != "publish"]), NUMBERS), max_size=4)
 
 
-def trimmed(writer: Writer, between: Sequence[Step], below: int) -> tuple[int, Checkpoint]:
+def trimmed(writer: Writer, between: Sequence[Step], below: int) -> tuple[int, TableCheckpoint]:
     """A trim: what it reads, what others write meanwhile, its checkpoint. Where the log then begins, by `below`."""
     state, stored = log(*writer.events), dict(writer.stored)
     first = first_kept(state, stored, first_young=below, older_than_s=0).offset
-    told_by_tables = {table: {UUID: offset} for table, offset in stored.items() if offset}
-    checkpoint = checkpoint_of(state, delete_below=first, stored=told_by_tables)
+    by_tables = {table: {UUID: offset} for table, offset in stored.items() if offset}
+    checkpoint = table_checkpoint_of(state, delete_below=first, stored=by_tables)
     for step in between:
         writer.do(step)
     writer.write(checkpoint)
@@ -134,7 +127,7 @@ def said(state: CommitState, stored: dict[str, int]) -> dict[str, Any]:
         "resumed": state.resumed and (state.resumed.by, state.resumed.written_at_ms),
         "answered": state.answered_ms,
         "read to": (state.next_offset, state.limit),
-        "told": state.told,
+        "reported": state.reported,
         "tables": state.tables,
         "through": (state.through_ms, state.valid_through_ms(state.next_offset)),
         "outstanding": [logged.event.batch_id for logged in state.outstanding()],
@@ -186,7 +179,7 @@ def test_a_log_trimmed_twice_says_what_the_whole_one_says(
     state = log(*writer.events[first:], start=first)
     second = first_kept(state, writer.stored, first_young=again, older_than_s=0).offset
     stored = {table: {UUID: offset} for table, offset in writer.stored.items() if offset}
-    writer.write(checkpoint_of(state, delete_below=second, stored=stored))
+    writer.write(table_checkpoint_of(state, delete_below=second, stored=stored))
     assert_agree(writer, max(first, second))
 
 
@@ -226,7 +219,7 @@ def test_the_last_event_a_table_took_in_is_known_after_every_trim() -> None:
             writer.do(step)
         state = log(*writer.events[starts[-1] :], start=starts[-1])
         first = first_kept(state, writer.stored, first_young=state.next_offset, older_than_s=0).offset
-        writer.write(checkpoint_of(state, delete_below=first, stored={}))
+        writer.write(table_checkpoint_of(state, delete_below=first, stored={}))
         assert first > starts[-1]
         assert first < writer.stored[TABLES[0]]
         starts.append(first)

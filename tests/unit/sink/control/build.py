@@ -6,19 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from calve.sink_core.batch import ManifestRef
-from calve.sink_core.control.events import (
-    ByPartition,
-    Checkpoint,
-    CommitToTable,
-    DataComplete,
-    DataWritten,
-    Event,
-    PipelineBound,
-    StartCommit,
-)
-from calve.sink_core.control.range_parts import Resolves
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import ByPartition, Event, PipelineBound
 from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.sink.control.events import CommitToTable, DataComplete, DataWritten, StartCommit, TableCheckpoint
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.range_parts import Resolves
+from calve.sink_core.sink.control.state import CommitState
 
 PIPELINE_ID = "7c9d"
 TABLE, UUID = "air.flights", "uuid-1"
@@ -45,7 +38,7 @@ def bound(**changes: Any) -> PipelineBound:
         "pipeline_id": PIPELINE_ID,
         "pipeline": "flights",
         "deployment": "prod",
-        "catalog_fingerprint": "lake-1",
+        "fingerprint": "lake-1",
         "cluster_id": "cluster-1",
         "control_topic_id": "topic-1",
     }
@@ -101,7 +94,7 @@ def through(batch_id: str, *values: int) -> DataComplete:
     return complete(batch_id, {TOPIC: (10,) * len(values)}, through_ms={TOPIC: values})
 
 
-def told(stored_offset: int, table: str = TABLE, uuid: str = UUID, topic_id: str = "") -> CommitToTable:
+def reported(stored_offset: int, table: str = TABLE, uuid: str = UUID, topic_id: str = "") -> CommitToTable:
     return CommitToTable(
         pipeline_id=PIPELINE_ID,
         table=table,
@@ -113,13 +106,13 @@ def told(stored_offset: int, table: str = TABLE, uuid: str = UUID, topic_id: str
     )
 
 
-def checkpoint(up_to_offset: int, **changes: Any) -> Checkpoint:
+def checkpoint(up_to_offset: int, **changes: Any) -> TableCheckpoint:
     values: dict[str, Any] = {
         "pipeline_id": PIPELINE_ID,
         "up_to_offset": up_to_offset,
         "pipeline": "flights",
         "deployment": "prod",
-        "catalog_fingerprint": "lake-1",
+        "fingerprint": "lake-1",
         "cluster_id": "cluster-1",
         "control_topic_id": "topic-1",
         "paused_by": None,
@@ -127,17 +120,17 @@ def checkpoint(up_to_offset: int, **changes: Any) -> Checkpoint:
         "positions": {TOPIC: (10,)},
         "topic_ids": {TOPIC: "id-1"},
         "through_ms": {},
-        "told": {},
+        "reported": {},
         "open_findings": (),
     }
-    return Checkpoint(**(values | changes))
+    return TableCheckpoint(**(values | changes))
 
 
 def log(*events: Event, start: int = 0) -> CommitState:
     """The fold of a log that holds `events` at the offsets `start`, `start + 1`, …"""
     state = CommitState(log_start=start)
     state.reached(start)
-    return state.apply_all(enumerate(events, start))
+    return SINK.apply_all(state, enumerate(events, start))
 
 
 def at(partition: int, topic: str = TOPIC) -> TopicPartition:

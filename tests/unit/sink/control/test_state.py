@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from calve.sink_core.control.events import BatchAbandoned, CommitComplete, Paused, Resumed
-from calve.sink_core.control.logged import Logged
-from calve.sink_core.control.range_parts import Resolves
-from calve.sink_core.control.state import UNREAD, CommitState
+from calve.sink_core.control.events import BatchAbandoned, Logged, Paused, Resumed
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.offsets import NOWHERE
-from tests.unit.control.build import (
+from calve.sink_core.sink.control.events import CommitComplete
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.range_parts import Resolves
+from calve.sink_core.sink.control.state import UNREAD, CommitState
+from tests.unit.sink.control.build import (
     PIPELINE_ID,
     TABLE,
     TOPIC,
@@ -22,9 +23,9 @@ from tests.unit.control.build import (
     checkpoint,
     complete,
     log,
+    reported,
     started,
     through,
-    told,
     written,
 )
 
@@ -63,7 +64,7 @@ def test_an_unbound_log_is_nobody_s_and_a_trimmed_one_that_of_its_checkpoint() -
 def test_an_event_taken_in_twice_is_refused_before_it_can_be_committed_twice() -> None:
     state = log(written("b1"), complete("b1"))
     with pytest.raises(ProtocolError, match=r"DATA_WRITTEN at control offset 0 .* read up to 2"):
-        state.apply(0, written("b1"))
+        SINK.apply(state, 0, written("b1"))
     assert lacking(state, 0) == [0]
 
 
@@ -75,19 +76,19 @@ def test_the_log_counts_as_read_up_to_the_offset_after_its_last_event() -> None:
     assert (state.next_offset, state.limit) == (7, 7)
 
 
-def test_the_highest_stored_offset_told_per_table_and_uuid_counts_not_the_last() -> None:
-    state = log(told(40), told(90), told(60), told(500, uuid="uuid-2"), told(7, table="air.other"))
-    assert state.told_offset(TABLE, UUID) == 90
-    assert state.told_offset(TABLE, "uuid-2") == 500
-    assert state.told_offset("air.other", UUID) == 7
-    assert state.told_offset("air.other", "uuid-2") == 0
+def test_the_highest_stored_offset_reported_per_table_and_uuid_counts_not_the_last() -> None:
+    state = log(reported(40), reported(90), reported(60), reported(500, uuid="uuid-2"), reported(7, table="air.other"))
+    assert state.reported_offset(TABLE, UUID) == 90
+    assert state.reported_offset(TABLE, "uuid-2") == 500
+    assert state.reported_offset("air.other", UUID) == 7
+    assert state.reported_offset("air.other", "uuid-2") == 0
 
 
 def test_a_report_of_a_control_topic_that_was_created_again_since_does_not_count() -> None:
-    late, ours = told(9, topic_id="topic-0"), told(4, topic_id="topic-1")
-    assert log(bound(), ours, late).told_offset(TABLE, UUID) == 4
-    assert log(late, ours, bound()).told_offset(TABLE, UUID) == 4
-    assert log(late, ours, checkpoint(3, control_topic_id="topic-1"), start=3).told_offset(TABLE, UUID) == 4
+    late, ours = reported(9, topic_id="topic-0"), reported(4, topic_id="topic-1")
+    assert log(bound(), ours, late).reported_offset(TABLE, UUID) == 4
+    assert log(late, ours, bound()).reported_offset(TABLE, UUID) == 4
+    assert log(late, ours, checkpoint(3, control_topic_id="topic-1"), start=3).reported_offset(TABLE, UUID) == 4
 
 
 def test_the_highest_commit_complete_counts_not_the_last() -> None:
@@ -117,7 +118,7 @@ def test_the_limit_is_that_of_the_earliest_incomplete_batch() -> None:
 
 def test_a_batch_counts_once_its_data_complete_is_visible() -> None:
     state = log(written("b1"), written("b1", "air.other"))
-    state.apply(2, complete("b1"))
+    SINK.apply(state, 2, complete("b1"))
     assert state.limit == 3
     assert lacking(state, 0) == [0]
     assert lacking(state, 0, "air.other") == [1]
@@ -169,7 +170,7 @@ def test_the_last_publish_says_the_positions_and_every_batch_stays_known() -> No
 
 
 def test_the_tables_are_those_with_files_or_reports() -> None:
-    assert log(written("b1", "air.b"), told(3, table="air.a"), complete("b1")).tables == ["air.a", "air.b"]
+    assert log(written("b1", "air.b"), reported(3, table="air.a"), complete("b1")).tables == ["air.a", "air.b"]
 
 
 def test_a_pause_lasts_until_it_is_resumed_by_anybody() -> None:
@@ -193,17 +194,17 @@ def test_a_started_and_an_abandoned_batch_are_for_people_only() -> None:
 def test_outstanding_are_batches_that_continue_the_last_publish_until_they_are_published_or_given_up() -> None:
     state = log(complete("b1"), started("b2", "b1"), started("b3", "b1"))
     assert outstanding(state) == ["b2", "b3"]
-    state.apply(3, BatchAbandoned(pipeline_id=PIPELINE_ID, batch_id="b2"))
+    SINK.apply(state, 3, BatchAbandoned(pipeline_id=PIPELINE_ID, batch_id="b2"))
     assert outstanding(state) == ["b3"]
-    state.apply(4, started("b4", "b1+mark"))
+    SINK.apply(state, 4, started("b4", "b1+mark"))
     assert outstanding(state) == ["b3", "b4"]
-    state.apply(5, complete("b4", predecessor="b1+mark"))
+    SINK.apply(state, 5, complete("b4", predecessor="b1+mark"))
     assert outstanding(state) == []
     assert outstanding(log(started("b2", ""))) == []
 
 
 def test_a_log_that_is_read_again_forgets_what_was_read() -> None:
-    state = log(bound(), written("b1"), complete("b1"), told(3), started("b2", "b1"))
+    state = log(bound(), written("b1"), complete("b1"), reported(3), started("b2", "b1"))
     state.restart(4)
     assert state == log(start=4)
 
@@ -225,7 +226,7 @@ def test_vtts_is_unknown_before_the_first_publish_and_after_the_bootstrap() -> N
 def test_a_partition_with_records_waiting_and_none_read_allows_no_promise() -> None:
     state = log(through("b1", 500, UNREAD))
     assert state.valid_through_ms(1) is None
-    state.apply(1, through("b2", 500, 450))
+    SINK.apply(state, 1, through("b2", 500, 450))
     assert state.valid_through_ms(2) == 450
 
 
@@ -259,10 +260,10 @@ def test_a_range_job_leaves_vtts_alone() -> None:
 
 
 def test_only_the_same_pipeline_is_bound_anew() -> None:
-    other = bound(pipeline_id="second first run", catalog_fingerprint="lake-2")
-    moved = bound(catalog_fingerprint="lake-3")
+    other = bound(pipeline_id="second first run", fingerprint="lake-2")
+    moved = bound(fingerprint="lake-3")
     first = bound()
     assert log(first, other).bound == first
     state = log(first, other, moved)
     assert state.bound
-    assert (state.bound.pipeline_id, state.bound.catalog_fingerprint) == (PIPELINE_ID, "lake-3")
+    assert (state.bound.pipeline_id, state.bound.fingerprint) == (PIPELINE_ID, "lake-3")

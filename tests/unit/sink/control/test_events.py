@@ -16,28 +16,28 @@ from hypothesis import strategies as st
 
 from calve.sink_core.batch import ManifestRef, PartitionSummary, ToMerge
 from calve.sink_core.control.events import (
-    EVENT_TYPES,
     BatchAbandoned,
-    Checkpoint,
-    CheckpointPart,
-    CommitComplete,
-    CommitToTable,
-    DataComplete,
-    DataWritten,
     Event,
     Paused,
     PipelineBound,
     Resolved,
     Resumed,
-    StartCommit,
-    decode,
-    encode,
 )
-from calve.sink_core.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
-from calve.sink_core.control.schemas import MIN_READER, MIN_READER_KEY, READER_VERSION, SCHEMAS
+from calve.sink_core.control.schemas import MIN_READER_KEY
 from calve.sink_core.errors import ProtocolError
+from calve.sink_core.sink.control.events import (
+    CheckpointPart,
+    CommitComplete,
+    CommitToTable,
+    DataComplete,
+    DataWritten,
+    StartCommit,
+    TableCheckpoint,
+)
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.range_parts import RangeJob, RangeRead, Replaces, Resolves
 from tests.fuzz import mutated
-from tests.unit.control.build import checkpoint, complete, written
+from tests.unit.sink.control.build import checkpoint, complete, written
 
 CHECKPOINT_S_LATER_FIELDS = (
     "paused_reason",
@@ -57,6 +57,7 @@ CHECKPOINT_S_LATER_FIELDS = (
 )
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 
+CLASSES = [each.cls for each in SINK.types.values()]
 TEXTS = st.text(max_size=12)
 LONGS = st.integers(-(2**63), 2**63 - 1)
 INTS = st.integers(-(2**31), 2**31 - 1)
@@ -86,9 +87,7 @@ RANGE_JOBS = st.lists(st.builds(RangeJob, TEXTS, TEXTS, st.booleans(), LONGS, RA
 OPTIONAL_TEXT, OPTIONAL_LONG = st.none() | TEXTS, st.none() | LONGS
 
 FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
-    PipelineBound: dict.fromkeys(
-        ("pipeline", "deployment", "catalog_fingerprint", "cluster_id", "control_topic_id"), TEXTS
-    ),
+    PipelineBound: dict.fromkeys(("pipeline", "deployment", "fingerprint", "cluster_id", "control_topic_id"), TEXTS),
     StartCommit: dict.fromkeys(("batch_id", "predecessor", "file_prefix", "config_fingerprint"), TEXTS),
     DataWritten: {
         **dict.fromkeys(("batch_id", "table", "table_uuid"), TEXTS),
@@ -121,13 +120,13 @@ FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "tables_behind": NAMES,
         "valid_through_ms": OPTIONAL_LONG,
     },
-    Checkpoint: {
-        **dict.fromkeys(("pipeline", "deployment", "catalog_fingerprint", "cluster_id", "control_topic_id"), TEXTS),
+    TableCheckpoint: {
+        **dict.fromkeys(("pipeline", "deployment", "fingerprint", "cluster_id", "control_topic_id"), TEXTS),
         **dict.fromkeys(("paused_by", "last_complete_batch_id"), OPTIONAL_TEXT),
         **dict.fromkeys(("positions", "through_ms"), BY_PARTITION),
         **dict.fromkeys(("up_to_offset", "delete_below"), LONGS),
         **dict.fromkeys(("topic_ids", "former_topic_ids"), STRINGS),
-        "told": st.dictionaries(TEXTS, COUNTS, max_size=3),
+        "reported": st.dictionaries(TEXTS, COUNTS, max_size=3),
         "open_findings": NAMES,
         **dict.fromkeys(("begins", "former_positions"), BY_PARTITION),
         **dict.fromkeys(("paused_at_ms", "resumed_at_ms", "resolved_at_ms", "valid_through_ms", "batches"), LONGS),
@@ -159,25 +158,24 @@ def message(name: str, schema: dict[str, Any], record: dict[str, Any], *, min_re
     return out.getvalue()
 
 
-@pytest.mark.parametrize("cls", EVENT_TYPES.values(), ids=list(EVENT_TYPES))
+@pytest.mark.parametrize("cls", CLASSES, ids=list(SINK.types))
 @given(data=st.data())
 def test_every_event_comes_back_as_it_was_written(cls: type[Event], data: st.DataObject) -> None:
     event = data.draw(st.builds(cls, **COMMON, **FIELDS[cls]))
-    back = decode(encode(event))
+    back = SINK.decode(SINK.encode(event))
     assert back == event
     assert type(back) is cls
 
 
-@pytest.mark.parametrize("cls", EVENT_TYPES.values(), ids=list(EVENT_TYPES))
+@pytest.mark.parametrize("cls", CLASSES, ids=list(SINK.types))
 def test_every_type_has_a_schema_with_exactly_its_fields(cls: type[Event]) -> None:
-    assert [f["name"] for f in SCHEMAS[cls.event_type]["fields"]][:4] == [
+    assert [f["name"] for f in SINK.schemas[cls.event_type]["fields"]][:4] == [
         "event_id",
         "pipeline_id",
         "written_at_ms",
         "calve_version",
     ]
-    assert {f["name"] for f in SCHEMAS[cls.event_type]["fields"]} == {f.name for f in fields(cls)}
-    assert MIN_READER[cls.event_type] <= READER_VERSION
+    assert {f["name"] for f in SINK.schemas[cls.event_type]["fields"]} == {f.name for f in fields(cls)}
 
 
 def test_an_older_reader_stops_at_a_job_that_replaces_rows_and_at_no_other() -> None:
@@ -187,7 +185,7 @@ def test_an_older_reader_stops_at_a_job_that_replaces_rows_and_at_no_other() -> 
     events = (written("b"), replace(written("b"), replaces=replaces))
     checkpoints = (checkpoint(3, range_jobs=jobs[:1]), checkpoint(3, range_jobs=jobs))
     assert [event.min_reader for event in (*events, *checkpoints)] == [1, 2, 1, 2]
-    readers = [fastavro.reader(io.BytesIO(encode(event))).metadata[MIN_READER_KEY] for event in events]
+    readers = [fastavro.reader(io.BytesIO(SINK.encode(event))).metadata[MIN_READER_KEY] for event in events]
     assert readers == ["1", "2"]
 
 
@@ -201,26 +199,26 @@ def test_an_older_reader_stops_at_changes_that_only_a_merge_brings_in(to_merge: 
 
 
 def test_an_unknown_event_type_stops_the_reader_and_says_to_upgrade() -> None:
-    value = message("PARTITION_MERGED", SCHEMAS["RESUMED"], asdict(Resumed(pipeline_id="p", by="ana")))
+    value = message("PARTITION_MERGED", SINK.schemas["RESUMED"], asdict(Resumed(pipeline_id="p", by="ana")))
     with pytest.raises(ProtocolError, match="upgrade this host") as raised:
-        decode(value)
+        SINK.decode(value)
     assert "PARTITION_MERGED" in raised.value.message
     assert "nothing was committed" in raised.value.hint
 
 
 def test_an_event_for_a_newer_reader_stops_this_one_with_both_versions() -> None:
-    value = message("RESUMED", SCHEMAS["RESUMED"], asdict(Resumed(pipeline_id="p", by="ana")), min_reader=7)
+    value = message("RESUMED", SINK.schemas["RESUMED"], asdict(Resumed(pipeline_id="p", by="ana")), min_reader=7)
     with pytest.raises(ProtocolError, match="upgrade this host") as raised:
-        decode(value)
+        SINK.decode(value)
     assert "needs reader version 7" in raised.value.message
-    assert f"reads up to {READER_VERSION}" in raised.value.message
+    assert f"reads up to {SINK.reader_version}" in raised.value.message
 
 
 def test_a_newer_event_that_an_older_reader_may_read_loses_only_the_new_field() -> None:
-    schema = deepcopy(SCHEMAS["RESUMED"])
+    schema = deepcopy(SINK.schemas["RESUMED"])
     schema["fields"].append({"name": "ticket", "type": "string"})
     event = Resumed(pipeline_id="p", by="ana")
-    assert decode(message("RESUMED", schema, asdict(event) | {"ticket": "OPS-1"})) == event
+    assert SINK.decode(message("RESUMED", schema, asdict(event) | {"ticket": "OPS-1"})) == event
 
 
 @pytest.mark.parametrize(
@@ -234,55 +232,55 @@ def test_a_newer_event_that_an_older_reader_may_read_loses_only_the_new_field() 
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_event_written_before_a_field_existed_reads_with_its_default(event: Event, added_later: str) -> None:
-    schema = deepcopy(SCHEMAS[event.event_type])
+    schema = deepcopy(SINK.schemas[event.event_type])
     schema["fields"] = [f for f in schema["fields"] if f["name"] != added_later]
     record = asdict(event)
     del record[added_later]
-    assert decode(message(event.event_type, schema, record)) == event
+    assert SINK.decode(message(event.event_type, schema, record)) == event
 
 
 def test_an_event_that_lacks_a_field_without_default_is_foreign() -> None:
-    schema = deepcopy(SCHEMAS["RESUMED"])
+    schema = deepcopy(SINK.schemas["RESUMED"])
     schema["fields"] = [f for f in schema["fields"] if f["name"] != "by"]
     record = asdict(Resumed(pipeline_id="p", by="ana"))
     del record["by"]
     with pytest.raises(ProtocolError, match="not an event of Calve"):
-        decode(message("RESUMED", schema, record))
+        SINK.decode(message("RESUMED", schema, record))
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"Obj\x01", b'{"type": "heartbeat"}'])
 def test_what_others_wrote_to_the_control_topic_stops_the_reader(value: bytes) -> None:
     with pytest.raises(ProtocolError, match="nothing else may write to the control topic"):
-        decode(value)
+        SINK.decode(value)
 
 
 @pytest.mark.parametrize("metadata", [None, {MIN_READER_KEY: "one"}])
 def test_an_avro_file_without_a_reader_version_is_foreign(metadata: dict[str, str] | None) -> None:
     out = io.BytesIO()
-    schema = fastavro.parse_schema(SCHEMAS["RESUMED"])
+    schema = fastavro.parse_schema(SINK.schemas["RESUMED"])
     fastavro.writer(out, schema, [asdict(Resumed(pipeline_id="p", by="ana"))], metadata=metadata)
     with pytest.raises(ProtocolError, match="not an event of Calve"):
-        decode(out.getvalue())
+        SINK.decode(out.getvalue())
 
 
 def test_an_avro_file_of_no_record_is_foreign() -> None:
     out = io.BytesIO()
-    fastavro.writer(out, fastavro.parse_schema(SCHEMAS["RESUMED"]), [], metadata={MIN_READER_KEY: "1"})
+    fastavro.writer(out, fastavro.parse_schema(SINK.schemas["RESUMED"]), [], metadata={MIN_READER_KEY: "1"})
     with pytest.raises(ProtocolError, match="not an event of Calve"):
-        decode(out.getvalue())
+        SINK.decode(out.getvalue())
 
 
 @given(cut=st.floats(0, 1, exclude_max=True), flips=st.dictionaries(st.floats(0, 1), st.integers(1, 255), max_size=4))
 def test_a_damaged_message_is_never_anything_but_an_event_or_a_protocol_error(
     cut: float, flips: dict[float, int]
 ) -> None:
-    value = bytearray(encode(complete("b1", {"flights": tuple(range(40))})))
+    value = bytearray(SINK.encode(complete("b1", {"flights": tuple(range(40))})))
     for where, mask in flips.items():
         value[min(int(where * len(value)), len(value) - 1)] ^= mask
     whole = bytes(value)
     for damaged in (whole, whole[: int(cut * len(whole))]):
         with suppress(ProtocolError):
-            assert isinstance(decode(damaged), Event)
+            assert isinstance(SINK.decode(damaged), Event)
 
 
 def test_ten_thousand_partitions_fit_into_a_message_of_the_default_size() -> None:
@@ -295,16 +293,16 @@ def test_ten_thousand_partitions_fit_into_a_message_of_the_default_size() -> Non
         topic_ids={topic: f"{numbers.getrandbits(128):032x}" for topic in topics},
         through_ms={topic: tuple(numbers.randrange(1_700_000_000_000, 2**41) for _ in range(1000)) for topic in topics},
     )
-    value = encode(event)
+    value = SINK.encode(event)
     assert len(value) < DEFAULT_MAX_MESSAGE_BYTES // 4
-    assert decode(value) == event
+    assert SINK.decode(value) == event
 
 
-EVENTS = st.sampled_from([encode(checkpoint(4)), encode(complete("b1")), encode(written("b1"))])
+EVENTS = st.sampled_from([SINK.encode(checkpoint(4)), SINK.encode(complete("b1")), SINK.encode(written("b1"))])
 
 
 @settings(max_examples=400)
 @given(value=st.binary(max_size=300) | mutated(EVENTS))
 def test_bytes_of_others_are_no_event_and_nothing_worse(value: bytes) -> None:
     with suppress(ProtocolError):
-        assert type(decode(value)) in EVENT_TYPES.values()
+        assert type(SINK.decode(value)) in CLASSES

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.sink_core.batch import BatchPlan
-from calve.sink_core.control.decision import Decision, Verdict, decide
-from calve.sink_core.control.events import BatchAbandoned, DataComplete
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.events import BatchAbandoned
 from calve.sink_core.offsets import OffsetRange, Position, TopicPartition
-from tests.unit.control.build import PIPELINE_ID, TOPIC, at, checkpoint, complete, log, positions, started
+from calve.sink_core.sink.control.decision import decide
+from calve.sink_core.sink.control.events import DataComplete
+from calve.sink_core.sink.control.state import CommitState
+from tests.unit.sink.control.build import PIPELINE_ID, TOPIC, at, checkpoint, complete, log, positions, started
 
 LAST = complete("b1", {TOPIC: (10, 20)})
 AFTER_B1 = log(LAST)

@@ -6,9 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.sink_core.control.events import Event, Paused, Resumed
-from calve.sink_core.control.state import CommitState
 from calve.sink_core.offsets import TopicPartition, dense_to_offsets, offsets_to_dense
-from tests.unit.control.build import PIPELINE_ID, TABLE, TOPIC, UUID, bound, checkpoint, complete, log, told, written
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.state import CommitState
+from tests.unit.sink.control.build import (
+    PIPELINE_ID,
+    TABLE,
+    TOPIC,
+    UUID,
+    bound,
+    checkpoint,
+    complete,
+    log,
+    reported,
+    written,
+)
 
 BATCHES = st.sampled_from([f"b{i}" for i in range(6)])
 TABLES = st.sampled_from([TABLE, "air.other"])
@@ -20,7 +32,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(bound, pipeline_id=st.sampled_from(["p1", "p2"])),
     st.builds(written, BATCHES, TABLES, UUIDS),
     st.builds(complete, BATCHES, ARRAYS, kind=KINDS, through_ms=ARRAYS),
-    st.builds(told, st.integers(0, 40), TABLES, UUIDS),
+    st.builds(reported, st.integers(0, 40), TABLES, UUIDS),
     st.builds(
         checkpoint, st.integers(0, 30), positions=ARRAYS, through_ms=ARRAYS, paused_by=st.none() | st.just("ana")
     ),
@@ -34,7 +46,7 @@ OFFSETS = st.dictionaries(st.builds(TopicPartition, st.sampled_from("abc"), st.i
 @given(events=LOGS, cut=st.integers(0, 25))
 def test_a_log_read_in_two_pieces_says_what_it_says_read_whole(events: list[Event], cut: int) -> None:
     state = log(*events[:cut])
-    assert state.apply_all(list(enumerate(events))[cut:]) == log(*events)
+    assert SINK.apply_all(state, list(enumerate(events))[cut:]) == log(*events)
 
 
 @given(events=LOGS, stored=st.integers(0, 25))
@@ -51,7 +63,7 @@ def test_committing_to_the_limit_leaves_nothing_and_loses_nothing(events: list[E
     """A table that commits after every event takes in the same as one that commits once at the end."""
     state, stored, taken = CommitState(), 0, list[int]()
     for offset, event in enumerate(events):
-        state.apply(offset, event)
+        SINK.apply(state, offset, event)
         taken += [logged.offset for logged in state.pending(TABLE, UUID, stored)]
         stored = max(stored, state.limit)
         assert state.pending(TABLE, UUID, stored) == []
@@ -66,12 +78,12 @@ def test_vtts_never_goes_back(events: list[Event]) -> None:
 
 
 @given(events=LOGS)
-def test_told_offsets_never_go_back(events: list[Event]) -> None:
+def test_reported_offsets_never_go_back(events: list[Event]) -> None:
     state, before = CommitState(), 0
     for offset, event in enumerate(events):
-        state.apply(offset, event)
-        assert state.told_offset(TABLE, UUID) >= before
-        before = state.told_offset(TABLE, UUID)
+        SINK.apply(state, offset, event)
+        assert state.reported_offset(TABLE, UUID) >= before
+        before = state.reported_offset(TABLE, UUID)
 
 
 @given(values=OFFSETS)

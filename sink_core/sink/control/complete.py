@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from calve.sink_core.batch import TableOutput, WrittenBatch
-from calve.sink_core.control.events import DataComplete, DataWritten
-from calve.sink_core.control.state import UNREAD
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.offsets import NOWHERE, Offsets, TopicPartition, offsets_to_dense
+from calve.sink_core.sink.control.events import DataComplete, DataWritten
+from calve.sink_core.sink.control.state import UNREAD
 
 LOG_APPEND_TIME = 2
 """`Message.timestamp()` type of a topic whose timestamps the broker sets."""

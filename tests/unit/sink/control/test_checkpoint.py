@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from calve.sink_core.control import restored
-from calve.sink_core.control.checkpoint import in_parts
-from calve.sink_core.control.events import Checkpoint, Event, Paused, Resumed, encode
-from calve.sink_core.control.range_parts import RangeJob, RangeRead
-from calve.sink_core.control.state import CommitState
+from calve.sink_core.control.events import Event, Paused, Resumed
 from calve.sink_core.offsets import NOWHERE
-from tests.unit.control.build import (
+from calve.sink_core.sink.control.events import TableCheckpoint
+from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.sink.control.parts import in_parts, joined
+from calve.sink_core.sink.control.range_parts import RangeJob, RangeRead
+from calve.sink_core.sink.control.state import CommitState
+from tests.unit.sink.control.build import (
     PIPELINE_ID,
     TABLE,
     TOPIC,
@@ -22,8 +23,8 @@ from tests.unit.control.build import (
     checkpoint,
     complete,
     log,
+    reported,
     through,
-    told,
     written,
 )
 
@@ -35,7 +36,7 @@ FULL = checkpoint(
     positions={TOPIC: (10, 20)},
     topic_ids={TOPIC: "id-1"},
     through_ms={TOPIC: (500, 300)},
-    told={TABLE: {UUID: 4, "uuid-0": 2}},
+    reported={TABLE: {UUID: 4, "uuid-0": 2}},
 )
 
 
@@ -45,8 +46,8 @@ def test_a_trimmed_log_starts_with_what_the_checkpoint_says() -> None:
     assert (state.bound.pipeline_id, state.bound.control_topic_id) == (PIPELINE_ID, "topic-1")
     assert state.positions() == {at(0): 10, at(1): 20}
     assert state.last_publish == FULL
-    assert state.told_offset(TABLE, UUID) == 4
-    assert state.told_offset(TABLE, "uuid-0") == 2
+    assert state.reported_offset(TABLE, UUID) == 4
+    assert state.reported_offset(TABLE, "uuid-0") == 2
     assert state.valid_through_ms(6) == 300
     assert (state.next_offset, state.limit) == (6, 6)
 
@@ -91,7 +92,7 @@ def test_where_the_events_are_still_there_the_checkpoint_adds_nothing() -> None:
         through("b1", 500, 300),
         written("b2"),
         through("b2", 700, 400),
-        told(4),
+        reported(4),
         PAUSED,
     ]
     summary = checkpoint(
@@ -99,13 +100,13 @@ def test_where_the_events_are_still_there_the_checkpoint_adds_nothing() -> None:
         paused_by="ana",
         positions={TOPIC: (10, 10)},
         through_ms={TOPIC: (700, 400)},
-        told={TABLE: {UUID: 4}},
+        reported={TABLE: {UUID: 4}},
     )
     without, with_it = log(*events), log(*events, summary)
     assert with_it.bound == without.bound
     assert with_it.paused == PAUSED
     assert with_it.last_publish == without.last_publish
-    assert with_it.told == without.told
+    assert with_it.reported == without.reported
     assert [with_it.valid_through_ms(n) for n in range(7)] == [without.valid_through_ms(n) for n in range(7)]
     assert with_it.pending(TABLE, UUID, 0) == without.pending(TABLE, UUID, 0)
 
@@ -127,17 +128,17 @@ def test_a_publish_still_in_the_log_is_later_than_what_the_checkpoint_says() -> 
 
 def test_a_table_lacks_what_was_published_after_the_checkpoint() -> None:
     state = log(FULL, written("b7"), complete("b7"), start=5)
-    assert [logged.offset for logged in state.pending(TABLE, UUID, state.told_offset(TABLE, UUID))] == [6]
+    assert [logged.offset for logged in state.pending(TABLE, UUID, state.reported_offset(TABLE, UUID))] == [6]
 
 
 def test_reports_and_promises_after_a_checkpoint_go_on_from_it() -> None:
-    state = log(FULL, told(3), told(9), through("b7", NOWHERE, 800), start=5)
-    assert state.told_offset(TABLE, UUID) == 9
+    state = log(FULL, reported(3), reported(9), through("b7", NOWHERE, 800), start=5)
+    assert state.reported_offset(TABLE, UUID) == 9
     assert state.valid_through_ms(9) == 500
 
 
 def test_the_fold_reads_no_clock() -> None:
-    def folded(event: Checkpoint) -> CommitState:
+    def folded(event: TableCheckpoint) -> CommitState:
         return log(event, start=5)
 
     assert folded(FULL) == folded(FULL)
@@ -178,5 +179,5 @@ def test_a_checkpoint_that_lacks_a_part_stands_for_nothing() -> None:
 def test_each_part_of_any_number_of_jobs_fits_into_a_message() -> None:
     jobs = tuple(letters(number, 10_000) for number in range(30))
     parts, rest = in_parts(replace(FULL, range_jobs=jobs))
-    assert max(len(encode(event)) for event in (*parts, rest)) < 500_000
-    assert restored.range_jobs(parts) == jobs
+    assert max(len(SINK.encode(event)) for event in (*parts, rest)) < 500_000
+    assert joined(parts) == jobs

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from calve.sink_core.batch import BatchPlan, TableOutput, WrittenBatch
-from calve.sink_core.control.complete import LOG_APPEND_TIME, data_complete, data_written, through_ms
-from calve.sink_core.control.events import DataComplete
-from calve.sink_core.control.state import UNREAD
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.offsets import NOWHERE, OffsetRange
-from tests.unit.control.build import PIPELINE_ID, at, manifest
+from calve.sink_core.sink.control.complete import LOG_APPEND_TIME, data_complete, data_written, through_ms
+from calve.sink_core.sink.control.events import DataComplete
+from calve.sink_core.sink.control.state import UNREAD
+from tests.unit.sink.control.build import PIPELINE_ID, at, manifest
 
 CREATE_TIME = 1
 BROKER = 1_000

@@ -1,0 +1,37 @@
+"""What a sink brings to its control topic: each type of event with its schema and its place in the fold."""
+
+from __future__ import annotations
+
+from calve.sink_core.control.fold import CORE, EventType, Fold
+from calve.sink_core.sink.control import schemas
+from calve.sink_core.sink.control.events import (
+    READER_VERSION,
+    CheckpointPart,
+    CommitComplete,
+    CommitToTable,
+    DataComplete,
+    DataWritten,
+    StartCommit,
+    TableCheckpoint,
+)
+from calve.sink_core.sink.control.state import CommitState
+
+OTHER_CATALOG = "other-catalog"
+"""The finding that a sink is bound to another catalog than its file names: the `fingerprint` of its binding is that of
+its catalog.
+"""
+
+SINK = Fold(
+    CommitState,
+    (
+        *CORE,
+        EventType(StartCommit, schemas.START_COMMIT, CommitState.start),
+        EventType(DataWritten, schemas.DATA_WRITTEN, CommitState.take_files),
+        EventType(DataComplete, schemas.DATA_COMPLETE, CommitState.complete_batch),
+        EventType(CommitToTable, schemas.COMMIT_TO_TABLE, CommitState.take_report),
+        EventType(CommitComplete, schemas.COMMIT_COMPLETE, CommitState.complete_round),
+        EventType(TableCheckpoint, schemas.CHECKPOINT, CommitState.take_checkpoint),
+        EventType(CheckpointPart, schemas.CHECKPOINT_PART, CommitState.take_part),
+    ),
+    reader_version=READER_VERSION,
+)
