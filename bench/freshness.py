@@ -33,9 +33,9 @@ from bench.producing import Producing
 from bench.proof import prove
 from bench.seen import Seen
 from bench.workload import new_topic, write_pipeline
-from calve.orchestration.pipelines.names import batches_key, table_key
-from calve.sink_core.config.effective import Pipeline
+from calve.orchestration.dagster.sink.names import batches_key, table_key
 from calve.sink_core.config.load import load
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.sink.run import Bounds, run_pipeline
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import open_catalog
@@ -187,7 +187,7 @@ def _cold_starts(place: Place, number: int) -> Iterator[dict[str, float]]:
 
 
 @contextmanager
-def _committed_once(pipeline: Pipeline, bootstrap: str, topic: str, snapshots: int = 1) -> Iterator[Catalog]:
+def _committed_once(pipeline: SinkPipeline, bootstrap: str, topic: str, snapshots: int = 1) -> Iterator[Catalog]:
     """The pipeline has its tables, with a first batch in them, and as many snapshots; gives its catalog."""
     _send(bootstrap, topic)
     with Session.open(pipeline) as session:
@@ -200,7 +200,7 @@ def _committed_once(pipeline: Pipeline, bootstrap: str, topic: str, snapshots: i
 
 
 @contextmanager
-def _daemon(pipeline: Pipeline) -> Iterator[Stack]:
+def _daemon(pipeline: SinkPipeline) -> Iterator[Stack]:
     """A daemon and a code server whose sensor has looked, and found nothing to do."""
     with stack(pipeline.path.parent / "dagster", [pipeline.path]) as dagster:
         dagster.code_server()
@@ -229,7 +229,7 @@ def _set(file: Path, *, linger_s: float) -> None:
     file.write_text(yaml.safe_dump(content, sort_keys=False))
 
 
-def _parts(instance: dg.DagsterInstance, pipeline: Pipeline) -> dict[str, float]:
+def _parts(instance: dg.DagsterInstance, pipeline: SinkPipeline) -> dict[str, float]:
     """Medians of the steps of the last batches: what is no step of theirs is telling the control topic and Dagster."""
     batches = _materialized(instance, batches_key(pipeline), 30)
     tables = [TABLE, pipeline.ledger_table]

@@ -20,7 +20,7 @@ import calve.sink_core.sink.write.task
 import calve.sink_core.sink.writing
 from bench.measure import ROOT
 from bench.workload import fill, write_pipeline
-from calve.orchestration import broker
+from calve.orchestration.local import broker
 from calve.sink_core.config.load import load
 from calve.sink_core.decode import convert, json
 from calve.sink_core.kafka import clients

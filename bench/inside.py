@@ -24,8 +24,8 @@ from bench.registry import avro_registry
 from bench.shapes import AVRO, FLAT, SHAPES, Shape
 from bench.workload import COLUMNS, PARTITIONS, events, fill, write_pipeline
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.load import load
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.decode.json import JsonDecoder
 from calve.sink_core.sink.run import run_pipeline
 from calve.sink_core.sink.session import Session
@@ -100,7 +100,7 @@ def _amend(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
     file.write_text(yaml.safe_dump(found, sort_keys=False))
 
 
-def caught_up(pipeline: Pipeline, engine: SparkEngine, records: int, without: Collection[int] = ()) -> Measured:
+def caught_up(pipeline: SinkPipeline, engine: SparkEngine, records: int, without: Collection[int] = ()) -> Measured:
     """A run until there is nothing left of `records`, by this process and Spark's, those of `without` left out."""
     meter = Meter(without)
     with Session.open(pipeline, engine=engine) as session:
@@ -111,7 +111,7 @@ def caught_up(pipeline: Pipeline, engine: SparkEngine, records: int, without: Co
     return measured
 
 
-def _sort(pipeline: Pipeline, distribution: str) -> None:
+def _sort(pipeline: SinkPipeline, distribution: str) -> None:
     """Create the pipeline's table with a sort order."""
     with Session.open(pipeline) as session:
         ensure_tables(session.catalog, pipeline, dict)

@@ -26,10 +26,10 @@ from pyiceberg.exceptions import NoSuchTableError
 from bench.measure import ROOT
 from bench.producing import Producing
 from bench.workload import new_topic, write_pipeline
-from calve.orchestration import broker
-from calve.orchestration.pipelines.names import STAGE_TAG
+from calve.orchestration.dagster.names import STAGE_TAG
+from calve.orchestration.local import broker
 from calve.sink_core.config.load import load
-from calve.sink_core.config.maintenance import TASKS
+from calve.sink_core.config.table_maintenance import TASKS
 from calve.sink_core.maintenance.shape import shape
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import open_catalog

@@ -19,7 +19,7 @@ import psutil
 from bench.figure import Figure, Found, document, table
 from bench.measure import ROOT
 from bench.progress import say
-from calve.orchestration import broker
+from calve.orchestration.local import broker
 
 DIRECTORY = ROOT / ".bench"
 _SHOWN_CHARACTERS = 200

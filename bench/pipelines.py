@@ -23,10 +23,10 @@ from pathlib import Path
 
 from bench.measure import ROOT
 from bench.workload import new_topic, write_pipeline
-from calve.orchestration import broker
-from calve.orchestration.detached import free_port
-from calve.sink_core.config.effective import Pipeline
+from calve.orchestration.local import broker
+from calve.orchestration.local.detached import free_port
 from calve.sink_core.config.load import load
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Paused
 from calve.sink_core.sink.session import Session
 from tests.e2e.dagster.stack import Stack, on_postgres, stack
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(
-    files: Sequence[Path], healthy: Sequence[Pipeline], seconds: float, *, own_code_servers: bool, settings: str
+    files: Sequence[Path], healthy: Sequence[SinkPipeline], seconds: float, *, own_code_servers: bool, settings: str
 ) -> dict[str, object]:
     with stack(DIRECTORY / "pipelines" / "dagster", files, settings=settings) as dagster:
         load_s = _seconds_to_load(dagster)
@@ -111,7 +111,7 @@ def _file(directory: Path, bootstrap: str, topic: str) -> Path:
     return file
 
 
-def _pause(pipeline: Pipeline) -> None:
+def _pause(pipeline: SinkPipeline) -> None:
     with Session.open(pipeline) as session:
         session.log.append(Paused(pipeline_id=session.bind().pipeline_id, by="bench", reason="only ticks are measured"))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.sink.session import Session
 from calve.sink_core.verify.verify import verify
 
 
-def prove(pipeline: Pipeline) -> None:
+def prove(pipeline: SinkPipeline) -> None:
     """Raises SystemExit with what `calve verify` found."""
     with Session.open(pipeline) as session:
         proof = verify(session, deep=False)

@@ -27,10 +27,10 @@ from pyspark.sql import SparkSession
 from bench.inside import caught_up
 from bench.measure import ROOT, Measured, Meter
 from bench.workload import PARTITIONS, events, new_topic, numbered, write_pipeline
-from calve.orchestration import broker
-from calve.sink_core.config.effective import Pipeline
+from calve.orchestration.local import broker
 from calve.sink_core.config.load import load
-from calve.sink_core.config.maintenance import Compact
+from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.config.table_maintenance import Compact
 from calve.sink_core.maintenance.shape import shape
 from calve.sink_core.sink.session import Session
 from calve.spark_jobs.catalog import attach
@@ -113,13 +113,13 @@ def _measure(bootstrap: str, size: Size) -> dict[str, Any]:
     }
 
 
-def _run(pipeline: Pipeline, engine: SparkEngine, records: int) -> Measured:
+def _run(pipeline: SinkPipeline, engine: SparkEngine, records: int) -> Measured:
     """A run on a session that is up."""
     engine.session.range(1).collect()
     return caught_up(pipeline, engine, records)
 
 
-def _scan(spark: SparkSession, pipeline: Pipeline, times: int) -> tuple[dict[str, float], int]:
+def _scan(spark: SparkSession, pipeline: SinkPipeline, times: int) -> tuple[dict[str, float], int]:
     """Medians of seconds for reading every column of all rows, and how many rows there are."""
     table = spark.table(f"{pipeline.catalog.name}.{TABLE}")
     found: list[Measured] = []
@@ -132,7 +132,7 @@ def _scan(spark: SparkSession, pipeline: Pipeline, times: int) -> tuple[dict[str
     return {name: round(statistics.median(each), 2) for name, each in seconds.items()}, table.count()
 
 
-def _compact(spark: SparkSession, pipeline: Pipeline) -> tuple[Measured, list[dict[str, int]]]:
+def _compact(spark: SparkSession, pipeline: SinkPipeline) -> tuple[Measured, list[dict[str, int]]]:
     """As `calve maintain … compact`, with its defaults."""
     with Session.open(pipeline) as session:
         session.read_only()

@@ -32,10 +32,10 @@ from bench.progress import say
 from bench.proof import prove
 from bench.turns import half_the_time
 from bench.workload import fill, write_pipeline
-from calve.orchestration import broker
+from calve.orchestration.local import broker
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.load import load
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.sink.run import RunReport, run_pipeline
 from calve.sink_core.sink.session import Session
 from calve.spark_jobs.engine import SparkEngine
@@ -166,14 +166,14 @@ class Bench:
         report = self._run(of_tasks, self._pipeline(f"few-{tasks}", self.few, more), FEW_RECORDS)
         return statistics.median(batch.seconds["write"] for batch in report.batches)
 
-    def _run(self, engine: SparkEngine, pipeline: Pipeline, records: int) -> RunReport:
+    def _run(self, engine: SparkEngine, pipeline: SinkPipeline, records: int) -> RunReport:
         with Session.open(pipeline, engine=engine) as session:
             report = run_pipeline(session)
         assert sum(batch.records for batch in report.batches) == records
         prove(pipeline)
         return report
 
-    def _pipeline(self, name: str, topic: str, more: str = "") -> Pipeline:
+    def _pipeline(self, name: str, topic: str, more: str = "") -> SinkPipeline:
         file = write_pipeline(self.directory / name, self.kafka.bootstrap, topic)
         file.write_text(file.read_text() + more)
         return load(file)

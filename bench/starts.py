@@ -26,7 +26,7 @@ from bench.measure import ROOT, Meter, measured
 from bench.part import Part, Place, Step, alone
 from bench.proof import prove
 from bench.workload import fill, write_pipeline
-from calve.orchestration import spark_server
+from calve.orchestration.local import spark_server
 from calve.sink_core.config.load import load
 from calve.sink_core.jars import spark_jars
 from calve.sink_core.sink.run import Bounds, run_pipeline

@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from calve.orchestration.alerts import Alert, alert_sensor
-    from calve.orchestration.check_alerts import check_alert_sensor
-    from calve.orchestration.cleanup import cleanup_job
-    from calve.orchestration.components import KafkaIcebergPipeline
-    from calve.orchestration.pipelines.build import build_pipeline_defs
+    from calve.orchestration.dagster.alerts import Alert, alert_sensor
+    from calve.orchestration.dagster.build import build_pipeline_defs
+    from calve.orchestration.dagster.check_alerts import check_alert_sensor
+    from calve.orchestration.dagster.cleanup import cleanup_job
+    from calve.orchestration.dagster.components import KafkaIcebergPipeline
     from calve.sink_core.config.effective import Pipeline
     from calve.sink_core.config.load import load as load_pipeline
     from calve.sink_core.errors import CalveError, ConfigError, FindingError
@@ -30,16 +30,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Alert": "calve.orchestration.alerts:Alert",
+    "Alert": "calve.orchestration.dagster.alerts:Alert",
     "CalveError": "calve.sink_core.errors:CalveError",
     "ConfigError": "calve.sink_core.errors:ConfigError",
     "FindingError": "calve.sink_core.errors:FindingError",
-    "KafkaIcebergPipeline": "calve.orchestration.components:KafkaIcebergPipeline",
+    "KafkaIcebergPipeline": "calve.orchestration.dagster.components:KafkaIcebergPipeline",
     "Pipeline": "calve.sink_core.config.effective:Pipeline",
-    "alert_sensor": "calve.orchestration.alerts:alert_sensor",
-    "build_pipeline_defs": "calve.orchestration.pipelines.build:build_pipeline_defs",
-    "check_alert_sensor": "calve.orchestration.check_alerts:check_alert_sensor",
-    "cleanup_job": "calve.orchestration.cleanup:cleanup_job",
+    "alert_sensor": "calve.orchestration.dagster.alerts:alert_sensor",
+    "build_pipeline_defs": "calve.orchestration.dagster.build:build_pipeline_defs",
+    "check_alert_sensor": "calve.orchestration.dagster.check_alerts:check_alert_sensor",
+    "cleanup_job": "calve.orchestration.dagster.cleanup:cleanup_job",
     "load_pipeline": "calve.sink_core.config.load:load",
 }
 """Where each is, looked up when it is asked for: who needs one does not import what the others need."""

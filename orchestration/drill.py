@@ -30,8 +30,8 @@ from pyiceberg.table import Table
 from calve.sink_core.checks.checklist import Outcome, Status, answers
 from calve.sink_core.checks.kafka import KafkaChecks
 from calve.sink_core.checks.tables import TableChecks
-from calve.sink_core.config.effective import Pipeline
-from calve.sink_core.config.load import CONNECTIONS_FILE, load
+from calve.sink_core.config.load import CONNECTIONS_FILE, load_as
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_UNREACHABLE, CalveError, ConfigError, Unreachable
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.kafka import clients
@@ -94,7 +94,7 @@ class Round:
 class Drill:
     """One drill with the connections of `pipeline`. Nothing is there before `prepare`; `clean` may always be called."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: SinkPipeline) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix=PREFIX))
         self.name = f"{PREFIX}{uuid.uuid4().hex[:8]}"
         self.table = f"{NAMESPACE}.{self.name}"
@@ -167,7 +167,7 @@ class Drill:
         shutil.rmtree(self.directory, ignore_errors=True)
         return left
 
-    def _written(self, pipeline: Pipeline) -> Pipeline:
+    def _written(self, pipeline: SinkPipeline) -> SinkPipeline:
         """A pipeline file with the connections written inline, references unresolved, for nobody else to read."""
         catalog = {"name": pipeline.catalog.name, **pipeline.catalog.properties, "spark": dict(pipeline.catalog.spark)}
         document: dict[str, Any] = {
@@ -179,7 +179,7 @@ class Drill:
         }
         for name, content in (("pipeline.yaml", document), (CONNECTIONS_FILE, {"deployment": pipeline.deployment})):
             (self.directory / name).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-        return load(self.directory / "pipeline.yaml")
+        return load_as(SinkPipeline, self.directory / "pipeline.yaml")
 
     def _first_bad(self) -> Outcome | None:
         """The first of the checks that did not hold."""

@@ -15,8 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
 from calve.sink_core.config.connections import Connections
+from calve.sink_core.config.kinds.sink import SinkConfig
 from calve.sink_core.config.model import Model
-from calve.sink_core.config.pipeline import PipelineConfig
 from calve.sink_core.config.problems import problems
 from calve.sink_core.config.reading import RegistrySettings, ValueSettings
 from calve.sink_core.config.references import HIDDEN, redact
@@ -130,7 +130,7 @@ on_bad_record: dead_letter  # or stop
 #   expire: {{older_than: 7d}}
 #   off: [orphans]
 """
-    _validate(PipelineConfig, text)
+    _validate(SinkConfig, text)
     return text
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from calve.sink_core.commit.merge import MergeWork
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.errors import CalveError, ProtocolError
 from calve.sink_core.sink.engine import BySize, Engine, Slices, Task
 from calve.sink_core.sink.session import Session
@@ -117,7 +117,7 @@ class SparkEngine:
 
 @contextmanager
 def session_on_spark(
-    pipeline: Pipeline, *, spark: Callable[[], SparkSession] | None = None, made_by: str = ""
+    pipeline: SinkPipeline, *, spark: Callable[[], SparkSession] | None = None, made_by: str = ""
 ) -> Generator[Session]:
     """An open pipeline whose engine may start Spark. `made_by` as in `Session.open`, `spark` as in `engine_of`."""
     with (
@@ -128,7 +128,7 @@ def session_on_spark(
 
 
 @contextmanager
-def engine_of(pipeline: Pipeline, *, session: Callable[[], SparkSession] | None = None) -> Generator[Engine]:
+def engine_of(pipeline: SinkPipeline, *, session: Callable[[], SparkSession] | None = None) -> Generator[Engine]:
     """What runs a pipeline's tasks: small work in this process, the rest on its Spark, which the first of it starts.
 
     `session` as in `SparkEngine`.

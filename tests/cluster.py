@@ -14,8 +14,8 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
-from calve.orchestration import broker_files
-from calve.orchestration.detached import HOST, tail
+from calve.orchestration.local import broker_files
+from calve.orchestration.local.detached import HOST, tail
 from calve.sink_core.jars import kafka_jars
 from calve.sink_core.kafka import clients
 from calve.spark_jobs.java import find_java

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from calve.orchestration import broker as embedded
+from calve.orchestration.local import broker as embedded
 from tests import support
 from tests.support import is_worker, shared_directory
 

@@ -10,8 +10,9 @@ import dagster as dg
 from dagster import DagsterInstance
 from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
 
-from calve.orchestration.pipelines.build import build_pipeline_defs
-from calve.orchestration.pipelines.names import INGEST, batches_key, job_name, table_key
+from calve.orchestration.dagster.build import build_pipeline_defs
+from calve.orchestration.dagster.names import job_name
+from calve.orchestration.dagster.sink.names import INGEST, batches_key, table_key
 from tests.pipelines import Flow
 
 

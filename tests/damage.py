@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.log import REQUIRED_CONFIG
 from calve.sink_core.offsets import Position, TopicPartition

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyiceberg.types import StringType
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.dead_letters.jobs import LetterJobs, LettersReport
 from calve.sink_core.dead_letters.listing import Letters, letters
 from calve.sink_core.offsets import OffsetRange

@@ -23,8 +23,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from calve.orchestration import broker as embedded
-from calve.orchestration.detached import HOST, free_port
+from calve.orchestration.local import broker as embedded
+from calve.orchestration.local.detached import HOST, free_port
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.locks import exclusive
 from tests import support

@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 from calve.sink_core import failpoints
 from calve.sink_core.commit.coordinator import CommitReport
 from calve.sink_core.commit.properties import Own, SummaryKeys, from_summary
-from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.load import CONNECTIONS_FILE, load
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.offsets import Position, TopicPartition
@@ -87,7 +87,7 @@ class Flow:
         return self.catalog_name or f"lake_{self.name}"
 
     @cached_property
-    def pipeline(self) -> Pipeline:
+    def pipeline(self) -> SinkPipeline:
         """Written to `files` and loaded as a user's would be."""
         self.files.mkdir(parents=True, exist_ok=True)
         connections = {

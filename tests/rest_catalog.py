@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from calve.orchestration.detached import HOST
+from calve.orchestration.local.detached import HOST
 from calve.sink_core.jars import JarSet, resolve
 from calve.spark_jobs.java import find_java
 from tests import support

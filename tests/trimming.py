@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.kafka import clients
 from calve.sink_core.maintenance.report import TaskOutcome

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from calve.orchestration import spark_server
+from calve.orchestration.local import spark_server
 from calve.sink_core.locks import exclusive
 from tests.support import is_worker, shared_directory
 

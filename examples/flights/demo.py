@@ -30,10 +30,13 @@ from dagster import DagsterInstance
 from local import PIPELINE, ROOT
 from pyiceberg.catalog import Catalog
 
-from calve import CalveError, Pipeline, load_pipeline
+from calve import CalveError
+from calve.orchestration.dagster.names import job_name
+from calve.orchestration.dagster.sink.names import INGEST
 from calve.orchestration.defs.flights_by_carrier import delays_by_carrier
-from calve.orchestration.pipelines.names import INGEST, job_name
 from calve.sink_core.commit.properties import SummaryKeys
+from calve.sink_core.config.load import load_as
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.tables.catalog import open_catalog
 from calve.sink_core.tables.create import load_if_there
 
@@ -63,7 +66,7 @@ def _demo(bootstrap: str, instance: DagsterInstance, limit: int | None) -> int:
     """Fill the topic, run the job, show what it made, prove it. Returns the exit code."""
     produced = produce.fill(bootstrap, limit)
     _say(f"{produced:,} events produced" if produced else "the topic is filled already, nothing produced")
-    pipeline = load_pipeline(ROOT / PIPELINE)
+    pipeline = load_as(SinkPipeline, ROOT / PIPELINE)
     with open_catalog(pipeline.catalog) as catalog:
         before = show.total_rows(load_if_there(catalog, FLIGHTS))
         if code := _ingest(pipeline, instance):
@@ -76,7 +79,7 @@ def _demo(bootstrap: str, instance: DagsterInstance, limit: int | None) -> int:
     return code
 
 
-def _ingest(pipeline: Pipeline, instance: DagsterInstance) -> int:
+def _ingest(pipeline: SinkPipeline, instance: DagsterInstance) -> int:
     """Run the pipeline's job as a user would, in a process of its own, and tell what happens. Returns the exit code."""
     job, log = job_name(pipeline, INGEST), Path(instance.root_directory) / "launch.log"
     # Nothing more comes, so there is nothing to wait for.
@@ -129,7 +132,7 @@ def _end(launched: subprocess.Popen[bytes], instance: DagsterInstance) -> None:
     launched.wait()
 
 
-def _show(pipeline: Pipeline, catalog: Catalog) -> None:
+def _show(pipeline: SinkPipeline, catalog: Catalog) -> None:
     flights = catalog.load_table(FLIGHTS)
     keys = SummaryKeys(pipeline.name, pipeline.control_topic, pipeline.group)
     for table in (

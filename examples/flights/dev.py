@@ -30,9 +30,9 @@ import show
 from confluent_kafka import Producer
 from dagster import DagsterInstance
 
-from calve.orchestration import broker
-from calve.orchestration.pipelines.ingest import MOVED_TAG
-from calve.orchestration.pipelines.names import WHY_TAG
+from calve.orchestration.dagster.names import WHY_TAG
+from calve.orchestration.dagster.sink.ingest import MOVED_TAG
+from calve.orchestration.local import broker
 from calve.sink_core.errors import CalveError, Unreachable
 from calve.sink_core.kafka.clients import LOGGER
 

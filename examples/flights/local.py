@@ -17,8 +17,8 @@ import dagster as dg
 import psutil
 from dagster import DagsterInstance
 
-from calve.orchestration import broker
-from calve.orchestration.pipelines.runs import UNDER_WAY
+from calve.orchestration.dagster.runs import UNDER_WAY
+from calve.orchestration.local import broker
 from calve.sink_core.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]

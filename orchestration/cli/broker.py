@@ -13,7 +13,7 @@ from calve.orchestration.cli.output import say, say_json, working
 from calve.sink_core.errors import EXIT_STOPPED
 
 if TYPE_CHECKING:
-    from calve.orchestration.broker import Broker
+    from calve.orchestration.local.broker import Broker
 
 app = typer.Typer(help="A real one-node Kafka, for trying things out and for small installations.")
 
@@ -26,7 +26,7 @@ DEFAULT_DIRECTORY = Path(".calve/broker")
 @command(app, "start")
 def start(directory: Directory = DEFAULT_DIRECTORY, port: Port = 0, as_json: AsJson = False) -> None:
     """Start the broker of a folder, or find it running; it outlives this command."""
-    from calve.orchestration import broker
+    from calve.orchestration.local import broker
 
     with working("starting Kafka (the first time its jars are fetched)"):
         running = broker.start(directory, port)
@@ -39,7 +39,7 @@ def start(directory: Directory = DEFAULT_DIRECTORY, port: Port = 0, as_json: AsJ
 @command(app, "stop")
 def stop(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
     """Stop the broker of a folder and wait until it is gone; its data stays."""
-    from calve.orchestration import broker
+    from calve.orchestration.local import broker
 
     with working("stopping Kafka"):
         stopped = broker.stop(directory)
@@ -52,7 +52,7 @@ def stop(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> N
 @command(app, "status")
 def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
     """Say whether the broker of a folder runs; exit code 1 if it doesn't."""
-    from calve.orchestration import broker
+    from calve.orchestration.local import broker
 
     running = broker.status(directory)
     if as_json:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
 from calve.orchestration.cli.output import say, say_json, working
 from calve.spark_jobs.java import find_java
 
 if TYPE_CHECKING:
     from calve.sink_core.checks.checklist import Outcome
-    from calve.sink_core.config.effective import Pipeline
+    from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 MOST_TASKS = 64
 """Executors asked at most."""
@@ -41,9 +41,8 @@ def check(
     """
     from calve.sink_core.checks.acls import kafka_acls_lines
     from calve.sink_core.checks.checklist import exit_code
-    from calve.sink_core.config.load import load
 
-    pipeline = load(file, connections)
+    pipeline = sink("check", file, connections)
     outcomes: list[Outcome] = []
     for outcome in _outcomes(pipeline, spark=spark):
         outcomes.append(outcome)
@@ -57,7 +56,7 @@ def check(
     raise typer.Exit(exit_code(outcomes))
 
 
-def _outcomes(pipeline: Pipeline, *, spark: bool) -> Iterator[Outcome]:
+def _outcomes(pipeline: SinkPipeline, *, spark: bool) -> Iterator[Outcome]:
     from calve.sink_core.checks.checklist import Check, answers
     from calve.sink_core.checks.kafka import KafkaChecks
     from calve.sink_core.checks.registry import registry_checks
@@ -75,14 +74,14 @@ def _outcomes(pipeline: Pipeline, *, spark: bool) -> Iterator[Outcome]:
         yield from answers(checks, before=lambda check: status.update(f"checking {check.name}"))
 
 
-def _java(pipeline: Pipeline) -> str:
+def _java(pipeline: SinkPipeline) -> str:
     """Whether there is a Java that a run could start Spark with. Raises ConfigError."""
     if pipeline.spark.remote is not None:
         return "not needed here: Spark runs elsewhere; --spark asks it"
     return f"{find_java()} can run Spark; --spark starts it"
 
 
-def _ask_spark(pipeline: Pipeline) -> str:
+def _ask_spark(pipeline: SinkPipeline) -> str:
     from pyspark.errors import PySparkException
 
     from calve.sink_core.checks.executors import Probe, summary

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
 from calve.orchestration.cli.output import ask, say, say_json, say_table, working
 from calve.orchestration.wording import moment_text
 from calve.sink_core.errors import EXIT_UNREACHABLE
@@ -40,11 +40,10 @@ def list_(
     Of the values the beginning is shown, without what is named like a secret.
     """
     from calve.orchestration.times import moment_or_age_ms
-    from calve.sink_core.config.load import load
     from calve.sink_core.dead_letters.listing import letters
     from calve.sink_core.sink.session import Session
 
-    pipeline = load(file, connections)
+    pipeline = sink("dead-letters list", file, connections)
     since_ms = None if since is None else moment_or_age_ms(since, "--since", datetime.now(UTC))
     with working("reading dead letters"), Session.open(pipeline) as session:
         found = letters(session, limit=limit, topic=topic, since_ms=since_ms)
@@ -72,13 +71,12 @@ def replay(
     and again.
     """
     from calve.orchestration.times import offset_range
-    from calve.sink_core.config.load import load
     from calve.sink_core.control.decision import Verdict
     from calve.sink_core.dead_letters.jobs import LetterJobs
     from calve.spark_jobs.engine import session_on_spark
 
     wanted = [offset_range(text) for text in ranges or []]
-    pipeline = load(file, connections)
+    pipeline = sink("dead-letters replay", file, connections)
     if not yes:
         ask(f"Move what fits now from {pipeline.dead_letter_table} to the tables?", as_json=as_json)
     with working("connecting") as status, session_on_spark(pipeline) as session:

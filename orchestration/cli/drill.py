@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
 from calve.orchestration.cli.output import say, say_json, say_table, working
 from calve.sink_core.errors import EXIT_STOPPED, ConfigError
 
@@ -41,7 +41,6 @@ def drill(
     Exit code 0: no record was lost or is there twice; 1: one was, or something could not be removed.
     """
     from calve.orchestration.drill import CRASH_POINTS, Drill
-    from calve.sink_core.config.load import load
 
     unknown = sorted(set(only or ()) - set(CRASH_POINTS))
     if unknown:
@@ -49,7 +48,7 @@ def drill(
     crash_points = [point for point in CRASH_POINTS if not only or point in only]
     # Ended by either signal it removes what it has made.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    made, rounds, left = Drill(load(file, connections)), list["Round"](), list[str]()
+    made, rounds, left = Drill(sink("drill", file, connections)), list["Round"](), list[str]()
     with working("preparing") as status:
         try:
             made.prepare()

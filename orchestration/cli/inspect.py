@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
 from calve.orchestration.cli.output import say, say_json, say_table, working
 from calve.orchestration.wording import counted, dropped_text
 from calve.sink_core.errors import EXIT_STOPPED
@@ -38,12 +38,11 @@ def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
 
     Writes nothing; the number of tasks assumes this machine's cores.
     """
-    from calve.sink_core.config.load import load
     from calve.sink_core.schema_preview import SchemaPreview, schema_preview
     from calve.sink_core.sink.planning import Planner
     from calve.sink_core.sink.session import Session
 
-    pipeline = load(file, connections)
+    pipeline = sink("plan", file, connections)
     with working("reading positions and end offsets"), Session.open(pipeline) as session:
         ran = session.read_only() and session.log.state.last_publish is not None
         tasks = pipeline.spark.tasks or os.cpu_count() or 1
@@ -63,11 +62,10 @@ def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
 
 def status(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """Show lag, batches in flight or not committed, tables and what retention leaves."""
-    from calve.sink_core.config.load import load
     from calve.sink_core.sink.session import Session
     from calve.sink_core.sink.status import status as look
 
-    with working("looking"), Session.open(load(file, connections)) as session:
+    with working("looking"), Session.open(sink("status", file, connections)) as session:
         report = look(session)
     if as_json:
         say_json(report.to_json())
@@ -86,12 +84,11 @@ def verify(
     from datetime import UTC, datetime
 
     from calve.orchestration.times import moment_or_age_ms
-    from calve.sink_core.config.load import load
     from calve.sink_core.sink.session import Session
     from calve.sink_core.verify.verify import verify as prove
 
     since_ms = moment_or_age_ms(since, "--since", datetime.now(UTC)) if since is not None else None
-    with working("connecting") as spinner, Session.open(load(file, connections)) as session:
+    with working("connecting") as spinner, Session.open(sink("verify", file, connections)) as session:
         report = prove(session, deep=deep, since_ms=since_ms, on_progress=spinner.update)
     if as_json:
         say_json(report.to_json())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calve.orchestration.cli.boundary import command, raise_failures
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
 from calve.orchestration.cli.output import error_document, say, say_json, say_table, working
 
 if TYPE_CHECKING:
@@ -46,12 +46,11 @@ def maintain(
 
     Exit code 1 or 3: it failed for a table; it was done for the others.
     """
-    from calve.sink_core.config.load import load
     from calve.sink_core.sink.session import Session
     from calve.spark_jobs.engine import SparkEngine
     from calve.spark_jobs.maintenance.tasks import run_task
 
-    pipeline = load(file, connections)
+    pipeline = sink("maintain", file, connections)
     with working("connecting") as status, Session.open(pipeline) as session, SparkEngine(pipeline.spark) as engine:
         report = run_task(
             task.value.replace("-", "_"),

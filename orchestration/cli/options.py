@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take, and who gives these."""
+"""Arguments and options that several commands take, the pipeline that they name, and who gives them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import getpass
 import os
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 PipelineFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The pipeline file, or a Dagster defs.yaml.", show_default=False)
@@ -27,3 +30,11 @@ def user() -> str:
     except (KeyError, OSError):
         name = str(os.getuid())
     return f"{name}@{socket.gethostname()}"
+
+
+def sink(command: str, file: Path, connections: Path | None) -> SinkPipeline:
+    """The pipeline of `file`, for a command that only sinks have. Raises ConfigError as `load_as` does."""
+    from calve.sink_core.config.load import load_as
+    from calve.sink_core.config.sink_pipeline import SinkPipeline
+
+    return load_as(SinkPipeline, file, connections, whose=f"calve {command}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, user
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink, user
 from calve.orchestration.cli.output import error_document, say, say_json, working
 from calve.sink_core.errors import CalveError, ConfigError
 
@@ -39,13 +39,12 @@ def pause(
     Exit code 1: with --wait, batches are still listed as under way after the time-out; the pause is in effect anyway.
     With --give-up no run can publish these any more, dead or alive: after the resume their records are read again.
     """
-    from calve.sink_core.config.load import load
     from calve.sink_core.sink import pausing
     from calve.sink_core.sink.session import Session
 
     if giving_up and not wait:
         raise ConfigError("--give-up goes with --wait", hint="add --wait, and --timeout 0 to give up at once")
-    pipeline = load(file, connections)
+    pipeline = sink("pause", file, connections)
     with working("connecting") as status, Session.open(pipeline) as session:
         made = pausing.pause(session, user(), reason)
         given_up: tuple[str, ...] = ()
@@ -70,11 +69,10 @@ def pause(
 
 def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """End a pause; or, after a stop, say that its cause is corrected, so that runs are started again."""
-    from calve.sink_core.config.load import load
     from calve.sink_core.sink import pausing
     from calve.sink_core.sink.session import Session
 
-    pipeline, by = load(file, connections), user()
+    pipeline, by = sink("resume", file, connections), user()
     with working("connecting"), Session.open(pipeline) as session:
         was = pausing.resume(session, by)
     if as_json:

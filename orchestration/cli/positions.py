@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
 from calve.orchestration.cli.output import say, say_json, working
 
 app = typer.Typer(help="The positions of a pipeline as a file, to begin another one where it ended.")
@@ -17,11 +17,10 @@ app = typer.Typer(help="The positions of a pipeline as a file, to begin another 
 @command(app, "export")
 def export(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:  # noqa: ARG001 - it always is
     """Write the positions to standard output, as JSON."""
-    from calve.sink_core.config.load import load
     from calve.sink_core.sink import positions_file
     from calve.sink_core.sink.session import Session
 
-    with working("reading positions"), Session.open(load(file, connections)) as session:
+    with working("reading positions"), Session.open(sink("positions export", file, connections)) as session:
         exported = positions_file.export(session)
     say_json(exported.model_dump(mode="json"))
 
@@ -34,11 +33,10 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Begin a pipeline that has never published with these positions, in place of `source.start`."""
-    from calve.sink_core.config.load import load
     from calve.sink_core.sink import positions_file
     from calve.sink_core.sink.session import Session
 
-    pipeline, wanted = load(file, connections), positions_file.read(positions)
+    pipeline, wanted = sink("positions import", file, connections), positions_file.read(positions)
     with working("putting positions in place"), Session.open(pipeline) as session:
         starts = positions_file.begin_with(session, wanted)
     if as_json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
 from calve.orchestration.cli.output import ask, say, say_json, say_table, working
 from calve.orchestration.wording import counted
 from calve.sink_core.errors import ConfigError
@@ -56,7 +56,6 @@ def replay(
     Exit code 1: it can't be known what the table lacks, retention has taken it, or the table was changed meanwhile.
     """
     from calve.orchestration.times import span
-    from calve.sink_core.config.load import load
     from calve.sink_core.range_jobs.jobs import RangeJobs
     from calve.spark_jobs.engine import session_on_spark
 
@@ -68,7 +67,7 @@ def replay(
         )
     if dry_run and wanted is None:
         raise ConfigError("--dry-run shows which rows are replaced", hint="give --from, --to or --range with it")
-    pipeline = load(file, connections)
+    pipeline = sink("replay", file, connections)
     with working("connecting") as status, session_on_spark(pipeline) as session:
         session.bind_published()
         jobs = RangeJobs(session, on_progress=lambda step: status.update(f"{step.phase}: {step.message}"))

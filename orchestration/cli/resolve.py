@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, user
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink, user
 from calve.orchestration.cli.output import ask, say, say_json, working
 
 if TYPE_CHECKING:
@@ -37,11 +37,10 @@ def resolve(
 
     Exit code 2: the finding does not stand, or has no such choice; nothing was changed. 3: somebody was faster.
     """
-    from calve.sink_core.config.load import load
     from calve.sink_core.resolve.resolve import carry_out, prepare
     from calve.spark_jobs.engine import session_on_spark
 
-    pipeline = load(file, connections)
+    pipeline = sink("resolve", file, connections)
     with session_on_spark(pipeline) as session:
         with working("looking"):
             prepared = prepare(session, finding, subject, choose)

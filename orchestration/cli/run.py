@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calve.orchestration.cli.boundary import command, raise_failures
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
 from calve.orchestration.cli.output import error_document, say, say_json, working
 from calve.orchestration.cli.replay import range_document, say_range
 from calve.orchestration.wording import dropped_text
@@ -46,11 +46,10 @@ def run(
     from dataclasses import replace
 
     from calve.orchestration.times import duration_s
-    from calve.sink_core.config.load import load
     from calve.sink_core.sink.run import Bounds, run_pipeline
     from calve.spark_jobs.engine import session_on_spark
 
-    pipeline = load(file, connections)
+    pipeline = sink("run", file, connections)
     bounds = Bounds.of(pipeline)
     bounds = replace(
         bounds,
@@ -72,10 +71,9 @@ def run(
 
 def commit(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """Take what is published into its tables; the coordinator alone. Safe beside a run, and twice at once."""
-    from calve.sink_core.config.load import load
     from calve.spark_jobs.engine import session_on_spark
 
-    pipeline = load(file, connections)
+    pipeline = sink("commit", file, connections)
     with working("connecting") as status, session_on_spark(pipeline) as session:
         if not session.read_only():
             _nothing(f"pipeline {pipeline.name} has not run yet: nothing is published", as_json=as_json)

@@ -13,7 +13,7 @@ from calve.orchestration.cli.output import say, say_json, working
 from calve.sink_core.errors import EXIT_STOPPED, ConfigError
 
 if TYPE_CHECKING:
-    from calve.orchestration.spark_server import SparkServer
+    from calve.orchestration.local.spark_server import SparkServer
 
 app = typer.Typer(help="What makes Spark start faster, and a Spark that is up already.")
 
@@ -47,7 +47,7 @@ def start(directory: Directory = DEFAULT_DIRECTORY, port: Port = 0, conf: Conf =
     Its address is for `remote` under `spark` in connections.yaml. Who can connect to its port, on this machine, can run
     code as you, unless the variable SPARK_CONNECT_AUTHENTICATE_TOKEN is set here and for runs.
     """
-    from calve.orchestration import spark_server
+    from calve.orchestration.local import spark_server
 
     with working("starting Spark"):
         running = spark_server.start(directory, port, conf=_settings(conf or []))
@@ -57,7 +57,7 @@ def start(directory: Directory = DEFAULT_DIRECTORY, port: Port = 0, conf: Conf =
 @command(app, "stop")
 def stop(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
     """Stop the server of a folder, with the runs on it, and wait until it is gone."""
-    from calve.orchestration import spark_server
+    from calve.orchestration.local import spark_server
 
     with working("stopping Spark"):
         stopped = spark_server.stop(directory)
@@ -70,7 +70,7 @@ def stop(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> N
 @command(app, "status")
 def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
     """Say whether the server of a folder runs; exit code 1 if it doesn't."""
-    from calve.orchestration import spark_server
+    from calve.orchestration.local import spark_server
 
     running = spark_server.status(directory)
     _say_running(running, directory, as_json=as_json)

@@ -47,10 +47,11 @@ AS_FLIGHTS_COME = (
 )
 def delays_by_carrier(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
     """Flights, cancellations and mean departure delay of each carrier, all from one snapshot of the flights."""
-    from calve.sink_core.config.load import load
+    from calve.sink_core.config.load import load_as
+    from calve.sink_core.config.sink_pipeline import SinkPipeline
     from calve.sink_core.tables.catalog import open_catalog
 
-    with open_catalog(load(PIPELINE).catalog) as catalog:
+    with open_catalog(load_as(SinkPipeline, PIPELINE).catalog) as catalog:
         flights = catalog.load_table(FLIGHTS)
         snapshot = flights.current_snapshot()
         snapshot_id = snapshot.snapshot_id if snapshot else None

@@ -17,7 +17,7 @@ from calve.sink_core.changes.events import ORDER_COLUMN, Envelope, Events
 from calve.sink_core.changes.kafka_key import check_key_types, key_columns, optional_key
 from calve.sink_core.changes.merging import check_mergeable
 from calve.sink_core.changes.standing import order_of, source_fields
-from calve.sink_core.config.effective import TableSettings
+from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
 

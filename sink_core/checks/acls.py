@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.references import malformed, redact
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.kafka.compat import AclOperation
 from calve.sink_core.routing import beginning
 
@@ -42,7 +42,7 @@ class Acl:
     prefixed: bool = False
 
 
-def needed(pipeline: Pipeline) -> tuple[Acl, ...]:
+def needed(pipeline: SinkPipeline) -> tuple[Acl, ...]:
     """Everything a pipeline does on Kafka, `calve check` included.
 
     DELETE on the control topic is for its trimming. Kafka wants DESCRIBE on a consumer's group although none of these
@@ -66,7 +66,7 @@ def _matching(pattern: str | None) -> Iterator[Acl]:
         yield Acl("topic", begins or "*", READ_SOURCE, prefixed=bool(begins))
 
 
-def kafka_acls_lines(pipeline: Pipeline) -> list[str]:
+def kafka_acls_lines(pipeline: SinkPipeline) -> list[str]:
     """One `kafka-acls` command per resource, for Kafka's own command line.
 
     The principal is `sasl.username` where that is written literally; else `PRINCIPAL` stands for it.

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.references import resolve
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.errors import ConfigError
 
 MODULES = ("confluent_kafka", "numpy", "pyarrow", "pyarrow.json", "pyiceberg", "pyiceberg_core")
@@ -37,7 +37,7 @@ class Probe:
     modules: tuple[str, ...] = MODULES
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> Probe:
+    def of(cls, pipeline: SinkPipeline) -> Probe:
         settings = {"kafka": dict(pipeline.kafka.properties), "catalog": dict(pipeline.catalog.properties)}
         readings = pipeline.readings
         modules = (*MODULES, *(module for of in readings.formats for module in FORMAT_MODULES.get(of.type, ())))

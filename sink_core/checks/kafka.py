@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.checks import acls
 from calve.sink_core.checks.checklist import Check, MissingPermission, Note
-from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.config.units import DAY
 from calve.sink_core.control.log import CREATED_CONFIG, ControlLog
 from calve.sink_core.errors import ConfigError
@@ -45,7 +45,7 @@ _WITHOUT_MEMBERS = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 class KafkaChecks:
     """The questions to the source cluster, which holds the control topic too."""
 
-    def __init__(self, pipeline: Pipeline, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, pipeline: SinkPipeline, *, timeout_s: float = TIMEOUT_S) -> None:
         self._pipeline = pipeline
         self._timeout_s = timeout_s
 

@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any
 
 from calve.sink_core.checks.checklist import Check, Note
-from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.reading import RegistrySettings, SchemaFile
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.decode.keys import KeyDecoder
 from calve.sink_core.formats import Formats, RegistryFormat, Sample, fixed_schema
 from calve.sink_core.registry import Registry
 
 
-def registry_checks(pipeline: Pipeline, sample: Sample) -> tuple[Check, ...]:
+def registry_checks(pipeline: SinkPipeline, sample: Sample) -> tuple[Check, ...]:
     """The questions about schemas; none if the pipeline needs none."""
     readings = pipeline.readings
     files = tuple(of.schema for of in readings.formats if of.schema is not None)
@@ -30,7 +30,7 @@ def registry_checks(pipeline: Pipeline, sample: Sample) -> tuple[Check, ...]:
     return tuple(found)
 
 
-def _keys(pipeline: Pipeline) -> str:
+def _keys(pipeline: SinkPipeline) -> str:
     """Raises ConfigError for a type that is none."""
     read = [KeyDecoder(key) for key in pipeline.readings.read_keys]
     return f"can be read as {', '.join(dict.fromkeys(each.shown for each in read))}"
@@ -47,7 +47,7 @@ def _answers(registries: Sequence[RegistrySettings]) -> str:
     return f"knows schemas of type {', '.join(sorted(known))}"
 
 
-def _schemas(pipeline: Pipeline, sampled: Mapping[str, list[bytes]]) -> str | Note:
+def _schemas(pipeline: SinkPipeline, sampled: Mapping[str, list[bytes]]) -> str | Note:
     """Raises ConfigError if no record of the sample of a format has a schema that can be read."""
     said: list[str] = []
     for value_format, topics in Formats(pipeline.readings).by_topics(pipeline.topics):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from calve.sink_core.checks.checklist import Note
-from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.range_jobs.missing import check_stated
 from calve.sink_core.sink.planning import Planner
 from calve.sink_core.sink.session import Session
 
 
-def pipeline_state(pipeline: Pipeline) -> str | Note:
+def pipeline_state(pipeline: SinkPipeline) -> str | Note:
     """What a run would find: another catalog than it was bound to, topics made anew, positions that are gone.
 
     Raises what a run would raise: FindingError, and ConfigError for a table that was added without `history`.

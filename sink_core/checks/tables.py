@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from calve.sink_core.changes.settings import row_changes_of
 from calve.sink_core.checks.checklist import Check, Note
-from calve.sink_core.config.effective import Pipeline, TableSettings
+from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.decode.keys import key_type
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.formats import Sample
@@ -32,7 +32,7 @@ EQUALITY_DELETES = (
 class TableChecks:
     """The questions to catalog and storage. Use as a context manager: the catalog is opened by the first of them."""
 
-    def __init__(self, pipeline: Pipeline, sample: Sample) -> None:
+    def __init__(self, pipeline: SinkPipeline, sample: Sample) -> None:
         self._pipeline, self._sample = pipeline, sample
         self._opened = ExitStack()
 

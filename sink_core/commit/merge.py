@@ -25,7 +25,8 @@ from calve.sink_core.changes.settings import row_changes_of
 from calve.sink_core.commit.append import Attempt
 from calve.sink_core.commit.staging import STAGING_MS, Staging, build_merged, dropping, merged_in, staging_of
 from calve.sink_core.commit.swap import swap
-from calve.sink_core.config.effective import CatalogSettings, Pipeline
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Logged
 from calve.sink_core.error_text import describe
 from calve.sink_core.errors import CommitConflict, TableUnusable, Unreachable
@@ -70,7 +71,7 @@ class MergeWork:
     branch: str
 
 
-def merge_work(pipeline: Pipeline, table: Table, branch: str, events: Events) -> MergeWork:
+def merge_work(pipeline: SinkPipeline, table: Table, branch: str, events: Events) -> MergeWork:
     """What merges the changes that the events bring. Raises TableUnusable for columns that can't be merged, or by."""
     name, schema = ".".join(table.name()), table.schema()
     by = next((logged.event.to_merge for logged in events if logged.event.added), None)
@@ -95,7 +96,7 @@ class Merging:
     changes: MergeChanges | None = None
 
     @classmethod
-    def of(cls, pipeline: Pipeline, merge: Callable[[MergeWork], None] | None) -> Merging:
+    def of(cls, pipeline: SinkPipeline, merge: Callable[[MergeWork], None] | None) -> Merging:
         """By an engine's `merge`, if it has one."""
 
         def changes(table: Table, branch: str, events: Events) -> None:

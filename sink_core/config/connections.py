@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
 
 from calve.sink_core.config.model import Model, NestedProperty, Property, Text, refusal
 from calve.sink_core.config.units import Bytes
@@ -150,3 +160,18 @@ class Connections(Model):
 
     spark: dict[Name, SparkSettings] = Field(default={})
     """Places to run Spark, by name."""
+
+
+# Parts of an error's location that start with "<" name a branch of a union, not a key, and are not shown.
+_NAMED, _INLINE = Tag("<name>"), Tag("<inline>")
+
+
+def _name_or_inline(given: object) -> str:
+    return "<inline>" if isinstance(given, Mapping | BaseModel) else "<name>"
+
+
+_EITHER = Discriminator(_name_or_inline)
+KafkaChoice = Annotated[Annotated[Name, _NAMED] | Annotated[KafkaConnection, _INLINE], _EITHER]
+CatalogChoice = Annotated[Annotated[Name, _NAMED] | Annotated[CatalogConnection, _INLINE], _EITHER]
+SparkChoice = Annotated[Annotated[Name, _NAMED] | Annotated[SparkSettings, _INLINE], _EITHER]
+"""A connection as a pipeline file gives it: by its name, or as a mapping."""

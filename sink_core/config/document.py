@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
 
 from calve.sink_core.config.connections import OWNED_BY_CALVE, Connections
-from calve.sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.config.kinds.common import PipelineConfig
+from calve.sink_core.config.kinds.registry import KINDS, file_type
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -37,43 +39,56 @@ with `pipeline.schema.json` and `connections.schema.json`.
 """
 
 
-class _WithoutTitles(GenerateJsonSchema):
-    """Leaves out titles that only repeat the key."""
+class _AsWritten(GenerateJsonSchema):
+    """Has a pipeline file's keys in the order in which people write them, and no titles that only repeat the key."""
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        made = super().model_schema(schema)
+        if issubclass(schema["cls"], PipelineConfig):
+            made["properties"] = {key: made["properties"][key] for key in schema["cls"].key_order()}
+        return made
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - the signature is Pydantic's
         return False
 
 
-def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The model's JSON Schema (draft 2020-12)."""
+def schema_of(model: Any) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a model, or of a union of models."""
     # The mode of serialization, because it alone gives defaults as they are written in a file.
-    return {"$schema": DIALECT, **model.model_json_schema(mode="serialization", schema_generator=_WithoutTitles)}
+    schema = TypeAdapter[Any](model).json_schema(mode="serialization", schema_generator=_AsWritten)
+    return {"$schema": DIALECT, **schema}
 
 
 def documents() -> dict[str, str]:
     """File name in `docs/` → content."""
-    pipeline, connections = schema_of(PipelineConfig), schema_of(Connections)
     return {
-        "pipeline.schema.json": _json(pipeline),
-        "connections.schema.json": _json(connections),
-        "reference.md": reference(pipeline, connections),
+        "pipeline.schema.json": _json(schema_of(file_type())),
+        "connections.schema.json": _json(schema_of(Connections)),
+        "reference.md": reference(),
     }
 
 
-def reference(pipeline: Mapping[str, Any], connections: Mapping[str, Any]) -> str:
+def reference() -> str:
     """The reference page, in Markdown."""
+    connections = schema_of(Connections)
     owned = [f"| `{key}` | {why} |" for key, why in OWNED_BY_CALVE.items()]
     parts = [
         _HEAD,
-        "## Pipeline file\n",
-        *_table(_rows(pipeline, pipeline, "", inline=False)),
-        "\n## `connections.yaml`\n",
+        *(line for kind in KINDS for line in _pipeline_file(kind)),
+        "## `connections.yaml`\n",
         *_table(_rows(connections, connections, "", inline=True)),
         "\n## librdkafka keys that are refused\n",
         "| key | why |\n|---|---|",
         *owned,
     ]
     return "\n".join(parts) + "\n"
+
+
+def _pipeline_file(kind: str) -> Iterator[str]:
+    schema = schema_of(KINDS[kind].config)
+    yield f"## Pipeline file of a {kind}\n"
+    yield from _table(_rows(schema, schema, "", inline=False))
+    yield ""
 
 
 def main(arguments: list[str]) -> int:

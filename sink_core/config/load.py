@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from calve.sink_core.config.assemble import assemble, names_of_connections, unknown_names
+from calve.sink_core.config.assemble import names_of_connections, unknown_names
 from calve.sink_core.config.connections import Connections
 from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.kinds.common import PipelineConfig
+from calve.sink_core.config.kinds.registry import DEFAULT, KINDS, Kind
 from calve.sink_core.config.model import Model
-from calve.sink_core.config.pipeline import PipelineConfig
 from calve.sink_core.config.problems import problem, problems
 from calve.sink_core.config.yaml_file import Document, documents, read
 from calve.sink_core.errors import ConfigError
@@ -24,6 +25,7 @@ NO_DEPLOYMENT = "default"
 """That of a pipeline without a `connections.yaml`."""
 
 M = TypeVar("M", bound=Model)
+P = TypeVar("P", bound=Pipeline)
 
 
 def load(path: Path, connections: Path | None = None, *, name: str | None = None) -> Pipeline:
@@ -36,7 +38,8 @@ def load(path: Path, connections: Path | None = None, *, name: str | None = None
     """
     pipeline_file, path = _pipeline_of(path, name)
     found: list[str] = []
-    config = _validated(PipelineConfig, pipeline_file, found)
+    kind = _kind_of(pipeline_file, found)
+    config: PipelineConfig | None = _validated(kind.config, pipeline_file, found) if kind else None
     shared_file = connections or nearest_connections(path)
     # Of a pipeline file with problems nobody knows whether it needs another.
     needs_one = connections is not None or (config is not None and any(names_of_connections(config)))
@@ -44,11 +47,31 @@ def load(path: Path, connections: Path | None = None, *, name: str | None = None
         shared = Connections(deployment=NO_DEPLOYMENT)
     else:
         shared = _validated(Connections, _existing(shared_file, "connections file"), found)
-    if config and shared:
+    if kind and config and shared:
         found += [problem(pipeline_file, at, text) for at, text in unknown_names(config, shared)]
         if not found:
-            return assemble(config, shared, path)
+            return kind.assemble(config, shared, path)
     raise ConfigError("\n".join(found), hint="docs/reference.md lists every key")
+
+
+def load_as(wanted: type[P], path: Path, connections: Path | None = None, *, whose: str = "this") -> P:
+    """As `load`, for what works on pipelines of one kind only. `whose` says what does in the ConfigError that it raises
+    for a pipeline of another kind.
+    """
+    pipeline = load(path, connections)
+    if not isinstance(pipeline, wanted):
+        needed = next(name for name, kind in KINDS.items() if kind.pipeline is wanted)
+        raise ConfigError(f"{whose} is for pipelines of kind {needed}; {path} is one of kind {pipeline.kind}")
+    return pipeline
+
+
+def _kind_of(document: Document, found: list[str]) -> Kind[Any] | None:
+    given = document.data.get("kind", DEFAULT)
+    if isinstance(given, str) and given in KINDS:
+        return KINDS[given]
+    what = f"{given!r} is no kind; " if isinstance(given, str) else ""
+    found.append(problem(document, ("kind",), f"{what}known here: {', '.join(sorted(KINDS))}"))
+    return None
 
 
 def _pipeline_of(path: Path, name: str | None) -> tuple[Document, Path]:

@@ -10,7 +10,6 @@ from typing import Annotated, Any, cast
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
@@ -65,18 +64,6 @@ class Matching:
         if not re.fullmatch(self.pattern, given):
             raise refusal(f"{given!r} isn't {self.meaning}")
         return given
-
-
-def comes_with(what: str, *values: str) -> BeforeValidator:
-    """Refuse the named values, or any value if none is named, as planned but not built yet."""
-
-    def check(given: object) -> object:
-        if given is None or (values and given not in values):
-            return given
-        shown = f" {given!r}" if values else ""
-        raise refusal(f"not available yet:{shown} comes with {what}")
-
-    return BeforeValidator(check)
 
 
 def _checked(value: object) -> object:

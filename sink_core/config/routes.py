@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from calve.sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.config.kinds.sink import SinkConfig
 from calve.sink_core.config.tables import Table
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.routing import (
@@ -33,16 +33,16 @@ class Fed:
     explicit: bool
 
 
-def is_open(config: PipelineConfig) -> bool:
+def is_open(config: SinkConfig) -> bool:
     """Whether topics or tables are not all in the file."""
     return config.source.topics_regex is not None or any(is_template(table.name) for table in config.tables)
 
 
-def may_feed(config: PipelineConfig, table: str) -> bool:
+def may_feed(config: SinkConfig, table: str) -> bool:
     return any(gives(entry.name, table) for entry in config.tables)
 
 
-def fed_tables(config: PipelineConfig, topics: Iterable[str], known: Iterable[str]) -> list[Fed]:
+def fed_tables(config: SinkConfig, topics: Iterable[str], known: Iterable[str]) -> list[Fed]:
     """The file's own tables in its order, then those that `topics` give by their names, then those that are `known`
     by the log and that a name with placeholders may have stood for.
 
@@ -62,7 +62,7 @@ def fed_tables(config: PipelineConfig, topics: Iterable[str], known: Iterable[st
     return found
 
 
-def namings(config: PipelineConfig, topics: Iterable[str]) -> tuple[Naming, ...]:
+def namings(config: SinkConfig, topics: Iterable[str]) -> tuple[Naming, ...]:
     """Entries whose tables are named by a field, for the topics of the moment."""
     own = {t.name for t in config.tables if not is_template(t.name) and (t.topics is not None or t.where is not None)}
     taken = frozenset(own | _internal(config) | _by_topic(config, sorted(topics)).keys())
@@ -83,7 +83,7 @@ def namings(config: PipelineConfig, topics: Iterable[str]) -> tuple[Naming, ...]
     return tuple(given)
 
 
-def _by_topic(config: PipelineConfig, topics: list[str]) -> dict[str, tuple[Table, str]]:
+def _by_topic(config: SinkConfig, topics: list[str]) -> dict[str, tuple[Table, str]]:
     """Tables named by topics alone, each with its entry and topic."""
     found: dict[str, tuple[Table, str]] = {}
     for entry in config.tables:
@@ -108,7 +108,7 @@ def _by_topic(config: PipelineConfig, topics: list[str]) -> dict[str, tuple[Tabl
     return found
 
 
-def _own(config: PipelineConfig, entry: Table, by_topic: dict[str, tuple[Table, str]]) -> Fed:
+def _own(config: SinkConfig, entry: Table, by_topic: dict[str, tuple[Table, str]]) -> Fed:
     """A table that the file names, by its own rule or that of the name with placeholders that it stands in for."""
     if entry.topics is not None or entry.where is not None:
         return Fed(entry.name, entry, _rule(entry, None if entry.topics is None else frozenset(entry.topics)), True)
@@ -123,7 +123,7 @@ def _own(config: PipelineConfig, entry: Table, by_topic: dict[str, tuple[Table, 
     return Fed(entry.name, entry, rule, False)
 
 
-def _named_rule(config: PipelineConfig, index: int) -> Rule:
+def _named_rule(config: SinkConfig, index: int) -> Rule:
     entry = config.tables[index]
     return _rule(entry, None if entry.topics is None else frozenset(entry.topics), index)
 
@@ -136,7 +136,7 @@ def _condition(entry: Table) -> Condition | None:
     return Condition(entry.where.field, entry.where.matches) if entry.where else None
 
 
-def _template_of(config: PipelineConfig, table: str) -> int | None:
+def _template_of(config: SinkConfig, table: str) -> int | None:
     found = (i for i, entry in enumerate(config.tables) if is_template(entry.name) and gives(entry.name, table))
     return next(found, None)
 
@@ -145,9 +145,9 @@ def _topics_of(entry: Table, topics: list[str]) -> list[str]:
     return topics if entry.topics is None else [topic for topic in topics if topic in entry.topics]
 
 
-def _filled(config: PipelineConfig, entry: Table, topic: str) -> str | None:
+def _filled(config: SinkConfig, entry: Table, topic: str) -> str | None:
     return fill_topic(entry.name, topic, config.source.topics_regex)
 
 
-def _internal(config: PipelineConfig) -> set[str]:
+def _internal(config: SinkConfig) -> set[str]:
     return {config.ledger_table, config.dead_letter_table}

@@ -1,56 +1,16 @@
-"""Where a pipeline reads, from where on, and in which format."""
+"""What a sink reads, and in which format."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Annotated, Literal, Self, cast
+from collections.abc import Iterable, Iterator
+from typing import Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
-from calve.sink_core.config.connections import KafkaConnection, Name
+from calve.sink_core.config.connections import Name
 from calve.sink_core.config.fields import Regex, TopicName
 from calve.sink_core.config.model import Location, Model, refusal, refuse_at
-
-# Parts of an error's location that start with "<" name a branch of a union, not a key, and are not shown.
-NAMED, INLINE = Tag("<name>"), Tag("<inline>")
-
-
-def name_or_inline(given: object) -> str:
-    """Which of the two a connection is given as."""
-    return "<inline>" if isinstance(given, Mapping | BaseModel) else "<name>"
-
-
-def _start_kind(given: object) -> str:
-    if isinstance(given, StartAtGroup) or (isinstance(given, Mapping) and "group" in cast(Mapping[str, object], given)):
-        return "<group>"
-    return "<timestamp>" if isinstance(given, Mapping | StartAtTimestamp) else "<word>"
-
-
-KafkaChoice = Annotated[Annotated[Name, NAMED] | Annotated[KafkaConnection, INLINE], Discriminator(name_or_inline)]
-
-
-class StartAtTimestamp(Model):
-    """Begin at the first record at or after a time."""
-
-    timestamp: AwareDatetime
-    """ISO 8601 with a zone, such as `2026-01-31T00:00:00Z`."""
-
-
-class StartAtGroup(Model):
-    """Begin where another consumer group stands."""
-
-    group: str = Field(min_length=1)
-    """The consumer group whose committed offsets are taken over once."""
-
-
-Start = Annotated[
-    Annotated[Literal["earliest", "latest"], Tag("<word>")]
-    | Annotated[StartAtTimestamp, Tag("<timestamp>")]
-    | Annotated[StartAtGroup, Tag("<group>")],
-    Discriminator(_start_kind),
-]
-
+from calve.sink_core.config.topics import Topics, covers
 
 _REGISTERED = ("json_schema", "protobuf")
 _WHOLE = ("string", "bytes", "none")
@@ -120,10 +80,6 @@ def _check_schemas(kind: str, registry: str | None, schema_file: str | None) -> 
         raise refusal(f"{given[0]} goes with type: avro{_or_registered(given[0])}; leave it out for {kind}")
 
 
-def _is_of(topic: str, names: Collection[str], pattern: str | None) -> bool:
-    return topic in names or bool(pattern and re.fullmatch(pattern, topic))
-
-
 class TopicFormats(Model):
     """Topics whose keys or values are read in another way than those of the others."""
 
@@ -149,7 +105,7 @@ class TopicFormats(Model):
 
     def covers(self, topic: str) -> bool:
         """Whether a topic's records are read so."""
-        return _is_of(topic, self.topics, self.topics_regex)
+        return covers(topic, self.topics, self.topics_regex)
 
 
 def _types(default: str, others: Iterable[tuple[TopicFormats, str]], topics: Iterable[str] | None) -> set[str]:
@@ -159,23 +115,8 @@ def _types(default: str, others: Iterable[tuple[TopicFormats, str]], topics: Ite
     return {next((kind for entry, kind in others if entry.covers(topic)), default) for topic in topics}
 
 
-class Source(Model):
+class Source(Topics):
     """What is read."""
-
-    kafka: KafkaChoice
-    """A name from `connections.yaml`, or a mapping of librdkafka's keys."""
-
-    topics: tuple[TopicName, ...] = ()
-    """The topics to read, each once."""
-
-    topics_regex: Regex | None = None
-    """Read all topics whose whole name matches, beside those of `topics`. Looked for again before each batch: a new one
-    is read from its beginning; one that is gone keeps its position. Named groups, such as `shop\\.(?P<entity>\\w+)`,
-    can stand in names of `tables`. Topics of Kafka and of Calve (`__…`, `calve.….control`) never match."""
-
-    start: Start = "earliest"
-    """Where a new pipeline begins: `earliest`, `latest`, `{timestamp: …}` or `{group: …}`. Read once, at first use; a
-    partition that appears later starts at its beginning."""
 
     key: KeyFormat = KeyFormat()
     """How a record's key is read."""
@@ -187,15 +128,9 @@ class Source(Model):
     """Topics whose keys or values are read in another way."""
 
     @model_validator(mode="after")
-    def _some_topics(self) -> Self:
-        if not self.topics and self.topics_regex is None:
-            raise refusal("needs topics, or topics_regex; neither given")
+    def _formats_fit(self) -> Self:
         refuse_at("Source", (*self._foreign(), *self._read_twice()))
         return self
-
-    def has(self, topic: str) -> bool:
-        """Whether a topic is read, if it is there."""
-        return _is_of(topic, self.topics, self.topics_regex)
 
     def value_types(self, topics: Iterable[str] | None = None) -> set[str]:
         """The types of values that there may be, of all topics or of these."""

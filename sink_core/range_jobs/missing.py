@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from calve.sink_core.config.effective import TableSettings
+from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.errors import ConfigError, TableUnusable
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.sink.control.state import CommitState

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from calve.sink_core.batch import BatchPlan
 from calve.sink_core.commit.others import Reading
-from calve.sink_core.config.source import StartAtTimestamp
+from calve.sink_core.config.topics import StartAtTimestamp
 from calve.sink_core.control import checks
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.group import SourceGroup

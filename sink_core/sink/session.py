@@ -20,7 +20,7 @@ from calve.sink_core.commit.others import Others, Reading
 from calve.sink_core.commit.parallel import Lanes
 from calve.sink_core.commit.properties import SummaryKeys
 from calve.sink_core.commit.table import TableCommitter
-from calve.sink_core.config.effective import Pipeline, check_number
+from calve.sink_core.config.sink_pipeline import SinkPipeline, check_number
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.group import SourceGroup
@@ -48,7 +48,7 @@ class Session:
     `pipeline` knows topics and tables found at run time from then on. `engine` runs tasks.
     """
 
-    pipeline: Pipeline
+    pipeline: SinkPipeline
     admin: AdminClient
     log: ControlLog[CommitState]
     group: SourceGroup
@@ -64,7 +64,7 @@ class Session:
 
     @classmethod
     def open(
-        cls, pipeline: Pipeline, rules: Rules = ALL, *, engine: Engine | None = None, made_by: str = ""
+        cls, pipeline: SinkPipeline, rules: Rules = ALL, *, engine: Engine | None = None, made_by: str = ""
     ) -> Session:
         """Connect. Writes nothing. Snapshots say who made them. Without an `engine` tasks run here, and nothing merges.
 

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from calve.sink_core.batch import BatchPlan, WrittenBatch
 from calve.sink_core.changes.settings import row_changes_of
 from calve.sink_core.changes.standing import standing_of
-from calve.sink_core.config.effective import Pipeline, TableSettings
+from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.decode.others import sum_dropped
 from calve.sink_core.errors import BadRecord
@@ -30,7 +30,7 @@ from calve.sink_core.tables.usable import check_usable
 def write_batch(
     plan: BatchPlan,
     *,
-    pipeline: Pipeline,
+    pipeline: SinkPipeline,
     tables: Mapping[str, Table],
     engine: Engine,
     change: ChangeTables | None = None,
@@ -93,7 +93,7 @@ def merge_counts(
 
 def task_spec(
     batch_id: str,
-    pipeline: Pipeline,
+    pipeline: SinkPipeline,
     tables: Mapping[str, Table],
     *,
     evolving: bool = False,
@@ -150,7 +150,7 @@ def task_spec(
     )
 
 
-def _check_share(pipeline: Pipeline, counts: Iterable[PartitionCounts], first_bad: Sequence[FirstBad]) -> None:
+def _check_share(pipeline: SinkPipeline, counts: Iterable[PartitionCounts], first_bad: Sequence[FirstBad]) -> None:
     """Before anything names the batch's files: they are orphans if its share of bad records is too large."""
     bad, records = 0, 0
     for count in counts:

@@ -23,7 +23,7 @@ from calve.sink_core.changes.deleted import DELETED_COLUMN, with_deleted
 from calve.sink_core.changes.events import with_order
 from calve.sink_core.changes.kafka_key import key_columns, with_key
 from calve.sink_core.changes.settings import envelope_of
-from calve.sink_core.config.effective import Pipeline, TableSettings
+from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.config.tables import AutoCreate
 from calve.sink_core.errors import CalveError, ConfigError, TableUnusable
 from calve.sink_core.formats import Formats, Sample
@@ -69,7 +69,7 @@ class NewTable:
 
 def ensure_tables(
     catalog: Catalog,
-    pipeline: Pipeline,
+    pipeline: SinkPipeline,
     sample: Sample,
     *,
     names: Collection[str] = (),
@@ -95,7 +95,7 @@ def ensure_table(catalog: Catalog, settings: TableSettings, shown: Columns) -> T
     return load_if_there(catalog, settings.name) or _create(catalog, _data_table(catalog, settings, shown))
 
 
-def _internal_tables(pipeline: Pipeline) -> list[NewTable]:
+def _internal_tables(pipeline: SinkPipeline) -> list[NewTable]:
     properties = _properties(pipeline.config.table_defaults.target_file_size, {})
     schemas = {pipeline.ledger_table: LEDGER_SCHEMA, pipeline.dead_letter_table: DEAD_LETTER_SCHEMA}
     return [NewTable(name, schema, properties=properties) for name, schema in schemas.items()]
@@ -110,7 +110,7 @@ def load_if_there(catalog: Catalog, name: str) -> Table | None:
             return None
 
 
-def columns_shown(pipeline: Pipeline, sample: Sample, topics: Collection[str] | None = None) -> Columns:
+def columns_shown(pipeline: SinkPipeline, sample: Sample, topics: Collection[str] | None = None) -> Columns:
     """The columns that topics, all if none is given, ask for, found out once, when they are first needed."""
     wanted = [topic for topic in pipeline.topics if topics is None or topic in topics]
     return cache(lambda: Formats(pipeline.readings).columns(wanted, sample))

@@ -15,7 +15,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import BooleanType
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
-from calve.sink_core.config.effective import TargetFileSize
+from calve.sink_core.config.sink_pipeline import TargetFileSize
 
 SAMPLED_ROWS = 20_000
 FEW_ROWS = 1_000

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pyiceberg.table import Table
 
-from calve.sink_core.config.maintenance import Compact, Manifests
+from calve.sink_core.config.table_maintenance import Compact, Manifests
 from calve.sink_core.errors import RetriableError
 from calve.sink_core.maintenance.compaction import PartitionFiles, due, within, worth_it
 from calve.sink_core.maintenance.predicate import predicate

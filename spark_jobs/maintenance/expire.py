@@ -8,7 +8,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.table import Table
 
 from calve.sink_core.commit.staging import dropping, left_behind
-from calve.sink_core.config.maintenance import Expire
+from calve.sink_core.config.table_maintenance import Expire
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.maintenance.expiry import plan_expiry
 from calve.sink_core.maintenance.owned import why_not_owned

@@ -20,7 +20,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
-from calve.sink_core.config.maintenance import Orphans
+from calve.sink_core.config.table_maintenance import Orphans
 from calve.sink_core.failpoints import reach
 from calve.sink_core.maintenance.orphans import Listed, known_of_snapshots, list_files, may_still_land, named_by_events
 from calve.sink_core.maintenance.owned import why_files_stay, why_not_owned

@@ -21,7 +21,7 @@ import psutil
 import pytest
 from dagster import DagsterInstance
 
-from calve.orchestration import broker
+from calve.orchestration.local import broker
 from tests import support
 from tests.e2e.dagster.stack import until
 

@@ -15,8 +15,8 @@ import psutil
 import pytest
 from dagster import DagsterInstance
 
-from calve.orchestration import broker
-from calve.orchestration.pipelines.names import PIPELINE_TAG
+from calve.orchestration.dagster.names import PIPELINE_TAG
+from calve.orchestration.local import broker
 from tests import support
 from tests.e2e.dagster.stack import until
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from calve.orchestration.broker import Broker
 from calve.orchestration.drill import CRASH_POINTS, PREFIX
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.locks import exclusive
 from tests.failpoints import FAILPOINTS
 from tests.pipelines import TIMEOUT_S, Flow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.load import load
 from calve.sink_core.sink.run import run_pipeline

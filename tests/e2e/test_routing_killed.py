@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from tests.e2e.routed import Routed, without_registry
 from tests.warm_spark import WarmSpark
 

@@ -9,7 +9,7 @@ import pytest
 from dagster import DagsterInstance
 from pyspark.sql import SparkSession
 
-from calve.orchestration import broker as embedded
+from calve.orchestration.local import broker as embedded
 from calve.sink_core.config.connections import SparkSettings
 from calve.spark_jobs.engine import SparkEngine
 from tests import support

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import ConfigError, TableUnusable
 from calve.sink_core.maintenance.trim import trim
 from tests.integration.range_jobs import assert_unviolated, filled, proof, refill

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.spark_jobs.engine import SparkEngine
 from tests.any_values import names, values
 from tests.any_values.values import Found, Parts

@@ -10,9 +10,9 @@ import pytest
 from dagster import DagsterInstance
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines import ingest, verdicts
-from calve.orchestration.pipelines.names import CHECKS
+from calve.orchestration.dagster.names import CHECKS
+from calve.orchestration.dagster.sink import ingest, verdicts
+from calve.orchestration.local.broker import Broker
 from tests import support
 from tests.dagster_runs import run
 from tests.pipelines import Flow

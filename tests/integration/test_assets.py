@@ -11,9 +11,10 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._serdes import serialize_value
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines.build import build_pipeline_defs
-from calve.orchestration.pipelines.names import CHECKS, COMMIT, INGEST, RESOLVE, batches_key, job_name, topic_key
+from calve.orchestration.dagster.build import build_pipeline_defs
+from calve.orchestration.dagster.names import CHECKS, RESOLVE, job_name
+from calve.orchestration.dagster.sink.names import COMMIT, INGEST, batches_key, topic_key
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.sink.control.events import CommitComplete, CommitToTable, DataComplete, StartCommit

@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.types import DecimalType, LongType, TimestamptzType, UUIDType
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.verify.verify import verify
 from tests.launch import calve

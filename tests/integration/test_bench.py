@@ -12,7 +12,7 @@ from bench import coordinator
 from bench.figure import Figure
 from bench.part import Part, Place, Step, measure
 from bench.proof import prove
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from tests.pipelines import Flow
 from tests.support import TopicFactory
 

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from calve.orchestration import broker as embedded
+from calve.orchestration.local import broker as embedded
 from calve.sink_core.errors import CalveError, ConfigError, Unreachable
 from tests import support
 from tests.integration.conftest import StartBroker
@@ -24,7 +24,7 @@ from tests.integration.conftest import StartBroker
 START = """
 import sys
 from pathlib import Path
-from calve.orchestration import broker
+from calve.orchestration.local import broker
 print(broker.start(Path(sys.argv[1]), heap_mb=512).pid)
 """
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.schema_preview import schema_preview
 from calve.sink_core.sink.planning import Planner

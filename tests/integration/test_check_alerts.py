@@ -11,10 +11,10 @@ import pytest
 from dagster import DagsterInstance
 
 from calve import Alert, build_pipeline_defs, check_alert_sensor
-from calve.orchestration.alerts import NotPosted
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines import verdicts
-from calve.orchestration.pipelines.names import CHECKS, job_name
+from calve.orchestration.dagster.alerts import NotPosted
+from calve.orchestration.dagster.names import CHECKS, job_name
+from calve.orchestration.dagster.sink import verdicts
+from calve.orchestration.local.broker import Broker
 from tests import support
 from tests.dagster_runs import run
 from tests.pipelines import Flow

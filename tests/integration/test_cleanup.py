@@ -10,8 +10,8 @@ import pytest
 from dagster import DagsterInstance
 from dagster._core.test_utils import create_run_for_test, freeze_time
 
-from calve.orchestration import cleanup
-from calve.orchestration.pipelines.names import PIPELINE_TAG
+from calve.orchestration.dagster import cleanup
+from calve.orchestration.dagster.names import PIPELINE_TAG
 
 ASSET = dg.AssetKey(["air", "flights"])
 CHECK = dg.AssetCheckKey(ASSET, "lag")

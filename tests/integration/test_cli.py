@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from calve.orchestration import broker as embedded
 from calve.orchestration import new_pipeline
+from calve.orchestration.local import broker as embedded
 from calve.sink_core.config.load import load
 from tests import support
 from tests.integration.conftest import StartBroker

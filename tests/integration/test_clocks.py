@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.commit.staging import staging_of
 from tests.pipelines import Flow, reached
 from tests.rest_catalog import RestCatalog

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from tests.pipelines import Flow
 from tests.standalone import SETTINGS, standalone
 from tests.support import TopicFactory

@@ -16,7 +16,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IntegerType
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.commit.coordinator import CommitReport
 from calve.sink_core.errors import FindingError, UnknownOutcome
 from calve.sink_core.sink.control.events import CommitComplete, CommitToTable

@@ -45,10 +45,10 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.assemble import INLINE_CATALOG
 from calve.sink_core.config.effective import CatalogSettings
-from calve.sink_core.config.maintenance import Compact, Expire, Manifests
+from calve.sink_core.config.table_maintenance import Compact, Expire, Manifests
 from calve.sink_core.errors import FindingError
 from calve.sink_core.maintenance.predicate import predicate
 from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome

@@ -13,8 +13,9 @@ from dagster import DagsterInstance
 from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines.names import CHECKS, REPLAY_DEAD_LETTERS
+from calve.orchestration.dagster.names import CHECKS
+from calve.orchestration.dagster.sink.names import REPLAY_DEAD_LETTERS
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.dead_letters import choice
 from calve.sink_core.dead_letters.misfits import misfits
 from calve.sink_core.errors import TableUnusable

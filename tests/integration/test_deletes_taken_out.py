@@ -12,9 +12,9 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.config.maintenance import Compact
+from calve.sink_core.config.table_maintenance import Compact
 from calve.sink_core.maintenance.deletes import equality_deletes
 from calve.sink_core.maintenance.shape import live_files
 from calve.sink_core.verify.verify import verify

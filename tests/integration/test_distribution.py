@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.verify.verify import verify
 from calve.spark_jobs.engine import SparkEngine
 from tests.pipelines import Flow, record

@@ -12,8 +12,8 @@ from pyiceberg.types import DoubleType, LongType
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from calve.orchestration.broker import Broker
 from calve.orchestration.cli.main import app
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.range_jobs.jobs import RangeJobs

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from calve.orchestration.broker import Broker
 from calve.orchestration.cli.main import app
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import EXIT_BAD_INPUT, FindingError
 from calve.sink_core.sink.control.events import DataComplete
 from tests.pipelines import Flow, reached

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Resumed
 from calve.sink_core.control.log import REQUIRED_CONFIG
 from calve.sink_core.errors import FindingError, ProtocolError

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.load import load
 from calve.sink_core.errors import CalveError, ConfigError, FindingError
 from calve.sink_core.sink.control.events import DataComplete

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import BatchAbandoned, Event
 from calve.sink_core.control.publisher import GivenUp

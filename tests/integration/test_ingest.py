@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.batch import BatchPlan, WrittenBatch
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.errors import BadRecord, CalveError, FindingError, TableUnusable

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.changes.unavailable import UNAVAILABLE
 from calve.sink_core.verify.verify import verify
 from calve.spark_jobs.engine import SparkEngine

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.checks.acls import needed
 from calve.sink_core.checks.kafka import KafkaChecks
 from calve.sink_core.control import letters

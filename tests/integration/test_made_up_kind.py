@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control import checks, schemas
 from calve.sink_core.control.checkpoint import checkpoint_of
 from calve.sink_core.control.decision import Decision, Verdict

@@ -13,12 +13,13 @@ from dagster import DagsterInstance
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from calve.orchestration.broker import Broker
 from calve.orchestration.cli.main import app
-from calve.orchestration.pipelines.build import build_pipeline_defs
-from calve.orchestration.pipelines.names import STAGE_TAG, job_name, pool, table_key
-from calve.orchestration.pipelines.operations.maintenance import OWN_TIMES
-from calve.sink_core.config.maintenance import TASKS
+from calve.orchestration.dagster.build import build_pipeline_defs
+from calve.orchestration.dagster.names import STAGE_TAG, job_name, pool
+from calve.orchestration.dagster.sink.names import table_key
+from calve.orchestration.dagster.sink.operations.maintenance import OWN_TIMES
+from calve.orchestration.local.broker import Broker
+from calve.sink_core.config.table_maintenance import TASKS
 from calve.sink_core.control.events import Paused
 from tests.dagster_runs import Done, run
 from tests.pipelines import Flow

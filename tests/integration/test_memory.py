@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.memory import BOUND_MIB, CASES, Case, partitions, peak_mib, tables
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 
 ENOUGH = 200_000
 """Records of a kilobyte: more than a task gathers, so that it has written some of it and gathers on."""

@@ -13,12 +13,12 @@ from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
 import calve.spark_jobs.maintenance.expire
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.batch import ToMerge
 from calve.sink_core.commit.staging import STAGING_MS, dropping, left_behind
 from calve.sink_core.commit.table import TableCommit
 from calve.sink_core.config.effective import CatalogSettings
-from calve.sink_core.config.maintenance import Expire
+from calve.sink_core.config.table_maintenance import Expire
 from calve.sink_core.errors import CommitConflict
 from calve.sink_core.sink.engine import InProcess
 from calve.spark_jobs.engine import SparkEngine

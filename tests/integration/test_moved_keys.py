@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.sink.batches import Ingest
 from calve.sink_core.verify.verify import verify

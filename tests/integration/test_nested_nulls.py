@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.spark_jobs.engine import SparkEngine
 from tests import support

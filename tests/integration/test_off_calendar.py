@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines import verdicts
+from calve.orchestration.dagster.sink import verdicts
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.sink.status import status
 from calve.sink_core.verify.verify import verify
 from tests import support

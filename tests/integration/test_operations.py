@@ -10,23 +10,11 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance
 
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines.build import build_pipeline_defs
-from calve.orchestration.pipelines.names import (
-    DEAD_LETTERS,
-    PAUSE,
-    PAUSED_TAG,
-    POSITIONS,
-    REPLAY,
-    REPLAY_DEAD_LETTERS,
-    REPLAY_HOURS,
-    RESOLVE,
-    RESUME,
-    VERIFY,
-    job_name,
-    table_key,
-)
-from calve.orchestration.pipelines.verdicts import PROOF
+from calve.orchestration.dagster.build import build_pipeline_defs
+from calve.orchestration.dagster.names import PAUSE, PAUSED_TAG, POSITIONS, RESOLVE, RESUME, VERIFY, job_name
+from calve.orchestration.dagster.sink.names import DEAD_LETTERS, REPLAY, REPLAY_DEAD_LETTERS, REPLAY_HOURS, table_key
+from calve.orchestration.dagster.sink.verdicts import PROOF
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused, Resolved, Resumed
 from calve.sink_core.sink.control.events import DataComplete
 from tests import support

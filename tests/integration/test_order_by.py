@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.sink.batches import Ingest

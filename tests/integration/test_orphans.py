@@ -13,8 +13,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
-from calve.sink_core.config.maintenance import Orphans
+from calve.orchestration.local.broker import Broker
+from calve.sink_core.config.table_maintenance import Orphans
 from calve.sink_core.control.events import BatchAbandoned
 from calve.sink_core.errors import FindingError
 from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.errors import FindingError
 from calve.sink_core.maintenance.trim import trim

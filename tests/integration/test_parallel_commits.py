@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.commit.coordinator import CommitReport
 from calve.sink_core.commit.table import TableCommitter
 from calve.sink_core.errors import FindingError

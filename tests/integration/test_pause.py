@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
-from calve.orchestration.broker import Broker
 from calve.orchestration.cli.main import app
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.commit.coordinator import CommitReport
 from calve.sink_core.control import publisher
 from calve.sink_core.control.events import BatchAbandoned, Event, Paused, PipelineBound, Resumed

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 import calve.sink_core.sink.planning
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import FindingError
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.control.state import CommitState

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from calve.orchestration.broker import Broker
 from calve.orchestration.cli.main import app
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.control.events import DataComplete

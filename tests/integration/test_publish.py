@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.group import SourceGroup

@@ -11,7 +11,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import calve.sink_core.kafka.reader
-from calve.orchestration import broker as embedded
+from calve.orchestration.local import broker as embedded
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import ConfigError, FindingError, Unreachable
 from calve.sink_core.kafka.reader import BATCH_BYTES, RangeReader

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from calve.orchestration.broker import Broker
 from calve.orchestration.cli.main import app
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.load import load
 from tests.schema_registry import SchemaRegistry, framed, plain
 from tests.support import TopicFactory, produce, unique

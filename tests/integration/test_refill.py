@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import Paused
 from calve.sink_core.errors import BadRecord, FindingError, TableUnusable

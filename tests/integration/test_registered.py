@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.reading import RegistrySettings
 from calve.sink_core.decode.protobuf_schema import Messages, proto_file
 from calve.sink_core.errors import Unreachable

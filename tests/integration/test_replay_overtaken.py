@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import calve.sink_core.control.publisher
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.errors import CommitConflict, FindingError, TableUnusable
 from calve.sink_core.maintenance.orphans import Listed, may_still_land, named_by_events

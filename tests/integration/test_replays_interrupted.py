@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.dead_letters.jobs import LettersReport
 from calve.sink_core.maintenance.orphans import Listed, may_still_land

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines.watch import Watch
+from calve.orchestration.dagster.sink.watch import SinkWatch
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused, Resolved
 from calve.sink_core.errors import ConfigError, FindingError
 from calve.sink_core.maintenance.trim import trim
@@ -43,7 +43,7 @@ def test_restore_puts_the_positions_of_the_last_publish_back(flow: Flow, break_i
     assert {at: p.offset for at, p in flow.positions().items()} == before
     (event,) = flow.events(Resolved)
     # What the sensor starts runs again by, after a stop.
-    assert Watch(flow.pipeline).look().answered_s == event.written_at_ms / 1000
+    assert SinkWatch(flow.pipeline).look().answered_s == event.written_at_ms / 1000
     assert (event.finding, event.subject, event.choice) == (finding, flow.topic, "restore")
     assert run_and_prove(flow)["records"] == 30
     assert flow.ids() == list(range(30))

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Resolved
 from calve.sink_core.errors import FindingError
 from calve.sink_core.maintenance.trim import trim

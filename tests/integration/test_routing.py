@@ -14,7 +14,7 @@ from dagster import DagsterInstance
 from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import TopicPartition

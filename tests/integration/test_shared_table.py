@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
-from calve.sink_core.config.maintenance import Compact, Expire
+from calve.orchestration.local.broker import Broker
+from calve.sink_core.config.table_maintenance import Compact, Expire
 from calve.sink_core.errors import FindingError
 from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.verify.report import VerifyReport

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.kafka.clients import admin as open_admin
 from calve.sink_core.kafka.first_contact import cluster

@@ -18,9 +18,9 @@ from typing import Any
 import psutil
 import pytest
 
-from calve.orchestration import spark_server
-from calve.orchestration.broker import Broker
-from calve.orchestration.detached import HOST, free_port
+from calve.orchestration.local import spark_server
+from calve.orchestration.local.broker import Broker
+from calve.orchestration.local.detached import HOST, free_port
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED, EXIT_UNREACHABLE, ConfigError
 from tests.pipelines import COLUMNS, Flow
 from tests.support import TopicFactory

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.verify.verify import verify
 from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.maintenance.tasks import run_task

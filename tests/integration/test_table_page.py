@@ -10,9 +10,9 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance
 
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines.names import topic_key
-from calve.orchestration.pipelines.table_page import of_table
+from calve.orchestration.dagster.sink.names import topic_key
+from calve.orchestration.dagster.sink.table_page import of_table
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.references import HIDDEN
 from tests import support
 from tests.dagster_runs import run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import run_task

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.checks.tables import TableChecks
 from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.errors import ConfigError

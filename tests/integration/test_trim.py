@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event, Paused
 from calve.sink_core.errors import FindingError, UnknownOutcome
 from calve.sink_core.maintenance.trim import trim

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.log import REQUIRED_CONFIG, ControlLog
 from calve.sink_core.failpoints import VARIABLE

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from calve.orchestration import broker as embedded
+from calve.orchestration.local import broker as embedded
 from calve.sink_core.control import publisher
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.log import PARTITION

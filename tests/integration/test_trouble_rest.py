@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.commit.swap import ATTEMPTS
 from calve.sink_core.errors import ConfigError, TableUnusable, UnknownOutcome, Unreachable
 from calve.sink_core.tables import rest

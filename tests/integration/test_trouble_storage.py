@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import EXIT_UNREACHABLE, UnknownOutcome, Unreachable
 from calve.sink_core.verify.verify import verify
 from tests.e2e.faults.processes import ROOT

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines import verdicts
+from calve.orchestration.dagster.sink import verdicts
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.schema_preview import schema_preview
 from calve.sink_core.sink.control.events import DataComplete

@@ -12,8 +12,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines.metadata import of_commit
+from calve.orchestration.dagster.sink.metadata import of_commit
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.dead_letters.choice import CHANGING
 from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.errors import BadRecord, TableUnusable

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.sink.control.events import StartCommit
 from calve.sink_core.sink.status import StatusReport, status
 from calve.sink_core.verify.report import VerifyReport, Violation

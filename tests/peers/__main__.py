@@ -23,7 +23,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from calve.orchestration import broker
+from calve.orchestration.local import broker
 from tests.e2e.faults.spark_server import ConnectServer, serving
 from tests.peers.calve import Calve
 from tests.peers.connector import Connector

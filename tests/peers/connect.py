@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from calve.orchestration.broker_files import write_logging, write_properties
-from calve.orchestration.detached import HOST
+from calve.orchestration.local.broker_files import write_logging, write_properties
+from calve.orchestration.local.detached import HOST
 from calve.sink_core.jars import JarSet, kafka_jars, resolve
 from calve.spark_jobs.java import find_java
 from calve.spark_jobs.session import JAVA_OPTIONS

@@ -38,7 +38,7 @@ import calve.spark_jobs.maintenance.expire
 import calve.spark_jobs.maintenance.orphans
 from calve.sink_core.commit.merge import Merging
 from calve.sink_core.commit.staging import left_behind
-from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.failpoints import reach
 from calve.sink_core.maintenance.orphans import Listed
 from calve.sink_core.maintenance.shape import SNAPSHOTS
@@ -97,7 +97,7 @@ class Environment:
             "Merging",
             SimpleNamespace(of=lambda *_: Merging(self.world.merged, partial(merge, self.world))),
         )
-        patch.setattr(Pipeline, "changing", property(lambda _: self.world.merged))
+        patch.setattr(SinkPipeline, "changing", property(lambda _: self.world.merged))
         # Clocks hardly go on in a history: expiry drops every staging branch that it sees.
         patch.setattr(
             calve.spark_jobs.maintenance.expire, "left_behind", lambda of, _now_ms: left_behind(of, sys.maxsize)

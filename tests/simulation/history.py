@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from tests.failpoints import FAILPOINTS
 from tests.simulation import users
 from tests.simulation.environment import Environment
@@ -241,7 +241,7 @@ class History:
     """Runs actions, then lets everything come to its end, then wakes the processes that were left behind."""
 
     environment: Environment
-    pipelines: tuple[Pipeline, Pipeline]
+    pipelines: tuple[SinkPipeline, SinkPipeline]
     seed: int
     actors: dict[int, Actor] = field(default_factory=dict[int, Actor])
 

@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from calve.sink_core.batch import BatchPlan, ManifestRef
 from calve.sink_core.commit.properties import SummaryKeys, from_summary
-from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import (
@@ -100,7 +100,7 @@ class Oracle:
     snapshots say (`given_up`). `lost` are source offsets by topic id and partition that an answer passed over.
     """
 
-    pipeline: Pipeline
+    pipeline: SinkPipeline
     cluster: Cluster
     catalog: SimCatalog
     note: Callable[[str], None]

@@ -10,7 +10,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from calve.sink_core.config.maintenance import Expire, Orphans
+from calve.sink_core.config.table_maintenance import Expire, Orphans
 from calve.sink_core.control.events import Paused, Resumed
 from calve.sink_core.errors import CommitConflict, RetriableError
 from calve.sink_core.maintenance.trim import trim

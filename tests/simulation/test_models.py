@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 from pyiceberg.types import LongType, NestedField
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.commit.append import Attempt, Step, build_append
 from calve.sink_core.config.load import load
 from calve.sink_core.kafka import clients

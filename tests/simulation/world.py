@@ -12,7 +12,7 @@ from typing import Any
 from pyiceberg.table.metadata import TableMetadata
 
 from calve.sink_core.batch import BatchPlan, ManifestRef, TableOutput, WrittenBatch
-from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Event, Logged
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
@@ -73,7 +73,11 @@ class World:
     """
 
     def __init__(
-        self, seed: int, pipelines: tuple[Pipeline, Pipeline], rules: Rules = ALL, bugs: Set[CatalogBug] = NO_BUGS
+        self,
+        seed: int,
+        pipelines: tuple[SinkPipeline, SinkPipeline],
+        rules: Rules = ALL,
+        bugs: Set[CatalogBug] = NO_BUGS,
     ) -> None:
         self.chance = random.Random(seed)
         self.pipelines = pipelines
@@ -197,7 +201,7 @@ class World:
         self.store.delete(path)
         self.oracle.check_deleted(path)
 
-    def write_batch(self, plan: BatchPlan, *, pipeline: Pipeline, tables: Any, **others: object) -> WrittenBatch:
+    def write_batch(self, plan: BatchPlan, *, pipeline: SinkPipeline, tables: Any, **others: object) -> WrittenBatch:
         """In place of Spark: the same effects in the same order, on modelled files."""
         del pipeline, others
         batch = self.oracle.batches[plan.batch_id] = Batch(plan, {name: [] for name in tables}, {})

@@ -19,7 +19,7 @@ import psutil
 import yaml
 
 from bench.workload import PARTITIONS, new_topic, write_pipeline
-from calve.orchestration import broker
+from calve.orchestration.local import broker
 from calve.sink_core.errors import EXIT_DONE
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.source import high_watermarks

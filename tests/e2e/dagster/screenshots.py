@@ -17,9 +17,9 @@ from confluent_kafka import Producer
 from dagster import DagsterInstance
 from playwright.sync_api import Page, expect
 
-from calve.orchestration import broker
-from calve.orchestration.detached import free_port
-from calve.orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
+from calve.orchestration.dagster.names import PIPELINE_TAG, STAGE_TAG
+from calve.orchestration.local import broker
+from calve.orchestration.local.detached import free_port
 from examples.flights import produce
 from tests.e2e.dagster.browser import THEMES, browser, group_path, sensor_path
 from tests.e2e.dagster.stack import ROOT, answers, until

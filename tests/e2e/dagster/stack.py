@@ -20,8 +20,8 @@ import psutil
 from dagster import DagsterInstance
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
-from calve.orchestration.detached import free_port
-from calve.orchestration.pipelines.names import PIPELINE_TAG, STAGE_TAG
+from calve.orchestration.dagster.names import PIPELINE_TAG, STAGE_TAG
+from calve.orchestration.local.detached import free_port
 from tests.postgres import Postgres
 
 ROOT = Path(__file__).parents[3]
@@ -33,7 +33,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from calve.orchestration.pipelines.build import build_pipeline_defs
+from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.sink_core.config.load import load
 
 FILES = Path(__file__).with_name("pipelines.txt").read_text().split()

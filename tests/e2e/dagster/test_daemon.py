@@ -11,8 +11,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines.names import COMMIT, ERROR_TAG, INGEST, pool
+from calve.orchestration.dagster.names import ERROR_TAG, pool
+from calve.orchestration.dagster.sink.names import COMMIT, INGEST
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.verify.verify import verify
 from tests import support
 from tests.e2e.dagster.stack import BIN, DEFINITIONS, Stack, stack, until
@@ -112,7 +113,7 @@ def test_the_next_run_carries_on_where_one_was_killed(deployment: Deployment, da
 
 
 def test_a_pipeline_that_always_fails_backs_off_and_says_why(deployment: Deployment, dagster: Stack) -> None:
-    """Ten minutes are simulated in tests/unit/orchestration/pipelines/test_trigger.py; this is the real daemon."""
+    """Ten minutes are simulated in tests/unit/orchestration/dagster/test_trigger.py; this is the real daemon."""
     flow = deployment.unreachable
     until(lambda: len(dagster.runs(flow.name, statuses=[FAILURE])) >= 2, timeout_s=180, why=dagster.logs)
     records = sorted(dagster.runs(flow.name), key=lambda record: record.create_timestamp)

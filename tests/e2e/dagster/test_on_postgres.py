@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import dagster as dg
 import pytest
 
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines.names import ERROR_TAG, WHY_TAG
+from calve.orchestration.dagster.names import ERROR_TAG, WHY_TAG
+from calve.orchestration.local.broker import Broker
 from calve.sink_core.verify.verify import verify
 from tests import support
 from tests.e2e.dagster.stack import Stack, on_postgres, stack, until

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from tests import support
 from tests.e2e.dagster.stack import BIN, ROOT
 from tests.pipelines import Flow, record

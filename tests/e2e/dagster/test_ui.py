@@ -12,9 +12,9 @@ import dagster as dg
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from calve.orchestration.broker import Broker
-from calve.orchestration.pipelines import verdicts
-from calve.orchestration.pipelines.ingest import MOVED_TAG
+from calve.orchestration.dagster.sink import verdicts
+from calve.orchestration.dagster.sink.ingest import MOVED_TAG
+from calve.orchestration.local.broker import Broker
 from tests import support
 from tests.e2e.dagster.browser import browser, group_path, sensor_path
 from tests.e2e.dagster.stack import DEFINITIONS, Stack, stack, until

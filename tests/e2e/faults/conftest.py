@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from tests.e2e.faults.outcomes import Tell, table, telling, told
 from tests.e2e.faults.processes import Launcher
 from tests.e2e.faults.world import World

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from tests.e2e.faults.kills import RUN_S, done
 from tests.e2e.faults.processes import Launcher
 from tests.e2e.faults.test_row_changes import UPSERT, Rows, anywhere, flow_of  # noqa: F401 - a fixture

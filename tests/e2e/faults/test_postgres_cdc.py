@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from examples.postgres_cdc import relay
 from tests.bank import EXAMPLE, Bank
 from tests.e2e.faults.kills import RUN_S, done

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from tests.e2e.faults.outcomes import Outcome, Tell
 from tests.e2e.faults.world import Difference
 from tests.e2e.routed import Routed, with_registry, without_registry

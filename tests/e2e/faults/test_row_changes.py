@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from calve.orchestration.broker import Broker
+from calve.orchestration.local.broker import Broker
 from tests import support
 from tests.changing import by_chdb
 from tests.e2e.faults.kills import RUN_S, done

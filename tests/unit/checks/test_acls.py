@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from calve.sink_core.checks.acls import kafka_acls_lines
-from calve.sink_core.config.assemble import assemble
 from calve.sink_core.config.connections import Connections
-from calve.sink_core.config.effective import Pipeline
-from calve.sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.config.kinds.sink import SinkConfig
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 OPTIONS = ("--topic", "--group", "--transactional-id")
 
 
-def pipeline(letters: str | None = None, **kafka: str) -> Pipeline:
+def pipeline(letters: str | None = None, **kafka: str) -> SinkPipeline:
     connections = {
         "deployment": "prod",
         "kafka": {"main": {"bootstrap.servers": "b:9092", **kafka}},
@@ -29,7 +28,7 @@ def pipeline(letters: str | None = None, **kafka: str) -> Pipeline:
         "tables": [{"name": "air.flights"}],
         "dead_letters": {"topic": letters},
     }
-    return assemble(PipelineConfig.model_validate(config), Connections.model_validate(connections), Path("p.yaml"))
+    return SinkPipeline.of(SinkConfig.model_validate(config), Connections.model_validate(connections), Path("p.yaml"))
 
 
 def test_every_resource_of_the_pipeline_is_granted_under_its_own_name() -> None:

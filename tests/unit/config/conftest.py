@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.load import load
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from tests.unit.config.files import CONNECTIONS, PIPELINE, Load, Write
 
 
@@ -31,7 +31,7 @@ def write(tmp_path: Path) -> Write:
 def loaded(write: Write) -> Load:
     """As `write`, and the files read."""
 
-    def read(connections: dict[str, Any] | None = None, **changes: object) -> Pipeline:
+    def read(connections: dict[str, Any] | None = None, **changes: object) -> SinkPipeline:
         return load(write(connections, **changes))
 
     return read

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 CONNECTIONS: dict[str, Any] = {
     "deployment": "dev",
@@ -22,4 +22,4 @@ PIPELINE: dict[str, Any] = {
 }
 
 Write = Callable[..., Path]
-Load = Callable[..., Pipeline]
+Load = Callable[..., SinkPipeline]

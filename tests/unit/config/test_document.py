@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from calve.sink_core.config.connections import Connections
 from calve.sink_core.config.document import DOCS, documents, schema_of
-from calve.sink_core.config.pipeline import PipelineConfig
+from calve.sink_core.config.kinds.sink import SinkConfig
 
 
 @pytest.mark.parametrize("name", sorted(documents()))
@@ -27,7 +27,7 @@ def _undescribed(schema: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{place['title']}.{key}"
 
 
-@pytest.mark.parametrize("model", [PipelineConfig, Connections])
+@pytest.mark.parametrize("model", [SinkConfig, Connections])
 def test_every_key_is_described(model: type[BaseModel]) -> None:
     assert list(_undescribed(schema_of(model))) == []
 

@@ -13,7 +13,7 @@ import yaml
 
 from calve.sink_core.config.load import load
 from calve.sink_core.config.references import redact, resolve
-from calve.sink_core.config.source import StartAtGroup, StartAtTimestamp
+from calve.sink_core.config.topics import StartAtGroup, StartAtTimestamp
 from calve.sink_core.errors import ConfigError
 from tests.unit.config.files import CONNECTIONS, PIPELINE, Load, Write
 
@@ -98,8 +98,8 @@ def _upsert(**changes: object) -> dict[str, object]:
         ({"branch": "audit"}, "branch: unknown; "),
         ({"tables": [{"name": "air.flights", "branch": "audit"}]}, "tables.0.branch: unknown; "),
         ({"name": "Flights"}, "name: 'Flights' doesn't match ^[a-z][a-z0-9_]{0,40}$"),
-        ({"kind": "mirror"}, "kind: not available yet: 'mirror' comes with a later version"),
-        ({"kind": "sync"}, "kind: input should be 'sink'; given 'sync'"),
+        ({"kind": ["sink"]}, "kind: known here: sink"),
+        ({"kind": "sync"}, "kind: 'sync' is no kind; known here: sink"),
         (_source(topics=[]), "source: needs topics, or topics_regex; neither given"),
         (_source(topics=["a", "a"]), "source.topics: a is named 2 times; name each topic once"),
         (_source(topics_regex="("), "source.topics_regex: '(' is no regular expression"),

@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField
 
-from calve.sink_core.config.maintenance import Expire
+from calve.sink_core.config.table_maintenance import Expire
 from calve.sink_core.maintenance.expiry import plan_expiry
 
 TAG = "calve-p"

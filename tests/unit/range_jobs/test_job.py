@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from calve.sink_core.batch import TableOutput
-from calve.sink_core.config.effective import TableSettings
+from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import ConfigError

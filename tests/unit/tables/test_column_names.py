@@ -8,8 +8,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from calve.sink_core.config.effective import TableSettings
 from calve.sink_core.config.reading import Readings
+from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.config.tables import AutoCreate
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.formats import Formats

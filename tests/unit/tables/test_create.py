@@ -11,8 +11,9 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from calve.sink_core.config.effective import CatalogSettings, Pipeline
+from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.load import load
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.tables.catalog import open_catalog, unreachable_as_ours
 from calve.sink_core.tables.create import ensure_tables
@@ -30,7 +31,7 @@ def no_sample() -> dict[str, list[bytes]]:
     raise AssertionError("nothing has to be inferred here")
 
 
-def pipeline(directory: Path, *tables: dict[str, object], **settings: object) -> Pipeline:
+def pipeline(directory: Path, *tables: dict[str, object], **settings: object) -> SinkPipeline:
     connections = {
         "deployment": "test",
         "kafka": {"main": {"bootstrap.servers": "localhost:9092"}},

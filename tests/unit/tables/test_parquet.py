@@ -18,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType, StructType
 
-from calve.sink_core.config.effective import TargetFileSize
+from calve.sink_core.config.sink_pipeline import TargetFileSize
 from calve.sink_core.tables.arrow import arrow_schema
 from calve.sink_core.tables.files import WrittenFile
 from calve.sink_core.tables.parquet import parquet_settings, target_file_bytes

@@ -1,0 +1,140 @@
+"""The Dagster component: a `defs.yaml` whose attributes are the pipeline file."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from textwrap import indent
+from typing import Any, Self, cast
+
+import dagster as dg
+from click import ClickException
+from pydantic import BaseModel, Field, GetJsonSchemaHandler, RootModel, TypeAdapter
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from calve.orchestration.dagster.assets import COMPONENT_FILES
+from calve.orchestration.dagster.build import build_pipeline_defs
+from calve.sink_core.config.kinds.registry import file_type
+from calve.sink_core.config.load import load, nearest_connections
+from calve.sink_core.errors import CalveError
+
+
+class PipelineAttributes(RootModel[dict[str, Any]]):
+    """The attributes as they stand; Calve's own loader checks them and names file, line and the nearest known key."""
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
+        """Dagster's check goes by it first: an unknown key is left to the loader, which knows what was meant."""
+        return _open(super().model_json_schema(*args, **options))
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(TypeAdapter[Any](file_type()).core_schema)
+
+
+class NewPipelineParams(BaseModel):
+    """The flags of `dg scaffold defs calve.KafkaIcebergPipeline NAME`."""
+
+    topic: str = Field(description="The topic to read; its columns are inferred from its records.")
+    bootstrap: str | None = Field(
+        default=None, description="HOST:PORT of Kafka, for a new connections.yaml at the project's root."
+    )
+    table: str | None = Field(default=None, description="NAMESPACE.TABLE. Default: raw.NAME.")
+    catalog_uri: str | None = Field(
+        default=None, description="For a new connections.yaml. Default: a SQLite catalog in the project's folder lake."
+    )
+    warehouse: str | None = Field(default=None, description="For a new connections.yaml: where tables go.")
+    registry: str | None = Field(
+        default=None, description="URL of a schema registry; its name if a connections.yaml is there."
+    )
+
+
+class PipelineScaffolder(dg.Scaffolder[NewPipelineParams]):
+    """Writes a `defs.yaml` that runs, and a `connections.yaml` if there is none, as `calve init` writes its files."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[NewPipelineParams]:
+        return NewPipelineParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[NewPipelineParams]) -> None:
+        from calve.orchestration.new_pipeline import Wanted, new_pipeline
+        from calve.sink_core.scaffold import name_from
+
+        root, given = request.project_root or request.target_path, request.params
+        wanted = Wanted(
+            given.topic,
+            {"bootstrap.servers": given.bootstrap} if given.bootstrap else {},
+            given.table,
+            name_from(request.target_path.name),
+            given.catalog_uri,
+            given.warehouse,
+            registry=given.registry,
+        )
+        shared = nearest_connections(request.target_path / COMPONENT_FILES[0], root)
+        try:
+            made = new_pipeline(wanted, shared, root / "lake")
+        except CalveError as error:
+            # Made for this pipeline a moment ago.
+            with suppress(OSError):
+                request.target_path.rmdir()
+            raise ClickException(str(error)) from None
+        text = f"type: {request.type_name}\nattributes:\n{indent(made.pipeline, '  ')}"
+        (request.target_path / COMPONENT_FILES[0]).write_text(text, encoding="utf-8")
+        if made.connections is not None:
+            shared.write_text(made.connections, encoding="utf-8")
+
+
+@dg.scaffold_with(PipelineScaffolder)
+class KafkaIcebergPipeline(dg.Component):
+    """Moves records from Kafka topics into Iceberg tables, each exactly once.
+
+    The attributes are those of a Calve pipeline file, and `calve` commands take the `defs.yaml` as well. Connections
+    stand in a `connections.yaml` beside it or in a folder above. References are written `${ENV:NAME}`.
+    """
+
+    def __init__(self, file: Path, name: str | None = None) -> None:
+        """`name` is that of the pipeline, of which the file may hold several."""
+        self._file = file
+        self._name = name
+
+    @classmethod
+    def get_model_cls(cls) -> type[BaseModel] | None:
+        return PipelineAttributes
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        return dg.ComponentTypeSpec(
+            description="Kafka topics into Iceberg tables, every record exactly once.",
+            tags=["kafka", "iceberg", "streaming"],
+            produces=["asset", "asset_check", "job", "sensor", "schedule", "resource"],
+        )
+
+    @classmethod
+    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
+        # The loader reads the file itself, for the lines of its errors.
+        given = attributes.root if isinstance(attributes, PipelineAttributes) else {}
+        return cls(_defs_file(context.path), str(given["name"]) if "name" in given else None)
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        del context
+        return build_pipeline_defs(load(self._file, name=self._name), asset_spec=self.asset_spec)
+
+    def asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
+        """The spec of a topic, of the batches or of a table as Dagster is to have it: for subclasses to change.
+
+        Key and dependencies must stay.
+        """
+        return spec
+
+
+def _open(schema: Any) -> Any:
+    """A JSON schema without the word that no other keys may be there."""
+    if isinstance(schema, dict):
+        inner = cast(dict[str, Any], schema)
+        return {k: _open(v) for k, v in inner.items() if (k, v) != ("additionalProperties", False)}
+    return [_open(each) for each in cast(list[Any], schema)] if isinstance(schema, list) else schema
+
+
+def _defs_file(folder: Path) -> Path:
+    return next((folder / name for name in COMPONENT_FILES if (folder / name).is_file()), folder / COMPONENT_FILES[0])

@@ -1,0 +1,12 @@
+"""What each kind of pipeline gives to Dagster: a kind is added here, and in `sink_core/config/kinds/registry.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from calve.orchestration.dagster.parts import Parts
+from calve.orchestration.dagster.sink.parts import sink_parts
+
+KINDS: dict[str, Callable[[Any], Parts]] = {"sink": sink_parts}
+"""By the kind's name, what makes the parts of one of its pipelines. It opens no connection."""

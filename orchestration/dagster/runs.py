@@ -1,0 +1,146 @@
+"""What the instance knows of a pipeline's runs, and what a run says about its own failure: tags, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster import DagsterInstance
+
+from calve.orchestration.dagster.names import (
+    CONFIG_TAG,
+    ERROR_TAG,
+    PAUSED_TAG,
+    PIPELINE_TAG,
+    REMEDY_TAG,
+    RESOLVE,
+    RESUME,
+    STAGE_TAG,
+    TERMINAL_TAG,
+    WHY_TAG,
+    job_name,
+)
+from calve.orchestration.dagster.trigger import LastRuns
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.errors import CalveError, FindingError, TerminalError
+
+if TYPE_CHECKING:
+    from calve.sink_core.control.events import Paused
+
+Context = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
+
+UNDER_WAY = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
+_LOOKED_BACK = 12
+_TAG_LENGTH = 400
+"""Postgres indexes tags with their values, which therefore stay short."""
+UNEXPLAINED = "unexplained"
+"""The kind of a failure without an error of Calve's: most often a worker that died."""
+
+_NOTHING_SAID = {
+    ERROR_TAG: UNEXPLAINED,
+    TERMINAL_TAG: "false",
+    WHY_TAG: "the run ended without a word",
+    REMEDY_TAG: "",
+}
+
+
+def last_runs(instance: DagsterInstance, pipeline: Pipeline, stage: str) -> LastRuns:
+    """The pipeline's runs of the stage that the sensor starts, newest first, as far as it needs them."""
+    tags = {PIPELINE_TAG: pipeline.name, STAGE_TAG: stage}
+    current = instance.get_run_records(dg.RunsFilter(tags=tags, statuses=UNDER_WAY), limit=1)
+    if current:
+        return LastRuns(in_flight=current[0].dagster_run.run_id, in_flight_s=current[0].create_timestamp.timestamp())
+    return _failures(instance.get_run_records(dg.RunsFilter(tags=tags, statuses=ENDED), limit=_LOOKED_BACK))
+
+
+def _failures(ended: Sequence[dg.RunRecord]) -> LastRuns:
+    failed: list[dg.RunRecord] = []
+    for record in ended:
+        if record.dagster_run.status != dg.DagsterRunStatus.FAILURE:
+            break
+        failed.append(record)
+    if not failed:
+        return LastRuns()
+    run, end_s = failed[0].dagster_run, failed[0].end_time or failed[0].update_timestamp.timestamp()
+    return LastRuns(
+        failures=len(failed),
+        failed_s=end_s,
+        terminal=run.tags.get(TERMINAL_TAG) == "true",
+        why=run.tags.get(WHY_TAG, f"see run {run.run_id[:8]}"),
+        remedy=run.tags.get(REMEDY_TAG, ""),
+        config=run.tags.get(CONFIG_TAG, ""),
+    )
+
+
+def made_by(run: dg.DagsterRun) -> str:
+    """Who does it, as events and snapshots say: the run, which says who launched it."""
+    return f"dagster run {run.run_id}"
+
+
+@contextmanager
+def failures_told(instance: DagsterInstance, run: dg.DagsterRun, pipeline: Pipeline) -> Generator[None]:
+    """Raise Calve's errors as Dagster's Failure with the remedy in its metadata, and tag the run with them.
+
+    Retrying the same run helps nobody: the sensor's next tick is the retry, with fresh positions.
+    """
+    if ERROR_TAG in run.tags:
+        # Of the run that this one repeats; should this one be killed, it must not be taken for the other's error.
+        instance.add_run_tags(run.run_id, _NOTHING_SAID)
+    try:
+        yield
+    except CalveError as error:
+        instance.add_run_tags(run.run_id, {**error_tags(error), CONFIG_TAG: pipeline.config_fingerprint})
+        metadata: dict[str, dg.MetadataValue] = {"error": dg.MetadataValue.text(type(error).__name__)}
+        if error.hint:
+            metadata["what to do"] = dg.MetadataValue.text(error.hint)
+        if isinstance(error, FindingError):
+            metadata |= {
+                "finding": dg.MetadataValue.text(error.finding),
+                "subject": dg.MetadataValue.text(error.subject),
+                "stored": dg.MetadataValue.text(error.stored),
+                "found": dg.MetadataValue.text(error.found),
+                **_answered_by(run, pipeline),
+            }
+        raise dg.Failure(str(error), metadata=metadata, allow_retries=False) from error
+
+
+def _answered_by(run: dg.DagsterRun, pipeline: Pipeline) -> dict[str, dg.MetadataValue]:
+    """The job that answers findings; a link where the run says which code location it comes from."""
+    name, origin = job_name(pipeline, RESOLVE), run.remote_job_origin
+    job = dg.MetadataValue.job(name, origin.location_name) if origin else dg.MetadataValue.text(name)
+    return {"answered by": job}
+
+
+def held_by_pause(context: Context, pipeline: Pipeline, paused: Paused | None) -> bool:
+    """Whether the pipeline is paused; then the run says so, by a tag as well."""
+    if paused is None:
+        return False
+    context.log.info(f"{paused}. Nothing is moved until {job_name(pipeline, RESUME)} or `calve resume` ends it")
+    context.instance.add_run_tags(context.run.run_id, {PAUSED_TAG: short(str(paused))})
+    return True
+
+
+def error_tags(error: CalveError) -> dict[str, str]:
+    """What the sensor and alerts need to know of a failure."""
+    kind = error.finding if isinstance(error, FindingError) else type(error).__name__
+    return {
+        ERROR_TAG: kind,
+        TERMINAL_TAG: str(isinstance(error, TerminalError)).lower(),
+        WHY_TAG: short(error.message),
+        REMEDY_TAG: short(error.hint),
+    }
+
+
+def short(text: str) -> str:
+    """One line of a tag's length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _TAG_LENGTH else f"{line[: _TAG_LENGTH - 1]}…"

@@ -1,0 +1,35 @@
+"""Schedules: what those of all kinds have in common, and that of the checks."""
+
+# Without postponed annotations: Dagster looks at those of ops as they stand.
+
+import zlib
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from calve.orchestration.dagster.names import CHECKS, job_name
+from calve.sink_core.config.effective import Pipeline
+
+if TYPE_CHECKING:
+    from calve.orchestration.dagster.parts import AssetJob
+
+
+def checks_schedule(pipeline: Pipeline, job: "AssetJob", description: str) -> dg.ScheduleDefinition:
+    return dg.ScheduleDefinition(
+        name=f"{job_name(pipeline, CHECKS)}_schedule",
+        job=job,
+        cron_schedule=pipeline.config.dagster.checks or f"{own_minute(pipeline)} * * * *",
+        default_status=default_status(pipeline),
+        description=description,
+    )
+
+
+def default_status(pipeline: Pipeline) -> dg.DefaultScheduleStatus:
+    """Running from the first load on, unless the file says otherwise."""
+    automatic = pipeline.config.dagster.automatic
+    return dg.DefaultScheduleStatus.RUNNING if automatic else dg.DefaultScheduleStatus.STOPPED
+
+
+def own_minute(pipeline: Pipeline) -> int:
+    """A minute of the hour for each pipeline, so that not all are at work at once."""
+    return zlib.crc32(pipeline.name.encode()) % 60

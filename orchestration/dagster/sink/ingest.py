@@ -1,0 +1,180 @@
+"""The ingest op: bounded batches in a loop, each told to Dagster as it is published and as tables take it in."""
+
+# Without postponed annotations: Dagster looks at `config`'s as it stands.
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from calve.orchestration.dagster.names import op_name, pool, resource_key
+from calve.orchestration.dagster.runs import held_by_pause
+from calve.orchestration.dagster.sink import checks, metadata, specs, table_page, verdicts
+from calve.orchestration.dagster.sink.names import COMMIT, INGEST, batches_key, table_key
+from calve.orchestration.dagster.sink.session import run_session
+from calve.orchestration.dagster.spark import session_of
+from calve.orchestration.wording import counted
+from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.errors import CalveError
+
+if TYPE_CHECKING:
+    from calve.sink_core.commit.coordinator import CommitReport
+    from calve.sink_core.commit.table import TableCommit
+    from calve.sink_core.sink.batches import BatchReport
+    from calve.sink_core.sink.job import Progress
+    from calve.sink_core.sink.run import Bounds, RunReport
+    from calve.sink_core.sink.session import Session
+
+MOVED_TAG = "calve/moved"
+PROOF_EVERY_S = 600.0
+PROOF_ALWAYS_TO = 100
+"""Published batches up to which the proof is made after every run."""
+
+LARGE_BATCH = 100_000
+"""Offsets from which a batch's steps are logged: the loop may make several small ones a second."""
+
+Told = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[Any]
+
+
+class IngestConfig(dg.Config):
+    """Bounds of one run; what is left out comes from the pipeline file."""
+
+    max_batches: int | None = None
+    max_duration_s: float | None = None
+    linger_s: float | None = None
+
+
+def ingest_of(pipeline: SinkPipeline) -> dg.AssetsDefinition:
+    """The owner of the pipeline's batches."""
+
+    @dg.multi_asset(
+        name=op_name(pipeline, INGEST),
+        specs=[specs.batches(pipeline)],
+        pool=pool(pipeline, INGEST),
+        required_resource_keys={resource_key(pipeline)},
+    )
+    def ingest(context: dg.AssetExecutionContext, config: IngestConfig) -> Iterator[Told]:
+        start_session = session_of(getattr(context.resources, resource_key(pipeline)))
+        with run_session(context, pipeline, start_session) as session:
+            yield from _Run(context, pipeline, session).through(_bounds(pipeline, config))
+
+    return ingest
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run and what it has told so far."""
+
+    context: dg.AssetExecutionContext
+    pipeline: SinkPipeline
+    session: "Session"
+    pages_told: set[str] = field(default_factory=set[str])
+    ledger: "TableCommit | None" = None
+    """Its last commit, told at the end: of each batch it says nothing that the batch does not."""
+
+    def through(self, bounds: "Bounds") -> Iterator[Told]:
+        from calve.sink_core.sink.batches import BatchReport
+        from calve.sink_core.sink.run import RunReport, run_steps
+
+        report, committing = RunReport(), self.pipeline.config.commit.every == "batch"
+        steps = run_steps(self.session, report, bounds=bounds, on_progress=self._progress, committing=committing)
+        # Telling takes Dagster a while, for which the commit of a batch need not wait.
+        waiting: BatchReport | None = None
+        try:
+            for step in steps:
+                yield from self._batch(waiting)
+                waiting = None
+                if not isinstance(step, BatchReport):
+                    yield from self._commit(step)
+                elif committing:
+                    waiting = step
+                else:
+                    yield from self._batch(step)
+        except Exception:
+            yield from self._batch(waiting)
+            yield from self._landed(self.ledger)
+            raise
+        yield from self._batch(waiting)
+        yield from self._landed(self.ledger)
+        self._say(report)
+        yield from self._checks()
+        if self._commit_has_work():
+            # The output is what makes the commit op run; each batch has been told above.
+            yield dg.MaterializeResult(
+                asset_key=batches_key(self.pipeline),
+                metadata={"records": 0},
+                data_version=dg.DataVersion(metadata.STREAM),
+            )
+
+    def _batch(self, batch: "BatchReport | None") -> Iterator[dg.AssetMaterialization]:
+        if batch is not None and batch.published:
+            yield dg.AssetMaterialization(
+                batches_key(self.pipeline), metadata=metadata.of_batch(batch), tags=metadata.tags_of_batches()
+            )
+
+    def _commit(self, report: "CommitReport") -> Iterator[dg.AssetMaterialization]:
+        for landed in report.landed:
+            if landed.table == self.pipeline.ledger_table:
+                self.ledger = landed
+            else:
+                yield from self._landed(landed)
+
+    def _landed(self, landed: "TableCommit | None") -> Iterator[dg.AssetMaterialization]:
+        if landed is not None:
+            page = dict[str, Any]()
+            if landed.table not in self.pages_told:
+                self.pages_told.add(landed.table)
+                page = table_page.of_table(self.pipeline, self.session.catalog.load_table(landed.table))
+            yield table_page.landed(self.pipeline, landed, **page)
+
+    def _checks(self) -> Iterator[dg.AssetCheckEvaluation]:
+        """Without them a run is still a good run."""
+        try:
+            found = checks.look(self.pipeline, self.session)
+            if self._proof_is_due():
+                found = [*found, *checks.prove(self.pipeline, self.session)]
+        except CalveError as error:
+            self.context.log.warning(f"the checks could not be made: {error}")
+        else:
+            yield from checks.evaluations(self.pipeline, found)
+
+    def _commit_has_work(self) -> bool:
+        """Whether the commit op is in this run, as with "Materialize all", and would commit something."""
+        state, follows = self.session.log.state, op_name(self.pipeline, COMMIT)
+        in_run = any(node.name == follows for node in self.context.job_def.nodes)
+        return in_run and state.paused is None and bool(state.tables_with_news())
+
+    def _proof_is_due(self) -> bool:
+        """It reads the whole ledger, which takes its time once there is much of it; beside these it has a schedule."""
+        if self.session.log.state.published <= PROOF_ALWAYS_TO:
+            return True
+        key = dg.AssetCheckKey(table_key(self.pipeline, self.pipeline.ledger_table), verdicts.PROOF)
+        last = self.context.instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
+        return last is None or time.time() - last.create_timestamp > PROOF_EVERY_S
+
+    def _progress(self, step: "Progress") -> None:
+        if step.phase == "start" or step.offsets >= LARGE_BATCH:
+            self.context.log.info(f"{step.phase}: {step.message}")
+
+    def _say(self, report: "RunReport") -> None:
+        if held_by_pause(self.context, self.pipeline, self.session.log.state.paused) and not report.batches:
+            return
+        published = [batch for batch in report.batches if batch.published]
+        records = sum(batch.records for batch in published)
+        moved = f"{counted(records, 'record', 'records')} in {counted(len(published), 'batch', 'batches')}"
+        self.context.log.info(f"{moved}; {report.ended}")
+        if published:
+            self.context.instance.add_run_tags(self.context.run.run_id, {MOVED_TAG: moved})
+
+
+def _bounds(pipeline: SinkPipeline, config: IngestConfig) -> "Bounds":
+    from calve.sink_core.sink.run import Bounds
+
+    wanted = {
+        "max_batches": config.max_batches,
+        "max_duration_s": config.max_duration_s,
+        "linger_s": config.linger_s,
+    }
+    return replace(Bounds.of(pipeline), **{key: value for key, value in wanted.items() if value is not None})

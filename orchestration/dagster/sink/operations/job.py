@@ -1,0 +1,122 @@
+"""The frame of an operator's job: one op that opens the session, does what a command does, and says what it did."""
+
+# Without postponed annotations: Dagster looks at those of ops as they stand.
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import dagster as dg
+
+from calve.orchestration.dagster.names import job_name, op_name, pool, resource_key, run_tags
+from calve.orchestration.dagster.runs import held_by_pause, made_by
+from calve.orchestration.dagster.sink.session import run_session
+from calve.orchestration.dagster.spark import own_resources, session_of
+from calve.sink_core.config.sink_pipeline import SinkPipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from calve.sink_core.sink.job import Progress
+    from calve.sink_core.sink.session import Session
+
+Told = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
+Config = TypeVar("Config", bound=dg.Config)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an operation has at hand. Spark starts when it is first needed."""
+
+    context: dg.OpExecutionContext
+    pipeline: SinkPipeline
+    session: "Session"
+    spark: "Callable[[], SparkSession]"
+
+    @property
+    def by(self) -> str:
+        return made_by(self.context.run)
+
+    def held(self) -> dict[str, Any]:
+        """What the run's output says if the pipeline is paused, nothing if it isn't."""
+        state = self.session.log.refresh()
+        return {"ended": str(state.paused)} if held_by_pause(self.context, self.pipeline, state.paused) else {}
+
+    def say(self, line: str) -> None:
+        self.context.log.info(line)
+
+    def progress(self, step: "Progress") -> None:
+        self.say(f"{step.phase}: {step.message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[Config]):
+    """One job. `work` yields events about assets and returns the metadata of the run's output.
+
+    `config` is None where there is nothing to choose. `editor` is what the Launchpad opens with. Runs with the same
+    `lane` go one after the other.
+    """
+
+    stage: str
+    description: str
+    config: type[Config] | None
+    editor: Mapping[str, Any]
+    work: Callable[[Work, Config], Generator[Told, None, dict[str, Any]]]
+    lane: str | None = None
+    partitions: dg.PartitionsDefinition[str] | None = None
+
+
+def job_of(pipeline: SinkPipeline, operation: Operation[Config]) -> dg.JobDefinition:
+    """To be launched by hand; a run may last as long as one of maintenance."""
+
+    def through(context: dg.OpExecutionContext, config: Any) -> Iterator[Told | dg.Output[None]]:
+        start = session_of(getattr(context.resources, resource_key(pipeline)))
+        with run_session(context, pipeline, start) as session:
+            metadata = yield from operation.work(Work(context, pipeline, session, start), config)
+            yield dg.Output(None, metadata=metadata)
+
+    name = op_name(pipeline, operation.stage)
+    operate = dg.op(
+        name=name,
+        description=operation.description,
+        out=dg.Out(None),
+        pool=pool(pipeline, operation.lane) if operation.lane else None,
+        required_resource_keys={resource_key(pipeline)},
+    )(_of_config(through, operation.config))
+
+    editor: Any = {"ops": {name: {"config": dict(operation.editor)}}} if operation.config else None
+
+    @dg.job(
+        name=job_name(pipeline, operation.stage),
+        description=operation.description,
+        config=editor,
+        partitions_def=operation.partitions,
+        tags={
+            **run_tags(pipeline, operation.stage),
+            "dagster/max_runtime": str(int(pipeline.config.maintenance.max_duration)),
+        },
+        resource_defs=own_resources(pipeline),
+        executor_def=dg.in_process_executor,
+    )
+    def job() -> None:
+        operate()
+
+    return job
+
+
+def _of_config(through: Callable[..., Iterator[Any]], given: type[dg.Config] | None) -> Callable[..., Iterator[Any]]:
+    """A function from whose signature Dagster learns the fields; it doesn't take a class without any."""
+    if given is None:
+
+        def plain(context: dg.OpExecutionContext) -> Iterator[Any]:
+            yield from through(context, None)
+
+        return plain
+
+    def configured(
+        context: dg.OpExecutionContext,
+        config: given,  # pyright: ignore[reportInvalidTypeForm]
+    ) -> Iterator[Any]:
+        yield from through(context, config)
+
+    return configured

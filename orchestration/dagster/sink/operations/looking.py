@@ -1,0 +1,94 @@
+"""Jobs that look and change nothing: the proof, the positions."""
+
+# Without postponed annotations: Dagster looks at those of ops as they stand.
+
+from collections.abc import Generator
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from calve.orchestration.dagster.names import POSITIONS, VERIFY
+from calve.orchestration.dagster.sink import checks, verdicts
+from calve.orchestration.dagster.sink.operations.job import Operation, Told, Work
+from calve.orchestration.times import moment_or_age_ms
+from calve.sink_core.config.sink_pipeline import SinkPipeline
+
+
+class VerifyConfig(dg.Config):
+    """How much to prove."""
+
+    deep: bool = Field(
+        default=False, description="Look at each row's source offset, and count again in Kafka. Takes long."
+    )
+    since: str = Field(
+        default="",
+        description="Only batches planned since then: ISO 8601 with a zone, or an age such as 7d. Empty: all.",
+    )
+
+
+def verify(pipeline: SinkPipeline) -> Operation[VerifyConfig]:
+    """Proves that every source offset was accounted for once. The run is red if it was not."""
+
+    def work(at: Work, config: VerifyConfig) -> Generator[Told, None, dict[str, Any]]:
+        from calve.sink_core.verify.verify import verify as prove
+
+        since_ms = moment_or_age_ms(config.since, "since", datetime.now(UTC)) if config.since else None
+        report = prove(at.session, deep=config.deep, since_ms=since_ms, on_progress=at.say)
+        verdict = verdicts.proof(pipeline, report)
+        at.say(verdict.text)
+        yield from checks.evaluations(pipeline, [verdict])
+        metadata = {"proven": report.proven, "deep": report.deep, **checks.metadata_of(verdict)}
+        if not report.proven:
+            raise dg.Failure(verdict.text, metadata=metadata, allow_retries=False)
+        return metadata
+
+    return Operation(
+        VERIFY,
+        f"Proves from ledger, control topic and tables that {pipeline.name} accounted for every source offset once.",
+        VerifyConfig,
+        {"deep": False, "since": "7d"},
+        work,
+        lane=VERIFY,
+    )
+
+
+def positions(pipeline: SinkPipeline) -> Operation[dg.Config]:
+    """The next offsets to read, beside what Kafka holds; and the file that another pipeline could begin with."""
+
+    def work(at: Work, _config: dg.Config) -> Generator[Told, None, dict[str, Any]]:
+        from calve.sink_core.sink import positions_file
+        from calve.sink_core.sink.status import status
+
+        yield from ()
+        exported = positions_file.export(at.session)
+        report = status(at.session)
+        records = [
+            dg.TableRecord(
+                {
+                    "topic": part.topic,
+                    "partition": part.partition,
+                    "position": -1 if part.position is None else part.position,
+                    "log start": part.log_start,
+                    "end": part.end,
+                    "pending": part.lag,
+                }
+            )
+            for part in report.partitions
+        ]
+        at.say(f"{len(records)} partitions, {report.lag:,} records pending")
+        return {
+            "pending records": report.lag,
+            "positions": dg.MetadataValue.table(records),
+            "export": dg.MetadataValue.json(exported.model_dump(mode="json")),
+        }
+
+    return Operation(
+        POSITIONS,
+        f"Shows the next offset that {pipeline.name} reads of each partition, and the file that `calve positions "
+        "import` takes.",
+        None,
+        {},
+        work,
+    )

@@ -1,0 +1,89 @@
+"""A sink in Dagster: topics → batches → tables, with its checks, jobs and schedules."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from calve.orchestration.dagster.names import CHECKS
+from calve.orchestration.dagster.parts import Parts, asset_job
+from calve.orchestration.dagster.schedules import checks_schedule
+from calve.orchestration.dagster.sink import specs
+from calve.orchestration.dagster.sink.checks import checks_of
+from calve.orchestration.dagster.sink.commit import commit_of, commit_schedule
+from calve.orchestration.dagster.sink.ingest import ingest_of
+from calve.orchestration.dagster.sink.names import COMMIT, INGEST, table_key
+from calve.orchestration.dagster.sink.operations import dead_letters, looking, pausing, replay, resolving
+from calve.orchestration.dagster.sink.operations.job import job_of
+from calve.orchestration.dagster.sink.operations.maintenance import maintenance_jobs, maintenance_schedules
+from calve.orchestration.dagster.sink.watch import SinkWatch
+from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.errors import ConfigError
+
+
+def sink_parts(pipeline: SinkPipeline) -> Parts:
+    """Raises ConfigError for tables that Dagster can't tell apart, and for what no schedule can express."""
+    _check_distinct(pipeline)
+    ingest, commit, checks, watch = ingest_of(pipeline), commit_of(pipeline), checks_of(pipeline), SinkWatch(pipeline)
+    run, every = pipeline.config.run, pipeline.config.commit.every
+    into = " into its tables" if every == "batch" else ""
+    commit_job = asset_job(
+        pipeline,
+        COMMIT,
+        dg.AssetSelection.assets(commit).without_checks(),
+        f"Commits what {pipeline.name} has published to its tables.",
+    )
+    proves = f"Proves and checks {pipeline.name}."
+    checks_job = asset_job(pipeline, CHECKS, dg.AssetSelection.checks(checks), proves)
+    looks = f"Proves the ledger of {pipeline.name} and looks at lag, freshness, retention and files."
+    maintenance = maintenance_jobs(pipeline)
+    return Parts(
+        stage=INGEST,
+        moves=asset_job(
+            pipeline,
+            INGEST,
+            dg.AssetSelection.assets(ingest).without_checks(),
+            f"Moves the records that are pending for {pipeline.name}{into}, batch after batch, each exactly once.",
+            within_s=run.max_duration + run.linger,
+        ),
+        watch=watch,
+        reads=_reads(pipeline),
+        assets=[*specs.topics(pipeline), ingest, commit],
+        checks=[checks],
+        jobs=[commit_job, checks_job, *_operations(pipeline), *maintenance.values()],
+        schedules=[
+            *([] if every == "batch" else [commit_schedule(pipeline, every, commit_job, watch)]),
+            checks_schedule(pipeline, checks_job, looks),
+            *maintenance_schedules(pipeline, maintenance, watch),
+        ],
+    )
+
+
+def _reads(pipeline: SinkPipeline) -> str:
+    pattern = pipeline.config.source.topics_regex
+    return f"topic {', '.join([*pipeline.config.source.topics, *([f'matching {pattern}'] if pattern else [])])}"
+
+
+def _operations(pipeline: SinkPipeline) -> list[dg.JobDefinition]:
+    """What an operator does by hand."""
+    return [
+        job_of(pipeline, pausing.pause(pipeline)),
+        job_of(pipeline, pausing.resume(pipeline)),
+        job_of(pipeline, resolving.resolve(pipeline)),
+        job_of(pipeline, looking.verify(pipeline)),
+        job_of(pipeline, looking.positions(pipeline)),
+        job_of(pipeline, replay.replay(pipeline)),
+        job_of(pipeline, replay.replay_hours(pipeline)),
+        job_of(pipeline, dead_letters.listing(pipeline)),
+        job_of(pipeline, dead_letters.replay(pipeline)),
+    ]
+
+
+def _check_distinct(pipeline: SinkPipeline) -> None:
+    known: dict[str, str] = {}
+    for table in pipeline.table_names:
+        other = known.setdefault(table_key(pipeline, table).to_python_identifier(), table)
+        if other != table:
+            raise ConfigError(
+                f"{pipeline.path}: tables: Dagster can't tell {table} from {other}: to it - and _ are the same",
+                hint="rename one of them, or feed it from another pipeline",
+            )

@@ -1,0 +1,30 @@
+"""The session of a sink's run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from calve.orchestration.dagster.runs import Context, failures_told, made_by
+from calve.sink_core.config.sink_pipeline import SinkPipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from calve.sink_core.sink.session import Session
+
+
+@contextmanager
+def run_session(
+    context: Context, pipeline: SinkPipeline, spark: Callable[[], SparkSession] | None = None
+) -> Generator[Session]:
+    """The session of a run, which tells its failures; snapshots name the run. `spark` starts its Spark session."""
+    # Imported late: definitions are loaded without what a run needs.
+    from calve.spark_jobs.engine import session_on_spark
+
+    with (
+        failures_told(context.instance, context.run, pipeline),
+        session_on_spark(pipeline, spark=spark, made_by=made_by(context.run)) as session,
+    ):
+        yield session

@@ -1,0 +1,90 @@
+"""The pipeline's assets as Dagster lists them: topics → batches → tables, ledger and dead letters."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from calve.orchestration.dagster.assets import group_and_owners, pipeline_file
+from calve.orchestration.dagster.sink.metadata import of_columns
+from calve.orchestration.dagster.sink.names import batches_key, pattern_key, source_keys, table_key, topic_key
+from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
+from calve.sink_core.config.tables import InDagster
+
+
+def topics(pipeline: SinkPipeline) -> list[dg.AssetSpec]:
+    """Written by others: external assets, observed by the sensor."""
+    found = [
+        dg.AssetSpec(
+            topic_key(pipeline, topic),
+            description=f"Kafka topic {topic} of cluster {pipeline.kafka.name}.",
+            kinds={"kafka"},
+            metadata={"topic": topic, "cluster": pipeline.kafka.name},
+            **group_and_owners(pipeline),
+        )
+        for topic in pipeline.config.source.topics
+    ]
+    if (pattern := pipeline.config.source.topics_regex) is not None:
+        described = dg.AssetSpec(
+            pattern_key(pipeline),
+            description=f"All Kafka topics of cluster {pipeline.kafka.name} that match {pattern}.",
+            kinds={"kafka"},
+            metadata={"pattern": pattern, "cluster": pipeline.kafka.name},
+            **group_and_owners(pipeline),
+        )
+        found.append(described)
+    return found
+
+
+def batches(pipeline: SinkPipeline) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        batches_key(pipeline),
+        deps=source_keys(pipeline),
+        description="What is published: files written and source positions moved, in one Kafka transaction a batch.",
+        kinds={"kafka", "spark"},
+        metadata={"group": pipeline.group, "control topic": pipeline.control_topic, **pipeline_file(pipeline)},
+        skippable=True,
+        **group_and_owners(pipeline),
+    )
+
+
+def tables(pipeline: SinkPipeline) -> list[dg.AssetSpec]:
+    """Data tables, ledger and dead letters; a run materializes those that got something, and others that it found."""
+    internal = {
+        pipeline.ledger_table: "What became of every source offset, a row per batch and partition.",
+        pipeline.dead_letter_table: "Records that could not be stored, with error, place and content.",
+    }
+    return [
+        *(_table(pipeline, table.name, _description(pipeline, table), table) for table in pipeline.tables),
+        *(_table(pipeline, name, description) for name, description in internal.items()),
+    ]
+
+
+def _table(pipeline: SinkPipeline, name: str, description: str, table: TableSettings | None = None) -> dg.AssetSpec:
+    shown = table.dagster if table else InDagster()
+    created = table.auto_create if table else None
+    columns = of_columns(created.columns, created.comments) if created else {}
+    common = group_and_owners(pipeline)
+    if shown.owners:
+        common["owners"] = list(shown.owners)
+    return dg.AssetSpec(
+        table_key(pipeline, name),
+        deps=[batches_key(pipeline)],
+        description=shown.description or description,
+        kinds=set(shown.kinds),
+        metadata={"dagster/table_name": name, "catalog": pipeline.catalog.name, **columns, **pipeline_file(pipeline)},
+        tags={**shown.tags, "dagster/storage_kind": "iceberg"},
+        automation_condition=dg.AutomationCondition.eager() if shown.automation == "eager" else None,
+        skippable=True,
+        **common,
+    )
+
+
+def _description(pipeline: SinkPipeline, table: TableSettings) -> str:
+    """What feeds a table, and what a row of it is."""
+    of = {
+        "append": "Each record is a row",
+        "upsert": "Each record takes the place of the row with its key",
+        "cdc": "Rows follow the changes that records tell of",
+    }
+    topics = ", ".join(sorted(table.rule.topics or pipeline.config.source.topics)) or "the matching topics"
+    return f"{of[table.mode]}; from Kafka topic {topics}, by pipeline {pipeline.name}."

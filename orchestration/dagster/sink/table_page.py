@@ -1,0 +1,77 @@
+"""What a table's page shows of the table itself: where it lies, its columns and whence they come, some of its rows."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from calve.orchestration.dagster.sink.metadata import of_commit, of_schema, tags_of_table
+from calve.orchestration.dagster.sink.names import batches_key, table_key, topic_key
+from calve.sink_core.config.references import HIDDEN, names_a_secret
+from calve.sink_core.config.sink_pipeline import SinkPipeline
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from calve.sink_core.commit.table import TableCommit
+
+SHOWN_CHARACTERS = 80
+SHOWN_COLUMNS = 40
+
+
+def landed(pipeline: SinkPipeline, commit: TableCommit, **more: Any) -> dg.AssetMaterialization:
+    """The materialization of a table that a commit landed in, told by an op whose output it is not."""
+    known = of_commit(commit, time.time_ns() // 1_000_000) | more
+    tags = tags_of_table(commit, batches_key(pipeline))
+    return dg.AssetMaterialization(table_key(pipeline, commit.table), metadata=known, tags=tags)
+
+
+def of_table(pipeline: SinkPipeline, table: Table) -> dict[str, Any]:
+    """Metadata of a materialization of `table`, which is one of the pipeline's."""
+    name = ".".join(table.name())
+    return {
+        "dagster/uri": table.location(),
+        "format version": table.metadata.format_version,
+        "metadata file": dg.MetadataValue.path(table.metadata_location),
+        **of_schema(table.schema()),
+        **_lineage(pipeline, name, [field.name for field in table.schema().fields]),
+        **_sample(table, pipeline.config.dagster.sample_rows),
+    }
+
+
+def _lineage(pipeline: SinkPipeline, name: str, columns: list[str]) -> dict[str, Any]:
+    """Each column from the field of its name, of every topic that the table is fed from. SQL may do anything."""
+    settings = next((each for each in pipeline.tables if each.name == name), None)
+    if settings is None or settings.transform is not None:
+        return {}
+    fed = settings.rule.topics or frozenset(pipeline.config.source.topics)
+    topics = [topic_key(pipeline, topic) for topic in pipeline.config.source.topics if topic in fed]
+    deps = {
+        column: [dg.TableColumnDep(asset_key=topic, column_name=column) for topic in topics]
+        for column in columns
+        if not column.startswith("_")
+    }
+    return {"dagster/column_lineage": dg.TableColumnLineage(deps)} if topics and deps else {}
+
+
+def _sample(table: Table, rows: int) -> dict[str, Any]:
+    """Some rows, whichever come first; without what is named like a secret."""
+    if not rows:
+        return {}
+    shown = [field.name for field in table.schema().fields][:SHOWN_COLUMNS]
+    try:
+        found = table.scan(selected_fields=tuple(shown), limit=rows).to_arrow().to_pylist()
+    except (NotImplementedError, ValueError) as error:
+        # pyiceberg reads no equality deletes.
+        return {"sample rows": f"can't be read here: {error}"}
+    records = [dg.TableRecord({name: _cell(name, row[name]) for name in shown}) for row in found]
+    return {"sample rows": dg.MetadataValue.table(records)} if records else {}
+
+
+def _cell(name: str, value: object) -> str:
+    if names_a_secret(name):
+        return HIDDEN
+    text = "" if value is None else str(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"

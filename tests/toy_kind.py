@@ -1,0 +1,114 @@
+"""A kind of pipeline in one file: it copies the lines of one text file to the end of another.
+
+What a kind has to bring, and no more: the model of its file, the class of its pipelines, its parts in Dagster.
+`register` does what `sink_core/config/kinds/registry.py` and `orchestration/dagster/kinds.py` do for the real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import dagster as dg
+import pytest
+
+from calve.orchestration.dagster import kinds
+from calve.orchestration.dagster.assets import group_and_owners, pipeline_file
+from calve.orchestration.dagster.names import op_name
+from calve.orchestration.dagster.parts import Parts, asset_job
+from calve.orchestration.dagster.trigger import Sight
+from calve.sink_core.config.assemble import kafka_settings, spark_settings
+from calve.sink_core.config.connections import Connections, KafkaChoice
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.kinds import registry
+from calve.sink_core.config.kinds.common import PipelineConfig
+from calve.sink_core.config.model import Location
+
+COPY = "copy"
+
+
+class ToyConfig(PipelineConfig):
+    """A pipeline file of a toy."""
+
+    kind: Literal["toy"] = "toy"
+    """`toy`: a text file to another."""
+
+    kafka: KafkaChoice
+    """The cluster that would have its control topic."""
+
+    reads: str
+    """The file that is read, its path relative to the pipeline file's folder."""
+
+    writes: str
+    """The file that the lines are put into."""
+
+    def connections(self) -> Iterator[tuple[Location, object]]:
+        yield ("kafka",), self.kafka
+        yield from super().connections()
+
+
+@dataclass(frozen=True)
+class ToyPipeline(Pipeline):
+    """A toy. Its position is how many lines it has written."""
+
+    config: ToyConfig
+
+    @classmethod
+    def of(cls, config: ToyConfig, connections: Connections, path: Path) -> ToyPipeline:
+        kafka, spark = kafka_settings(config.kafka, connections), spark_settings(config.spark, connections)
+        return cls(config, connections.deployment, kafka, spark, path)
+
+    def pending(self) -> list[str]:
+        """Lines that were read by nobody yet."""
+        return _lines(self.path.parent / self.config.reads)[len(_lines(self.path.parent / self.config.writes)) :]
+
+    def copy(self) -> int:
+        """Write what is pending; the number of lines."""
+        pending = self.pending()
+        with (self.path.parent / self.config.writes).open("a", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in pending)
+        return len(pending)
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+
+@dataclass(frozen=True)
+class ToyWatch:
+    """What the sensor asks."""
+
+    pipeline: ToyPipeline
+
+    def look(self) -> Sight:
+        lag = len(self.pipeline.pending())
+        return Sight(lag=lag, end=lag, bootstrapped=True)
+
+    def observations(self) -> list[dg.AssetObservation]:
+        return []
+
+
+def toy_parts(pipeline: ToyPipeline) -> Parts:
+    """One asset, the copy."""
+
+    @dg.asset(
+        name=op_name(pipeline, COPY), metadata=pipeline_file(pipeline), kinds={"file"}, **group_and_owners(pipeline)
+    )
+    def copy() -> dg.MaterializeResult[None]:
+        return dg.MaterializeResult(metadata={"records": pipeline.copy()})
+
+    return Parts(
+        stage=COPY,
+        moves=asset_job(pipeline, COPY, dg.AssetSelection.assets(copy), f"Copies lines for {pipeline.name}."),
+        watch=ToyWatch(pipeline),
+        reads=f"file {pipeline.config.reads}",
+        assets=[copy],
+    )
+
+
+def register(patch: pytest.MonkeyPatch) -> None:
+    """Let there be toys until the patch is undone."""
+    patch.setitem(registry.KINDS, "toy", registry.Kind(ToyConfig, ToyPipeline, ToyPipeline.of))
+    patch.setitem(kinds.KINDS, "toy", toy_parts)

@@ -1,0 +1,100 @@
+"""A kind that is registered is a kind everywhere: in files, commands, documents and Dagster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from calve import build_pipeline_defs, load_pipeline
+from calve.orchestration.cli.main import app
+from calve.orchestration.dagster import kinds
+from calve.orchestration.dagster.components import PipelineAttributes
+from calve.orchestration.dagster.names import PIPELINE_TAG, STAGE_TAG
+from calve.orchestration.dagster.sensor import REASON_TAG
+from calve.sink_core.config.document import documents
+from calve.sink_core.config.kinds import registry
+from calve.sink_core.config.references import HIDDEN
+from calve.sink_core.errors import EXIT_BAD_INPUT
+from tests import toy_kind
+
+CONNECTIONS = {"deployment": "dev", "kafka": {"main": {"bootstrap.servers": "b:9092", "sasl.password": "open sesame"}}}
+TOY = {"name": "letters", "kind": "toy", "kafka": "main", "reads": "in.txt", "writes": "out.txt"}
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a toy with two lines to copy."""
+    toy_kind.register(monkeypatch)
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(CONNECTIONS))
+    (tmp_path / "in.txt").write_text("a\nb\n")
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(TOY, sort_keys=False))
+    return tmp_path / "toy.yaml"
+
+
+def calve(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_dagster_knows_the_kinds_that_there_are() -> None:
+    assert kinds.KINDS.keys() == registry.KINDS.keys()
+
+
+def test_its_file_is_shown_as_it_takes_effect(file: Path) -> None:
+    shown = json.loads(calve("config", file, "--json").stdout)
+    assert list(shown["pipeline"])[:6] == ["name", "kind", "kafka", "reads", "writes", "trigger"]
+    assert shown["pipeline"]["trigger"]["every"] == "1m"
+    assert shown["connections"]["kafka"] == {"main": {"bootstrap.servers": "b:9092", "sasl.password": HIDDEN}}
+    assert shown["derived"]["control_topic"] == "calve.dev.letters.control"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("reads", "raeds", "toy.yaml:4: raeds: unknown; did you mean reads?"),
+        ("kafka: main", "kafka: mian", "toy.yaml:3: kafka: connections.yaml has no kafka named 'mian'"),
+        ("kind: toy", "kind: tow", "toy.yaml:2: kind: 'tow' is no kind; known here: sink, toy"),
+    ],
+)
+def test_a_mistake_in_its_file_is_named_as_any_other_is(file: Path, before: str, after: str, said: str) -> None:
+    file.write_text(file.read_text().replace(before, after))
+    refused = calve("config", file)
+    assert refused.exit_code == EXIT_BAD_INPUT
+    assert said in refused.stderr
+
+
+@pytest.mark.parametrize("verb", [["commit"], ["replay", "--table", "a.b"], ["dead-letters", "list"]])
+def test_a_command_that_it_does_not_have_is_refused_in_a_sentence(file: Path, verb: list[str]) -> None:
+    refused = calve(*verb, file)
+    assert refused.exit_code == EXIT_BAD_INPUT
+    name = " ".join(word for word in verb if word not in ("--table", "a.b"))
+    assert refused.stderr == f"calve {name} is for pipelines of kind sink; {file} is one of kind toy\n"
+
+
+def test_schema_and_reference_have_it_beside_the_others(file: Path) -> None:
+    written = documents()
+    assert [named["$ref"] for named in json.loads(written["pipeline.schema.json"])["anyOf"]] == [
+        "#/$defs/SinkConfig",
+        "#/$defs/ToyConfig",
+    ]
+    page = written["reference.md"]
+    assert page.index("## Pipeline file of a sink") < page.index("## Pipeline file of a toy")
+    assert "| `reads` | text | required | The file that is read," in page
+    assert "ToyConfig" in PipelineAttributes.model_json_schema()["$defs"]
+
+
+def test_its_sensor_starts_the_run_that_moves_what_is_pending(file: Path) -> None:
+    made = build_pipeline_defs(load_pipeline(file))
+    sensor = made.get_repository_def().get_sensor_def("letters_lag")
+    job = made.resolve_job_def("letters_copy_job")
+    with dg.DagsterInstance.ephemeral() as instance, dg.build_sensor_context(instance) as context:
+        [asked] = sensor.evaluate_tick(context).run_requests
+        assert "2 records wait" in asked.tags[REASON_TAG]
+        assert {(PIPELINE_TAG, "letters"), (STAGE_TAG, "copy")} <= job.tags.items()
+        assert job.execute_in_process(instance=instance).success
+        assert file.with_name("out.txt").read_text() == "a\nb\n"
+        assert sensor.evaluate_tick(context).skip_message == "caught up: no record waits"

@@ -1,0 +1,356 @@
+"""The sensor's decisions as a state machine: every way to start a run, every way not to, and the times in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calve.orchestration.dagster import trigger
+from calve.orchestration.dagster.trigger import Decision, LastRuns, Memory, Sight, Unreached
+from calve.sink_core.config.kinds.common import Trigger
+
+NOW = 1_800_000_000.0
+NOW_TEXT = "2027-01-15 08:00:00 UTC"
+TICK_S = 5.0
+TRIGGER = Trigger.model_validate({"every": "60s", "or_records": 1_000})
+FILE, CONFIG = "p.yaml", "c0ffee"
+BACK_OFFS = [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]
+CAUGHT_UP = Sight(lag=0, end=500, bootstrapped=True)
+WAITING = Sight(lag=7, end=507, bootstrapped=True)
+
+
+def want(sight: Sight, waited_s: float = 0.0) -> Decision:
+    """The decision `waited_s` after the last publish."""
+    return trigger.wanted(TRIGGER, sight, Memory(published_s=NOW - waited_s, seen_s=NOW - waited_s), NOW)
+
+
+def allow(runs: LastRuns, sight: Sight = WAITING, now_s: float = NOW, config: str = CONFIG) -> Decision:
+    return trigger.allowed(runs, sight, file=FILE, config=config, now_s=now_s)
+
+
+def test_a_caught_up_pipeline_asks_for_nothing() -> None:
+    assert want(CAUGHT_UP, waited_s=9_999) == Decision(False, "caught up: no record waits")
+
+
+def test_few_young_records_wait_and_the_reason_has_all_numbers() -> None:
+    few = replace(WAITING, lag=999)
+    reason = "999 records wait (trigger.or_records is 1,000), the last publish was 59 s ago, trigger.every is 60 s"
+    assert want(few, waited_s=59) == Decision(False, reason)
+
+
+def test_few_old_records_start_a_run() -> None:
+    reason = "7 records wait, the last publish was 60 s ago, trigger.every is 60 s"
+    assert want(WAITING, waited_s=60) == Decision(True, reason)
+
+
+@pytest.mark.parametrize("lag", [1_000, 12_345])
+def test_many_records_start_a_run_at_any_age(lag: int) -> None:
+    reason = f"{lag:,} records wait, trigger.or_records is 1,000"
+    assert want(replace(WAITING, lag=lag)) == Decision(True, reason)
+
+
+@pytest.mark.parametrize("lag", [0, 1, 5_000])
+def test_a_pipeline_that_never_ran_is_started_even_without_records(lag: int) -> None:
+    reason = "first run: the start positions are not in place yet"
+    assert want(Sight(lag=lag, end=lag, bootstrapped=False)) == Decision(True, reason)
+
+
+def test_a_contradiction_starts_a_run_that_will_name_it() -> None:
+    assert want(replace(CAUGHT_UP, contradiction="end 3 below position 9")) == Decision(True, "end 3 below position 9")
+
+
+@pytest.mark.parametrize(
+    "sight",
+    [
+        CAUGHT_UP,
+        WAITING,
+        replace(WAITING, lag=9_999),
+        replace(WAITING, bootstrapped=False),
+        replace(WAITING, contradiction="end 3 below position 9"),
+    ],
+)
+def test_a_pause_outweighs_everything(sight: Sight) -> None:
+    assert want(replace(sight, paused="paused by ann: upgrade"), waited_s=9_999) == Decision(
+        False, "paused by ann: upgrade"
+    )
+
+
+def due_at(published_s: float, *, ahead_s: float = 0.0, until_s: int = 300) -> list[float]:
+    """In which seconds after the first look at a topic that never stops a run is wanted, each run publishing at once.
+
+    The last publish before it was at `published_s`; the clock of whoever publishes is `ahead_s` ahead.
+    """
+    memory, due = Memory(), list[float]()
+    for second in range(0, until_s, 5):
+        now_s = NOW + second
+        memory = memory.reached(replace(WAITING, published_s=published_s + ahead_s), now_s)
+        if trigger.wanted(TRIGGER, WAITING, memory, now_s).start:
+            due.append(second)
+            published_s = now_s
+    return due
+
+
+def test_a_topic_that_never_stops_gets_a_run_each_time_that_every_has_passed() -> None:
+    assert due_at(NOW - 20) == [40, 100, 160, 220, 280]
+    assert due_at(NOW - 9_999) == [0, 60, 120, 180, 240]
+
+
+def test_a_clock_that_is_ahead_puts_off_no_run() -> None:
+    assert due_at(NOW, ahead_s=86_400) == [60, 125, 190, 255], "a tick late: that is when the publish is seen"
+    assert due_at(NOW - 20, ahead_s=-10) == [30, 80, 130, 180, 230, 280]
+
+
+def test_records_start_a_run_at_once_if_the_last_publish_is_no_longer_known() -> None:
+    memory = Memory().reached(WAITING, NOW)
+    wanted = trigger.wanted(TRIGGER, WAITING, memory, NOW)
+    assert wanted == Decision(True, "7 records wait, nothing was published for long, trigger.every is 60 s")
+
+
+def test_a_run_in_flight_holds_others_back_and_its_age_is_told() -> None:
+    runs = LastRuns(in_flight="0123456789abcdef", in_flight_s=NOW - 17.4)
+    assert allow(runs) == Decision(False, "run 01234567 is under way for 17 s")
+    assert allow(replace(runs, in_flight_s=NOW + 2)).reason == "run 01234567 is under way for 0 s", "another clock"
+
+
+def test_without_a_failure_nothing_holds_a_run_back() -> None:
+    assert allow(LastRuns()) == Decision(True, "")
+
+
+@pytest.mark.parametrize(("failures", "wait_s"), list(enumerate(BACK_OFFS, start=1)))
+def test_the_wait_doubles_with_each_failure_up_to_half_an_hour(failures: int, wait_s: int) -> None:
+    runs = LastRuns(failures=failures, failed_s=NOW, why="no answer")
+    assert not allow(runs, now_s=NOW + wait_s - 0.001).start
+    assert allow(runs, now_s=NOW + wait_s).start
+
+
+def test_a_failed_run_is_told_with_its_error_remedy_and_next_try() -> None:
+    once = LastRuns(failures=1, failed_s=NOW, why="Unreachable: no answer", remedy="start the broker")
+    assert allow(once, now_s=NOW + 10).reason == (
+        f"the last run failed (since {NOW_TEXT}): Unreachable: no answer → start the broker; next try in 20 s"
+    )
+    thrice = replace(once, failures=3, remedy="")
+    assert allow(thrice, now_s=NOW + 20).reason == (
+        f"3 failed runs in a row (since {NOW_TEXT}): Unreachable: no answer; next try in 100 s"
+    )
+
+
+def test_an_answer_ends_a_back_off_early() -> None:
+    runs = LastRuns(failures=7, failed_s=NOW)
+    assert not allow(runs, replace(WAITING, answered_s=NOW - 1), now_s=NOW + 5).start
+    assert allow(runs, replace(WAITING, answered_s=NOW + 1), now_s=NOW + 5).start
+
+
+STOPPED = LastRuns(
+    failures=1,
+    failed_s=NOW,
+    terminal=True,
+    why="topic-recreated: t: stored 1, found 2",
+    remedy="calve resolve p.yaml topic-recreated --subject t --choose restart",
+    config=CONFIG,
+)
+
+
+def test_a_stop_lasts_and_names_error_remedy_and_command() -> None:
+    for later_s in (0, 60, 1_800, 10_000_000):
+        assert allow(STOPPED, now_s=NOW + later_s) == Decision(
+            False,
+            f"stopped since {NOW_TEXT}: topic-recreated: t: stored 1, found 2 → "
+            "calve resolve p.yaml topic-recreated --subject t --choose restart → then calve resume p.yaml",
+        )
+    assert allow(replace(STOPPED, remedy="")).reason.endswith("found 2 → then calve resume p.yaml")
+
+
+@pytest.mark.parametrize(("answered_s", "start"), [(NOW - 1, False), (NOW, False), (NOW + 1, True)])
+def test_only_an_answer_later_than_the_failure_ends_a_stop(answered_s: float, start: bool) -> None:
+    assert allow(STOPPED, replace(WAITING, answered_s=answered_s), now_s=NOW + 9).start is start
+
+
+def test_another_configuration_ends_a_stop() -> None:
+    assert allow(STOPPED, config="decade").start
+
+
+def test_a_stop_that_follows_an_answer_is_a_new_stop() -> None:
+    answered = replace(WAITING, answered_s=NOW + 1)
+    assert not allow(replace(STOPPED, failures=2, failed_s=NOW + 2), answered, now_s=NOW + 9).start
+
+
+@dataclass
+class Simulation:
+    """Ticks every 5 s, as Dagster makes them, of a pipeline whose records always wait. `starts` are in seconds."""
+
+    memory: Memory = field(default_factory=Memory)
+    runs: LastRuns = field(default_factory=LastRuns)
+    answered_s: float = 0.0
+    starts: list[float] = field(default_factory=list[float])
+
+    def tick(self, now_s: float) -> bool:
+        sight = Sight(lag=5_000, end=5_000, bootstrapped=True, answered_s=self.answered_s)
+        self.memory = Memory.loads(self.memory.reached(sight, now_s).dumps())
+        want = trigger.wanted(TRIGGER, sight, self.memory, now_s)
+        start = want.start and allow(self.runs, sight, now_s=now_s).start
+        if start:
+            self.starts.append(now_s - NOW)
+        return start
+
+    def fail(self, now_s: float, *, terminal: bool = False) -> None:
+        self.runs = LastRuns(failures=self.runs.failures + 1, failed_s=now_s, terminal=terminal, config=CONFIG)
+
+
+def test_a_run_that_always_fails_at_once_is_made_five_times_in_ten_minutes() -> None:
+    simulation = Simulation()
+    for at in range(0, 6_000, int(TICK_S)):
+        if simulation.tick(NOW + at):
+            simulation.fail(NOW + at)
+    assert simulation.starts == [0, 30, 90, 210, 450, 930, 1_890, 3_690, 5_490]
+    assert len([at for at in simulation.starts if at < 600]) == 5
+
+
+Outcome = st.sampled_from(["good", "bad", "terminal"])
+Runs = st.lists(st.tuples(st.integers(0, 40), Outcome), min_size=1, max_size=30)
+TICKS = 1_500
+
+
+@settings(max_examples=60)
+@given(Runs, st.sets(st.integers(0, TICKS), max_size=5))
+def test_never_two_runs_at_once_and_never_one_before_its_time(plan: list[tuple[int, str]], answers: set[int]) -> None:
+    """`plan`: for each run, how many ticks it takes and how it ends; `answers`: the ticks at which somebody resumes."""
+    simulation, coming = Simulation(), iter(plan)
+    under_way: tuple[int, str] | None = None
+    for number in range(TICKS):
+        now_s = NOW + number * TICK_S
+        if number in answers:
+            simulation.answered_s = now_s - 0.5
+        if under_way and number >= under_way[0]:
+            if under_way[1] == "good":
+                simulation.runs = LastRuns()
+            else:
+                simulation.fail(now_s - 1, terminal=under_way[1] == "terminal")
+            under_way = None
+        before = simulation.runs
+        if not simulation.tick(now_s):
+            continue
+        assert under_way is None, "two runs at once"
+        answered = simulation.answered_s > before.failed_s
+        if before.failures and not answered:
+            assert not before.terminal
+            assert now_s - before.failed_s >= BACK_OFFS[min(before.failures, len(BACK_OFFS)) - 1]
+        lasts, ends = next(coming, (10_000, "good"))
+        under_way = (number + 1 + lasts, ends)
+        simulation.runs = replace(simulation.runs, in_flight="run", in_flight_s=now_s)
+
+
+@given(st.integers(1, 40), st.floats(1, 1e10), st.floats(-1e4, 1e10), st.booleans())
+def test_while_a_run_is_in_flight_none_is_allowed(failures: int, begun_s: float, now_s: float, terminal: bool) -> None:
+    runs = LastRuns(in_flight="run", in_flight_s=begun_s, failures=failures, terminal=terminal)
+    assert not allow(runs, replace(WAITING, answered_s=now_s + 1), now_s=now_s, config="other").start
+
+
+def test_a_broker_out_of_reach_is_asked_after_5_10_20_40_and_then_60_seconds() -> None:
+    memory, now_s, waits = Memory(), NOW, list[float]()
+    for _ in range(7):
+        memory = memory.not_reached("no answer", now_s)
+        assert memory.unreachable is not None
+        waits.append(memory.unreachable.next_s - now_s)
+        now_s = memory.unreachable.next_s
+    assert waits == [5, 10, 20, 40, 60, 60, 60]
+    assert memory.unreachable is not None
+    assert memory.unreachable.since_s == NOW
+
+
+def test_until_then_it_is_not_asked_and_the_reason_says_since_when_and_why() -> None:
+    memory = Memory().not_reached("no answer → start it", NOW)
+    told = f"nothing to go by since {NOW_TEXT}: no answer → start it; next try in 4 s"
+    assert trigger.unreached(memory, NOW + 1) == Decision(False, told)
+    assert trigger.unreached(memory, NOW + 5) is None
+
+
+def test_an_answer_of_the_broker_resets_the_wait() -> None:
+    memory = Memory()
+    for second in range(5):
+        memory = memory.not_reached("no answer", NOW + second)
+    memory = memory.reached(WAITING, NOW + 100)
+    assert memory.unreachable is None
+    assert trigger.unreached(memory, NOW + 100) is None
+    memory = memory.not_reached("no answer", NOW + 200)
+    assert memory.unreachable == Unreached(NOW + 200, 1, NOW + 205, "no answer")
+
+
+def test_a_broker_that_is_gone_for_days_is_still_asked_each_minute() -> None:
+    gone = Memory(unreachable=Unreached(since_s=NOW, times=5_000, next_s=NOW, why="no answer"))
+    after = gone.not_reached("no answer", NOW).unreachable
+    assert after == Unreached(since_s=NOW, times=5_001, next_s=NOW + 60, why="no answer")
+    assert not allow(LastRuns(failures=5_000, failed_s=NOW), now_s=NOW + 1_799).start
+
+
+def test_what_is_remembered_outlives_an_outage() -> None:
+    memory = Memory().reached(CAUGHT_UP, NOW).observed(CAUGHT_UP, NOW)
+    after = memory.not_reached("no answer", NOW + 5)
+    assert replace(after, unreachable=None) == memory
+
+
+def observed_at(sights: list[Sight], every_s: float = TICK_S) -> list[float]:
+    """When these sights, one a tick, are observed; in seconds since the first."""
+    memory, seconds = Memory(), list[float]()
+    for number, sight in enumerate(sights):
+        now_s = NOW + number * every_s
+        if trigger.worth_observing(memory, sight, now_s):
+            memory = memory.observed(sight, now_s)
+            seconds.append(now_s - NOW)
+    return seconds
+
+
+def test_a_topic_at_rest_is_observed_once() -> None:
+    assert observed_at([CAUGHT_UP] * 100) == [0]
+    assert observed_at([WAITING] * 100) == [0]
+
+
+def test_a_busy_topic_is_observed_each_minute() -> None:
+    busy = [Sight(lag=7, end=number, bootstrapped=True) for number in range(40)]
+    assert observed_at(busy) == [0, 60, 120, 180]
+
+
+def test_lag_that_comes_or_goes_is_observed_at_once() -> None:
+    assert observed_at([CAUGHT_UP, WAITING, replace(WAITING, end=600), CAUGHT_UP, CAUGHT_UP]) == [0, 5, 15]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=60))
+def test_observations_are_of_changes_and_a_minute_apart_unless_lag_comes_or_goes(seen: list[tuple[int, int]]) -> None:
+    sights = [Sight(lag=lag, end=end, bootstrapped=True) for lag, end in seen]
+    at = [int(second // TICK_S) for second in observed_at(sights)]
+    assert at[:1] == ([0] if sights else [])
+    for earlier, later in pairwise(at):
+        before, after = sights[earlier], sights[later]
+        assert before != after
+        assert (later - earlier) * TICK_S >= 60 or (before.lag == 0) != (after.lag == 0)
+
+
+TIMES = st.floats(0, 4e9)
+GONE = st.builds(Unreached, since_s=TIMES, times=st.integers(1, 10**6), next_s=TIMES, why=st.text())
+MEMORIES = st.builds(
+    Memory,
+    published_s=TIMES,
+    seen_s=TIMES,
+    observed_end=st.integers(-1, 2**62),
+    observed_lag=st.integers(-1, 2**62),
+    observed_s=TIMES,
+    unreachable=st.none() | GONE,
+)
+
+
+@given(MEMORIES)
+def test_a_memory_survives_the_cursor(memory: Memory) -> None:
+    assert Memory.loads(memory.dumps()) == memory
+
+
+@given(st.none() | st.text() | st.sampled_from(["null", "[]", "7", '{"seen_s": "soon"}', '{"unreachable": {}}']))
+def test_garbage_in_the_cursor_is_forgotten(cursor: str | None) -> None:
+    assert Memory.loads(cursor) == Memory()
+
+
+def test_a_cursor_of_another_version_gives_what_it_has() -> None:
+    assert Memory.loads('{"seen_s": 5.0}') == Memory(seen_s=5.0)
+    assert Memory.loads('{"seen_s": 5.0, "of a later version": [1]}') == Memory(seen_s=5.0)
