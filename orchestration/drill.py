@@ -32,6 +32,7 @@ from calve.sink_core.checks.kafka import KafkaChecks
 from calve.sink_core.checks.tables import TableChecks
 from calve.sink_core.config.load import CONNECTIONS_FILE, load_as
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.error_codes.machine import DRILL
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_UNREACHABLE, CalveError, ConfigError, Unreachable
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.kafka import clients
@@ -119,7 +120,7 @@ class Drill:
             with reported(f"creating topic {self.name}"):
                 self._admin.create_topics([NewTopic(self.name, PARTITIONS)])[self.name].result(ADMIN_TIMEOUT_S)
         except ConfigError as error:
-            raise ConfigError(error.message, hint=self._permissions()) from None
+            raise ConfigError(error.message, hint=self._permissions(), code=DRILL) from None
         deadline = Deadline.after(READY_S)
         # A cluster that has never had a group or a transaction makes the topics for them when asked.
         while (bad := self._first_bad()) and bad.status is Status.UNREACHABLE and not deadline.passed:
@@ -127,8 +128,8 @@ class Drill:
         if bad is not None:
             why = f"the drill can't begin: {bad.check}: {bad.message}"
             if bad.status is Status.UNREACHABLE:
-                raise Unreachable(why, hint=bad.hint)
-            raise ConfigError(why, hint=self._permissions() if bad.unauthorized else bad.hint)
+                raise Unreachable(why, hint=bad.hint, code=DRILL)
+            raise ConfigError(why, hint=self._permissions() if bad.unauthorized else bad.hint, code=DRILL)
         with closing(open_catalog(self.pipeline.catalog)) as catalog, unreachable_as_ours("looking for a namespace"):
             self._had_namespace = catalog.namespace_exists(NAMESPACE)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calve.sink_core.error_codes.files import OPTION, WOULD_OVERWRITE
+from calve.sink_core.error_codes.records import NO_SAMPLE
 from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -90,6 +92,7 @@ def _existing(path: Path, wanted: Wanted) -> _Connected:
             f"{path} is there and says how to connect",
             hint="leave out --bootstrap, --kafka-config, --catalog-uri and --warehouse, or write a new one with "
             "--force and --bootstrap",
+            code=WOULD_OVERWRITE,
         )
     connections = scaffold.read_connections(path)
     kafka_name = scaffold.only_name("kafka", connections.kafka, wanted.kafka)
@@ -110,7 +113,9 @@ def _new(lake: Path, wanted: Wanted) -> _Connected:
     from calve.sink_core.config.reading import RegistrySettings
 
     if "bootstrap.servers" not in wanted.kafka_keys:
-        raise ConfigError("where is Kafka?", hint="give --bootstrap HOST:PORT; `calve broker start` starts one here")
+        raise ConfigError(
+            "where is Kafka?", hint="give --bootstrap HOST:PORT; `calve broker start` starts one here", code=OPTION
+        )
     of_schemas = RegistrySettings(NEW_REGISTRY, {"url": wanted.registry}) if wanted.registry else None
     text = scaffold.connections_text(
         wanted.kafka_keys,
@@ -135,7 +140,9 @@ def _infer(
     values = [record.value for record in records if record.value is not None]
     if not values:
         raise ConfigError(
-            f"topic {topic} holds no record to infer columns from", hint="run this again once it has records"
+            f"topic {topic} holds no record to infer columns from",
+            hint="run this again once it has records",
+            code=NO_SAMPLE,
         )
     value = recognised(values, registry)
     return format_of(value).columns(lambda: values), len(values), value

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from calve.sink_core.config.units import Duration
+from calve.sink_core.error_codes.files import NOT_A_TIME
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import OffsetRange
 
@@ -28,7 +29,9 @@ def moment_ms(text: str, option: str) -> int:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise ConfigError(
-            f"{option}: {text!r} is not a time with its zone", hint="write one such as 2026-01-31T00:00:00Z"
+            f"{option}: {text!r} is not a time with its zone",
+            hint="write one such as 2026-01-31T00:00:00Z",
+            code=NOT_A_TIME,
         )
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
@@ -47,7 +50,9 @@ def duration_s(text: str, option: str) -> float:
     try:
         return TypeAdapter[float](Duration).validate_python(f"{text}s" if text.replace(".", "", 1).isdigit() else text)
     except ValueError:
-        raise ConfigError(f"{option}: {text!r} is no duration", hint="write one such as 5s, 10m or 2h") from None
+        raise ConfigError(
+            f"{option}: {text!r} is no duration", hint="write one such as 5s, 10m or 2h", code=NOT_A_TIME
+        ) from None
 
 
 def offset_range(text: str, option: str = "--range") -> OffsetRange:
@@ -55,7 +60,9 @@ def offset_range(text: str, option: str = "--range") -> OffsetRange:
     found = _RANGE.fullmatch(text)
     if found is None or int(found["start"]) >= int(found["end"]):
         raise ConfigError(
-            f"{option}: {text!r} is not a range", hint="write one such as flights/0:100-200; 200 is not in it"
+            f"{option}: {text!r} is not a range",
+            hint="write one such as flights/0:100-200; 200 is not in it",
+            code=NOT_A_TIME,
         )
     return OffsetRange(found["topic"], int(found["partition"]), int(found["start"]), int(found["end"]))
 

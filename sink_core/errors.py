@@ -14,10 +14,14 @@
     │   └── CommitConflict       the table moved between check and commit                 exit 3
     └── UnknownOutcome           the effect may or may not have happened: look, then decide exit 3
 
-Retry code looks at the three classes in the middle, never at a message.
+Retry code looks at the three classes in the middle, never at a message. Each error has a code for people, its class's
+where it has no closer one: `calve explain CODE` says what it means.
 """
 
 from __future__ import annotations
+
+from calve.sink_core.error_codes import general
+from calve.sink_core.error_codes.code import ErrorCode
 
 EXIT_DONE = 0
 EXIT_STOPPED = 1
@@ -26,17 +30,26 @@ EXIT_UNREACHABLE = 3
 
 
 class CalveError(Exception):
-    """Root of the tree. `hint` says what to set or run next."""
+    """Root of the tree. `hint` says what to set or run next, `kind` what it is an example of."""
 
     exit_code = EXIT_STOPPED
+    kind: ErrorCode = general.STOPPED
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", code: ErrorCode | None = None) -> None:
         super().__init__(message, hint)
         self.message = message
         self.hint = hint
+        if code is not None:
+            self.kind = code
 
     def __str__(self) -> str:
-        return f"{self.message}\n  → {self.hint}" if self.hint else self.message
+        said = f"{self.message} [{self.code}]"
+        return f"{said}\n  → {self.hint}" if self.hint else said
+
+    @property
+    def code(self) -> str:
+        """Such as `CLV-2103`."""
+        return self.kind.code
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (Spark tasks, Dagster steps), where keyword arguments would be lost.
@@ -58,18 +71,21 @@ class RetriableError(CalveError):
     """The same call may go through later."""
 
     exit_code = EXIT_UNREACHABLE
+    kind = general.RETRIABLE
 
 
 class UnknownOutcome(CalveError):
     """The effect may or may not have happened."""
 
     exit_code = EXIT_UNREACHABLE
+    kind = general.UNKNOWN_OUTCOME
 
 
 class ConfigError(TerminalError):
     """A file, a flag or a setting is wrong."""
 
     exit_code = EXIT_BAD_INPUT
+    kind = general.WRONG_INPUT
 
 
 class FindingError(TerminalError):
@@ -79,10 +95,20 @@ class FindingError(TerminalError):
     partition it is about, `choices` the answers that `calve resolve` takes.
     """
 
+    kind = general.FINDING
+
     def __init__(
-        self, finding: str, subject: str, *, stored: str, found: str, hint: str, choices: tuple[str, ...] = ()
+        self,
+        finding: str,
+        subject: str,
+        *,
+        stored: str,
+        found: str,
+        hint: str,
+        choices: tuple[str, ...] = (),
+        code: ErrorCode | None = None,
     ) -> None:
-        super().__init__(f"{finding}: {subject}: stored {stored}, found {found}", hint=hint)
+        super().__init__(f"{finding}: {subject}: stored {stored}, found {found}", hint=hint, code=code)
         self.finding = finding
         self.subject = subject
         self.stored = stored
@@ -93,26 +119,40 @@ class FindingError(TerminalError):
 class ProtocolError(TerminalError):
     """A state the protocol excludes."""
 
+    kind = general.EXCLUDED_STATE
+
 
 class ForeignEvent(ProtocolError):
     """A message on the control topic that Calve has not written."""
+
+    kind = general.FOREIGN_MESSAGE
 
 
 class TableUnusable(TerminalError):
     """A table cannot take the batch as it is."""
 
+    kind = general.TABLE_UNUSABLE
+
 
 class BadRecord(TerminalError):
     """A record cannot be stored and the pipeline is told to stop on that."""
+
+    kind = general.BAD_RECORD
 
 
 class Unreachable(RetriableError):
     """A part did not answer."""
 
+    kind = general.UNREACHABLE
+
 
 class Fenced(RetriableError):
     """A newer holder of the transactional id took over."""
 
+    kind = general.FENCED
+
 
 class CommitConflict(RetriableError):
     """The table moved between the check and the commit."""
+
+    kind = general.CONFLICT

@@ -15,6 +15,8 @@ from calve.sink_core.decode.framing import Framing, Named
 from calve.sink_core.decode.json import JsonDecoder
 from calve.sink_core.decode.names import EXACT, Names
 from calve.sink_core.decode.whole import WholeDecoder, whole_schema
+from calve.sink_core.error_codes.files import FORMATS_DIFFER
+from calve.sink_core.error_codes.records import SCHEMA_FILE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.tables.infer import infer_schema
 
@@ -84,6 +86,7 @@ class Formats:
                 f"topics {found[0][1][0]} and {found[1][1][0]} have values of different formats; "
                 "which columns hold both can't be told",
                 hint="name the columns under auto_create.columns, or a table for each under topics",
+                code=FORMATS_DIFFER,
             )
         value_format = found[0][0] if found else format_of(self._readings.default.value)
         wanted = found[0][1] if found else []
@@ -219,4 +222,6 @@ def fixed_schema(file: SchemaFile) -> WriterSchema:
     try:
         return writer_schema(file.path, file.text)
     except ValueError as error:
-        raise ConfigError(f"{file.setting}: {file.path}: {error}", hint="correct the schema file") from None
+        raise ConfigError(
+            f"{file.setting}: {file.path}: {error}", hint="correct the schema file", code=SCHEMA_FILE
+        ) from None

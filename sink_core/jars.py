@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calve.sink_core.error_codes.machine import MAVEN
 from calve.sink_core.errors import CalveError, Unreachable
 from calve.sink_core.locks import exclusive
 
@@ -112,6 +113,7 @@ def _fetch(jars: JarSet) -> None:
                 f"the jars of {jars.name} could not be fetched from Maven Central: {error}",
                 hint=f"open the way to Maven Central (HTTPS_PROXY, or a mirror in jgo's configuration file), or copy "
                 f"{jars.folder} from a machine that has it",
+                code=MAVEN,
             ) from error
         _check_archives(complete)
         (complete / COORDINATES_FILE).write_text("\n".join(jars.coordinates) + "\n")
@@ -147,6 +149,7 @@ def _check_archives(folder: Path) -> None:
         raise Unreachable(
             f"Maven Central answered with something other than a jar for {', '.join(broken)}",
             hint="check the proxy or mirror on the way, then run `python -m calve.sink_core.jars`",
+            code=MAVEN,
         )
 
 

@@ -18,6 +18,7 @@ from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistr
 from calve.sink_core.config.reading import RegistrySettings
 from calve.sink_core.config.references import resolve, without_user_info
 from calve.sink_core.decode.framing import Framing, Named
+from calve.sink_core.error_codes.records import NO_SAMPLE, REGISTRY_DOWN, REGISTRY_REFUSES, REGISTRY_SETTING
 from calve.sink_core.error_text import describe
 from calve.sink_core.errors import ConfigError, Unreachable
 
@@ -109,6 +110,7 @@ def newest(schemas: Framing[S], values: Iterable[bytes]) -> S:
     raise ConfigError(
         f"no record of the sample has a schema that can be read: {reason}",
         hint="name the columns under auto_create.columns, or begin when the topic has records",
+        code=NO_SAMPLE,
     )
 
 
@@ -192,7 +194,9 @@ def _open(settings: RegistrySettings) -> SchemaRegistryClient:
         return SchemaRegistryClient(properties)
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(
-            f"registry {settings.name}: {describe(error)}", hint=f"correct registry.{settings.name} in connections.yaml"
+            f"registry {settings.name}: {describe(error)}",
+            hint=f"correct registry.{settings.name} in connections.yaml",
+            code=REGISTRY_SETTING,
         ) from None
 
 
@@ -209,11 +213,17 @@ def _as_ours(settings: RegistrySettings, doing: str) -> Generator[None]:
             raise LookupError(doing) from None
         message = f"{where}: answered {status}: {describe(error)}"
         if status >= 500 or status in _MEANS_LATER:
-            raise Unreachable(message, hint="see the registry's log, and run again once it is well") from None
-        raise ConfigError(message, hint=f"{check}: url and credentials") from None
+            raise Unreachable(
+                message, hint="see the registry's log, and run again once it is well", code=REGISTRY_DOWN
+            ) from None
+        raise ConfigError(message, hint=f"{check}: url and credentials", code=REGISTRY_REFUSES) from None
     except (httpx2.TransportError, OAuthTokenError) as error:
         raise Unreachable(
-            f"{where}: no answer: {describe(error)}", hint=f"see whether it runs; {check}: url and ssl.ca.location"
+            f"{where}: no answer: {describe(error)}",
+            hint=f"see whether it runs; {check}: url and ssl.ca.location",
+            code=REGISTRY_DOWN,
         ) from None
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-        raise ConfigError(f"{where}: not a registry's answer: {describe(error)}", hint=f"{check}: url") from None
+        raise ConfigError(
+            f"{where}: not a registry's answer: {describe(error)}", hint=f"{check}: url", code=REGISTRY_REFUSES
+        ) from None

@@ -21,6 +21,7 @@ from calve.sink_core.config.problems import problems
 from calve.sink_core.config.reading import RegistrySettings, ValueSettings
 from calve.sink_core.config.references import HIDDEN, redact
 from calve.sink_core.config.yaml_file import read
+from calve.sink_core.error_codes.files import CONNECTION, LITERAL_SECRET, SETTINGS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.tables.type_text import type_text
 
@@ -66,6 +67,7 @@ def connections_text(
             raise ConfigError(
                 f"{key}: a secret was given literally, and files are no place for secrets",
                 hint=f"put it into an environment variable and give {key}='${{ENV:NAME}}'",
+                code=LITERAL_SECRET,
             )
     text = f"""\
 # What pipelines share, by name. Secrets stay outside: write ${{ENV:NAME}}, read where the connection is opened.
@@ -149,7 +151,9 @@ def read_connections(path: Path) -> Connections:
     try:
         return Connections.model_validate(document.data)
     except ValidationError as error:
-        raise ConfigError("\n".join(problems(error, Connections, document)), hint="correct them first") from None
+        raise ConfigError(
+            "\n".join(problems(error, Connections, document)), hint="correct them first", code=SETTINGS
+        ) from None
 
 
 def only_name(section: str, names: Mapping[str, object], wanted: str | None) -> str:
@@ -157,11 +161,15 @@ def only_name(section: str, names: Mapping[str, object], wanted: str | None) -> 
     known = ", ".join(names) or "none"
     if wanted is not None and wanted not in names:
         raise ConfigError(
-            f"connections.yaml has no {section} named {wanted!r} (it has {known})", hint=f"give one with --{section}"
+            f"connections.yaml has no {section} named {wanted!r} (it has {known})",
+            hint=f"give one with --{section}",
+            code=CONNECTION,
         )
     if wanted is None and len(names) != 1:
         raise ConfigError(
-            f"connections.yaml has {len(names)} under {section} ({known})", hint=f"say which with --{section} NAME"
+            f"connections.yaml has {len(names)} under {section} ({known})",
+            hint=f"say which with --{section} NAME",
+            code=CONNECTION,
         )
     return wanted or next(iter(names))
 
@@ -210,4 +218,4 @@ def _validate(model: type[M], text: str) -> M:
         return model.model_validate(yaml.safe_load(text))
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False)]
-        raise ConfigError("\n".join(faults), hint="give another value on the command line") from None
+        raise ConfigError("\n".join(faults), hint="give another value on the command line", code=SETTINGS) from None

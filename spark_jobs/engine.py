@@ -15,6 +15,7 @@ import pyarrow as pa
 from calve.sink_core.commit.merge import MergeWork
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, ProtocolError
 from calve.sink_core.sink.engine import BySize, Engine, Slices, Task
 from calve.sink_core.sink.session import Session
@@ -58,7 +59,9 @@ class SparkEngine:
         rows = self.session.range(0, n, 1, n).mapInArrow(_each(task), _RESULT).collect()
         results = {int(row["task"]): row for row in rows}
         if len(rows) != n or len(results) != n:
-            raise ProtocolError(f"Spark returned {len(rows)} results for {n} tasks", hint="see Spark's log")
+            raise ProtocolError(
+                f"Spark returned {len(rows)} results for {n} tasks", hint="see Spark's log", code=SPARK_LOST
+            )
         for i in range(n):
             if results[i]["failed"]:
                 raise cast(CalveError, pickle.loads(results[i]["result"]))  # noqa: S301 - written by our own task

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.references import resolve
+from calve.sink_core.error_codes.machine import SPARK_CONNECT, SPARK_START
 from calve.sink_core.error_text import first_line
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import spark_jars
@@ -103,6 +104,7 @@ def _connect(remote: str, own: Mapping[str, str]) -> Started:
         raise Unreachable(
             f"Spark Connect at {_without_parameters(remote)}: {first_line(error)}",
             hint="check `remote` under `spark` in connections.yaml, and that the server runs",
+            code=SPARK_CONNECT,
         ) from None
     return Started(session, session.stop)
 
@@ -129,6 +131,7 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
         raise ConfigError(
             f"Spark with master {master} doesn't start: {first_line(error)}\n{tail}",
             hint="correct `master` and `conf` under `spark` in connections.yaml",
+            code=SPARK_START,
         ) from None
     session = SparkSession(context)
 

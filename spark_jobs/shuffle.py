@@ -25,6 +25,7 @@ import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from calve.sink_core.changes.standing import Bounds, Standing, all_bounds, standing_schema
+from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, RetriableError
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.sink.write.outputs import Output
@@ -169,6 +170,7 @@ def _results(spec: IngestSpec, tasks: int, rows: Sequence[Any]) -> list[TaskResu
             f"{len(read)} of {tasks} tasks sent {sent.total():,} rows through Spark's shuffle, and {taken.total():,} "
             "came, or not those of each task; nothing was published",
             hint="run again; an executor may be lost whose topic was compacted before it was read again",
+            code=SPARK_LOST,
         )
     nothing = dict.fromkeys((table.name for table in spec.tables), tuple[WrittenFile, ...]())
     return [

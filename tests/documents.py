@@ -1,7 +1,8 @@
-"""Parts of the documents, for tests that hold the code to them or them to the code."""
+"""Parts of the documents and of the code, for tests that hold one to the other."""
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -27,3 +28,17 @@ def table_rows(markdown: str) -> list[list[str]]:
     """The cells of every table, the two lines of its head included."""
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+@cache
+def sources() -> dict[str, ast.Module]:
+    """The product's modules by their paths from the repository's root."""
+    packages = ("sink_core", "spark_jobs", "orchestration")
+    files = [path for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in files}
+
+
+def named(*, outside: tuple[str, ...]) -> set[str]:
+    """What the product's code names other than in an import, in modules whose paths begin in no other way."""
+    nodes = [node for path, tree in sources().items() if not path.startswith(outside) for node in ast.walk(tree)]
+    return {n.id for n in nodes if isinstance(n, ast.Name)} | {n.attr for n in nodes if isinstance(n, ast.Attribute)}

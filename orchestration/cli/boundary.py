@@ -18,6 +18,7 @@ from click.exceptions import ClickException
 
 from calve.orchestration.cli.output import STDERR, say_error
 from calve.sink_core.config.references import redact_text
+from calve.sink_core.error_codes.general import UNEXPECTED
 from calve.sink_core.error_text import describe
 from calve.sink_core.errors import CalveError, TerminalError
 
@@ -86,6 +87,7 @@ def _unexpected(error: Exception, command: str) -> CalveError:
     return TerminalError(
         f"unexpected: {describe(error)}",
         hint=f"run again: nothing is lost. If it stays, report it with {name}; calve --debug shows that here",
+        code=UNEXPECTED,
     )
 
 

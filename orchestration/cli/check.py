@@ -10,6 +10,7 @@ import typer
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
 from calve.orchestration.cli.output import say, say_json, working
+from calve.sink_core.error_codes.machine import EXECUTORS
 from calve.spark_jobs.java import find_java
 
 if TYPE_CHECKING:
@@ -95,17 +96,26 @@ def _ask_spark(pipeline: SinkPipeline) -> str:
             # Spark's message is a traceback of the executor's Python; its last line says what was missing.
             said = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
             message = f"no task of ours runs on the executors: {said[-1].strip()}"
-            raise ConfigError(message, hint="install Calve with its dependencies where executors run") from None
+            raise ConfigError(
+                message, hint="install Calve with its dependencies where executors run", code=EXECUTORS
+            ) from None
 
 
 def _show(outcome: Outcome) -> None:
-    say(f"{outcome.status:<12} {outcome.check}: {outcome.message}", style=_STYLES[outcome.status])
+    code = f" [{outcome.code}]" if outcome.code else ""
+    say(f"{outcome.status:<12} {outcome.check}: {outcome.message}{code}", style=_STYLES[outcome.status])
     if outcome.hint:
         say(f"{'':<12} → {outcome.hint}")
 
 
 def _document(outcome: Outcome) -> dict[str, str]:
-    return {"check": outcome.check, "status": outcome.status, "message": outcome.message, "hint": outcome.hint}
+    return {
+        "check": outcome.check,
+        "status": outcome.status,
+        "message": outcome.message,
+        "hint": outcome.hint,
+        "code": outcome.code,
+    }
 
 
 def config(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:

@@ -11,6 +11,7 @@ import typer
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson
 from calve.orchestration.cli.output import say, say_json, working
+from calve.sink_core.error_codes.files import OPTION, WOULD_OVERWRITE
 from calve.sink_core.errors import ConfigError
 
 PIPELINE_FILE, CONNECTIONS_FILE = "pipeline.yaml", "connections.yaml"
@@ -50,7 +51,11 @@ def init(
 
     target, shared = directory / PIPELINE_FILE, directory / CONNECTIONS_FILE
     if target.exists() and not force:
-        raise ConfigError(f"{target} is there already", hint="give another --directory, or --force to write over it")
+        raise ConfigError(
+            f"{target} is there already",
+            hint="give another --directory, or --force to write over it",
+            code=WOULD_OVERWRITE,
+        )
     keys = _kafka_keys(bootstrap, kafka_config or [])
     wanted = Wanted(topic, keys, table, name, catalog_uri, warehouse, kafka, catalog, registry, deployment)
     with working(f"sampling {topic}"):
@@ -77,7 +82,9 @@ def _kafka_keys(bootstrap: str | None, pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not (key and separator and value):
-            raise ConfigError("--kafka-config takes KEY=VALUE", hint="for example security.protocol=SASL_SSL")
+            raise ConfigError(
+                "--kafka-config takes KEY=VALUE", hint="for example security.protocol=SASL_SSL", code=OPTION
+            )
         keys[key] = value
     return keys
 

@@ -13,6 +13,7 @@ from calve.orchestration.cli import (
     check,
     dead_letters,
     drill,
+    explain,
     init,
     inspect,
     maintain,
@@ -53,7 +54,7 @@ def calve(
         os.environ[DEBUG] = "1"
 
 
-for module in (init, check, run, inspect, pause, resolve, replay, maintain, drill):
+for module in (init, check, run, inspect, pause, resolve, replay, maintain, drill, explain):
     module.register(app)
 app.add_typer(broker.app, name="broker")
 app.add_typer(dead_letters.app, name="dead-letters")

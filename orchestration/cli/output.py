@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
+from calve.sink_core.error_codes.files import NOBODY_TO_ASK
 from calve.sink_core.errors import CalveError, ConfigError, FindingError
 
 STDOUT = Console(highlight=False, markup=False, soft_wrap=True)
@@ -57,8 +58,9 @@ def say_error(error: CalveError, *, as_json: bool) -> None:
 
 
 def error_document(error: CalveError) -> dict[str, Any]:
-    """An error as JSON: its class, message and hint; of a finding both values too."""
-    document: dict[str, Any] = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    """An error as JSON: its class, code, message and hint; of a finding both values too."""
+    document: dict[str, Any] = {"error": type(error).__name__, "code": error.code}
+    document |= {"message": error.message, "hint": error.hint}
     if isinstance(error, FindingError):
         document |= {
             "finding": error.finding,
@@ -72,7 +74,11 @@ def error_document(error: CalveError) -> dict[str, Any]:
 def ask(question: str, *, as_json: bool) -> None:
     """Ask before something is done; a no ends the command. Raises ConfigError where nobody can answer."""
     if as_json or not sys.stdin.isatty():
-        raise ConfigError("nobody to ask here; nothing was changed", hint="add --yes once you have read what it does")
+        raise ConfigError(
+            "nobody to ask here; nothing was changed",
+            hint="add --yes once you have read what it does",
+            code=NOBODY_TO_ASK,
+        )
     typer.confirm(question, abort=True)
 
 

@@ -9,6 +9,7 @@ import typer
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink, user
 from calve.orchestration.cli.output import error_document, say, say_json, working
+from calve.sink_core.error_codes.files import OPTION
 from calve.sink_core.errors import CalveError, ConfigError
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ def pause(
     from calve.sink_core.sink.session import Session
 
     if giving_up and not wait:
-        raise ConfigError("--give-up goes with --wait", hint="add --wait, and --timeout 0 to give up at once")
+        raise ConfigError(
+            "--give-up goes with --wait", hint="add --wait, and --timeout 0 to give up at once", code=OPTION
+        )
     pipeline = sink("pause", file, connections)
     with working("connecting") as status, Session.open(pipeline) as session:
         made = pausing.pause(session, user(), reason)

@@ -10,6 +10,7 @@ import typer
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson
 from calve.orchestration.cli.output import say, say_json, working
+from calve.sink_core.error_codes.files import OPTION
 from calve.sink_core.errors import EXIT_STOPPED, ConfigError
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ def _settings(given: list[str]) -> dict[str, str]:
     pairs = [each.partition("=") for each in given]
     wrong = [key for key, equals, _ in pairs if not (key.strip() and equals)]
     if wrong:
-        raise ConfigError(f"--conf {wrong[0]}: not KEY=VALUE", hint="write, for example, --conf spark.driver.memory=4g")
+        raise ConfigError(
+            f"--conf {wrong[0]}: not KEY=VALUE", hint="write, for example, --conf spark.driver.memory=4g", code=OPTION
+        )
     return {key.strip(): value for key, _, value in pairs}
 
 

@@ -99,7 +99,10 @@ def failures_told(instance: DagsterInstance, run: dg.DagsterRun, pipeline: Pipel
         yield
     except CalveError as error:
         instance.add_run_tags(run.run_id, {**error_tags(error), CONFIG_TAG: pipeline.config_fingerprint})
-        metadata: dict[str, dg.MetadataValue] = {"error": dg.MetadataValue.text(type(error).__name__)}
+        metadata: dict[str, dg.MetadataValue] = {
+            "error": dg.MetadataValue.text(type(error).__name__),
+            "code": dg.MetadataValue.text(error.code),
+        }
         if error.hint:
             metadata["what to do"] = dg.MetadataValue.text(error.hint)
         if isinstance(error, FindingError):

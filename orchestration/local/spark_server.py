@@ -16,6 +16,7 @@ from pathlib import Path
 from calve.orchestration.local.broker_files import property_lines, write_properties
 from calve.orchestration.local.detached import HOST, Detached, choose_port, launch
 from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.error_codes.machine import RUNS_OTHERWISE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.locks import exclusive
 from calve.spark_jobs.engine import SparkEngine
@@ -100,7 +101,9 @@ def _check_same(running: SparkServer, port: int, conf: Mapping[str, str]) -> Non
     hint = f"stop it first, or leave that out: `calve spark stop --dir {directory}`"
     if port not in (0, running.server.port):
         raise ConfigError(
-            f"the Spark server in {directory} already runs on port {running.server.port}, asked for {port}", hint=hint
+            f"the Spark server in {directory} already runs on port {running.server.port}, asked for {port}",
+            hint=hint,
+            code=RUNS_OTHERWISE,
         )
     has = set(_settings_file(directory).read_text("ascii").splitlines())
     others = [line.partition("=")[0] for line in property_lines(conf) if line not in has]
@@ -108,6 +111,7 @@ def _check_same(running: SparkServer, port: int, conf: Mapping[str, str]) -> Non
         raise ConfigError(
             f"the Spark server in {directory} already runs with other settings than asked for: {', '.join(others)}",
             hint=hint,
+            code=RUNS_OTHERWISE,
         )
 
 

@@ -8,6 +8,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import BooleanType, NestedField
 
+from calve.sink_core.error_codes.records import SOFT_DELETES
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.tables.kafka_column import KAFKA_COLUMN
 
@@ -31,6 +32,7 @@ def check_deleted(metadata: TableMetadata, key: Sequence[int], *, table: str) ->
         raise TableUnusable(
             f"{table}: deletes is soft, and the table {has} {DELETED_COLUMN}",
             hint=f"add it, in Spark: ALTER TABLE {table} ADD COLUMN {DELETED_COLUMN} boolean; or set deletes: hard",
+            code=SOFT_DELETES,
         )
     known = {DELETED_COLUMN, KAFKA_COLUMN}
     required = [f.name for f in fields if f.required and f.field_id not in key and f.name not in known]
@@ -38,4 +40,5 @@ def check_deleted(metadata: TableMetadata, key: Sequence[int], *, table: str) ->
         raise TableUnusable(
             f"{table}: deletes is soft, and column {required[0]} is required, which a deleted row may not have",
             hint=f"make it optional, in Spark: ALTER TABLE {table} ALTER COLUMN {required[0]} DROP NOT NULL",
+            code=SOFT_DELETES,
         )

@@ -12,6 +12,7 @@ from pyiceberg.types import TimeType, UUIDType
 
 from calve.sink_core.batch import ToMerge
 from calve.sink_core.control.events import Logged
+from calve.sink_core.error_codes.tables import MERGE_COLUMN_GONE, MERGE_TYPE
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.sink.control.events import DataWritten
 from calve.sink_core.tables.manifests import entries_of
@@ -73,6 +74,7 @@ def check_known(to_merge: ToMerge, schema: Schema, *, table: str) -> None:
             raise TableUnusable(
                 f"{table}: what waits is to be merged by the column with id {field_id}, which the table has no more",
                 hint="somebody dropped it before a commit; make a schema that has it the table's current one again",
+                code=MERGE_COLUMN_GONE,
             )
 
 
@@ -84,4 +86,5 @@ def check_mergeable(schema: Schema, *, table: str) -> None:
             raise TableUnusable(
                 f"{table}: column {name} is {field.field_type}, which Spark can't merge",
                 hint="leave write_mode out for this table, or give it a column of another type",
+                code=MERGE_TYPE,
             )

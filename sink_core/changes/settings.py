@@ -18,6 +18,7 @@ from calve.sink_core.changes.kafka_key import check_key_types, key_columns, opti
 from calve.sink_core.changes.merging import check_mergeable
 from calve.sink_core.changes.standing import order_of, source_fields
 from calve.sink_core.config.sink_pipeline import TableSettings
+from calve.sink_core.error_codes.records import OP_FIELD
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.tables.kafka_column import has_kafka_column, without_kafka_column
 
@@ -145,4 +146,5 @@ def _check_op(metadata: TableMetadata, name: str, *, table: str) -> None:
             raise TableUnusable(
                 f"{table}: op_field {name} is a column of type {field.field_type}, and what it says is text",
                 hint="name the field that says what became of a row, or make the column a string",
+                code=OP_FIELD,
             )

@@ -17,6 +17,7 @@ from calve.sink_core.changes.fold import check_unmoved, folded, last_by_key, not
 from calve.sink_core.changes.keeping import filled, needed
 from calve.sink_core.changes.rows import places_of
 from calve.sink_core.changes.settings import RowChanges
+from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.tables.arrow import column_of
 from calve.sink_core.tables.budget import Budget
@@ -66,7 +67,9 @@ class ChangeWriter:
         once the table's rows were there.
         """
         if self._standing:
-            raise ProtocolError(f"{self._table}: a change came after the rows that all changes are held against")
+            raise ProtocolError(
+                f"{self._table}: a change came after the rows that all changes are held against", code=FAULT
+            )
         self._gathered.append(pa.Table.from_batches([changes]))
         self._is_folded = False
         self._bytes += changes.nbytes

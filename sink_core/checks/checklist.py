@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from confluent_kafka import KafkaException
 
+from calve.sink_core.error_codes.kafka import NOT_GRANTED
 from calve.sink_core.errors import (
     EXIT_DONE,
     EXIT_STOPPED,
@@ -48,17 +49,20 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The answer. `hint` says what to set; `unauthorized` that an ACL is missing."""
+    """The answer. `hint` says what to set; `unauthorized` that an ACL is missing; `code` is a failure's."""
 
     check: str
     status: Status
     message: str
     hint: str = ""
     unauthorized: bool = False
+    code: str = ""
 
 
 class MissingPermission(ConfigError):
     """The principal may not do what a pipeline does."""
+
+    kind = NOT_GRANTED
 
 
 def answers(checks: Iterable[Check], *, before: Callable[[Check], None] | None = None) -> Iterator[Outcome]:
@@ -89,7 +93,7 @@ def _ask(check: Check) -> Outcome:
     except CalveError as error:
         unreachable = isinstance(error, RetriableError | UnknownOutcome)
         status = Status.UNREACHABLE if unreachable else Status.FAILED
-        return Outcome(check.name, status, error.message, error.hint, _is_unauthorized(error))
+        return Outcome(check.name, status, error.message, error.hint, _is_unauthorized(error), error.code)
     if isinstance(answer, Note):
         return Outcome(check.name, Status.NOTE, answer.message, answer.hint)
     return Outcome(check.name, Status.OK, answer)

@@ -11,6 +11,7 @@ from typing import Any
 
 from calve.sink_core.config.references import resolve
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.error_codes.machine import EXECUTORS
 from calve.sink_core.errors import ConfigError
 
 MODULES = ("confluent_kafka", "numpy", "pyarrow", "pyarrow.json", "pyiceberg", "pyiceberg_core")
@@ -79,5 +80,6 @@ def summary(reports: Iterable[Report]) -> str:
         raise ConfigError(
             "executors lack something:\n    " + "\n    ".join(lacking),
             hint="install Calve with its dependencies where executors run, and set the variables there",
+            code=EXECUTORS,
         )
     return f"executors on {', '.join(sorted({report.host for report in asked}))} have all a task needs"

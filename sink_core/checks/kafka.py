@@ -16,6 +16,7 @@ from calve.sink_core.checks.checklist import Check, MissingPermission, Note
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.config.units import DAY
 from calve.sink_core.control.log import CREATED_CONFIG, ControlLog
+from calve.sink_core.error_codes.kafka import GROUP_IN_USE, OFFSETS_RETENTION
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.compat import AclOperation, ConfigResource, NewTopic, ResourceType
@@ -119,6 +120,7 @@ class KafkaChecks:
             f"group {group} is {found.state.name.lower()}, with members {', '.join(members) or 'unknown'}; "
             "expected none",
             hint="stop those consumers or give them another group.id: Calve alone moves this group's offsets",
+            code=GROUP_IN_USE,
         )
 
     def shared_groups(self) -> str:
@@ -144,6 +146,7 @@ class KafkaChecks:
             raise ConfigError(
                 f"{_RETENTION} is {minutes} ({days}); positions of idle partitions would be forgotten",
                 hint=f"set it to 10080 on the brokers, to {RETENTION_MINUTES_NEEDED} at least",
+                code=OFFSETS_RETENTION,
             )
         return f"{days} for idle partitions"
 

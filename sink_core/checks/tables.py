@@ -16,6 +16,7 @@ from calve.sink_core.changes.settings import row_changes_of
 from calve.sink_core.checks.checklist import Check, Note
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.decode.keys import key_type
+from calve.sink_core.error_codes.catalogs import CATALOG_SETTING
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.formats import Sample
 from calve.sink_core.tables.catalog import open_catalog, unreachable_as_ours
@@ -154,6 +155,7 @@ class TableChecks:
                 raise ConfigError(
                     f"catalog {self._catalog.name}: warehouse is {warehouse or 'not set'!r}, no place to put tables",
                     hint="set `warehouse` under `catalog`, such as file:///data/warehouse or s3://bucket/warehouse",
+                    code=CATALOG_SETTING,
                 )
             return None
         return load_file_io(self._catalog.properties, warehouse), warehouse

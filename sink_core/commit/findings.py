@@ -11,6 +11,16 @@ from dataclasses import dataclass
 from calve.sink_core.commit.properties import Own
 from calve.sink_core.commit.view import TableView
 from calve.sink_core.finding import Finding
+from calve.sink_core.findings import (
+    CONTROL_TOPIC_RECREATED,
+    CONTROL_TOPIC_TRUNCATED,
+    OTHER_CLUSTER,
+    TABLE_DROPPED,
+    TABLE_RECREATED,
+    TABLE_RESTORED,
+    TABLE_ROLLED_BACK,
+    TAG_REMOVED,
+)
 from calve.sink_core.sink.control.state import CommitState
 
 
@@ -43,22 +53,15 @@ def compare(view: TableView, state: CommitState, now: Identity) -> Finding | Anc
 
 def recreated(view: TableView, state: CommitState) -> Finding | None:
     """Events or reports speak of another incarnation of the table."""
-    choices = ("refill", "accept")
     other = state.for_other_uuid(view.table, view.uuid, view.stored_offset)
     if other is not None:
-        return Finding(
-            "table-recreated",
-            view.table,
-            f"uuid {other.event.table_uuid} (batch {other.event.batch_id}, control offset {other.offset})",
-            f"uuid {view.uuid}",
-            choices,
-        )
+        stored = f"uuid {other.event.table_uuid} (batch {other.event.batch_id}, control offset {other.offset})"
+        return TABLE_RECREATED.of(view.table, stored=stored, found=f"uuid {view.uuid}")
     reported = {uuid: offset for uuid, offset in state.reported.get(view.table, {}).items() if uuid != view.uuid}
     if reported and view.tag is None and view.uuid not in state.reported.get(view.table, {}):
         uuid, offset = max(reported.items(), key=lambda item: item[1])
-        return Finding(
-            "table-recreated", view.table, f"uuid {uuid} up to control offset {offset}", f"uuid {view.uuid}", choices
-        )
+        stored = f"uuid {uuid} up to control offset {offset}"
+        return TABLE_RECREATED.of(view.table, stored=stored, found=f"uuid {view.uuid}")
     return None
 
 
@@ -67,19 +70,18 @@ def dropped(table: str, state: CommitState) -> Finding | None:
     if table not in state.tables:
         return None
     uuids = sorted({e.event.table_uuid for e in state.written.get(table, [])} | set(state.reported.get(table, {})))
-    return Finding("table-dropped", table, f"uuid {', '.join(uuids)}", "no such table", ("refill", "accept"))
+    return TABLE_DROPPED.of(table, stored=f"uuid {', '.join(uuids)}", found="no such table")
 
 
 def _tag_gone(view: TableView, state: CommitState) -> Finding | None:
     if view.tagged is not None and view.tagged.own is not None:
         return None
-    choices = ("recommit", "refill", "accept")
     if view.newest is not None:
         ours = f"snapshot {view.newest.snapshot_id} of ours"
-        return Finding("tag-removed", view.table, ours, "no tag on it", choices)
+        return TAG_REMOVED.of(view.table, stored=ours, found="no tag on it")
     reported = state.reported_offset(view.table, view.uuid)
     if reported > 0:
-        return Finding("table-restored", view.table, f"control offset {reported}", "no snapshot of ours", choices)
+        return TABLE_RESTORED.of(view.table, stored=f"control offset {reported}", found="no snapshot of ours")
     return None
 
 
@@ -90,10 +92,10 @@ def _other_identity(view: TableView, now: Identity) -> Finding | None:
     if own is None:
         return None
     if own.cluster_id != now.cluster_id:
-        return Finding("other-cluster", view.table, own.cluster_id, now.cluster_id, ("rebuild",))
+        return OTHER_CLUSTER.of(view.table, stored=own.cluster_id, found=now.cluster_id)
     if own.control_topic_id != now.control_topic_id:
         stored = f"control topic id {own.control_topic_id}"
-        return Finding("control-topic-recreated", view.table, stored, now.control_topic_id, ("rebuild",))
+        return CONTROL_TOPIC_RECREATED.of(view.table, stored=stored, found=now.control_topic_id)
     return None
 
 
@@ -103,13 +105,11 @@ def _events_missing(view: TableView, state: CommitState) -> Finding | None:
         return None
     end = state.next_offset
     if own.stored_offset > end:
-        return Finding(
-            "control-topic-truncated", view.table, f"control offset {own.stored_offset}", f"end {end}", ("rebuild",)
-        )
+        return CONTROL_TOPIC_TRUNCATED.of(view.table, stored=f"control offset {own.stored_offset}", found=f"end {end}")
     known = {logged.event.event_id for logged in state.written.get(view.table, [])}
     if own.last_event_id and own.last_event_id not in known and not _trimmed(own, view.table, state):
         stored = f"event {own.last_event_id} below control offset {own.stored_offset}"
-        return Finding("control-topic-truncated", view.table, stored, "no such event", ("rebuild",))
+        return CONTROL_TOPIC_TRUNCATED.of(view.table, stored=stored, found="no such event")
     return None
 
 
@@ -126,13 +126,8 @@ def _less_stored_than_reported(view: TableView, state: CommitState) -> Finding |
     reported = state.reported_offset(view.table, view.uuid)
     if reported <= view.stored_offset:
         return None
-    return Finding(
-        "table-restored",
-        view.table,
-        f"control offset {reported} (COMMIT_TO_TABLE)",
-        f"control offset {view.stored_offset} (tag)",
-        ("recommit", "refill", "accept"),
-    )
+    found = f"control offset {view.stored_offset} (tag)"
+    return TABLE_RESTORED.of(view.table, stored=f"control offset {reported} (COMMIT_TO_TABLE)", found=found)
 
 
 def _not_an_ancestor(view: TableView) -> Finding | AncestryCut | None:
@@ -158,10 +153,5 @@ def _not_an_ancestor(view: TableView) -> Finding | AncestryCut | None:
 
 
 def _rolled_back(view: TableView, why: str) -> Finding:
-    return Finding(
-        "table-rolled-back",
-        view.table,
-        f"snapshot {view.tag} (tag, control offset {view.stored_offset})",
-        f"head {view.head}, {why}",
-        ("accept", "refill", "recommit"),
-    )
+    stored = f"snapshot {view.tag} (tag, control offset {view.stored_offset})"
+    return TABLE_ROLLED_BACK.of(view.table, stored=stored, found=f"head {view.head}, {why}")

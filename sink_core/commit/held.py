@@ -9,6 +9,7 @@ from pyiceberg.table.snapshots import Operation
 
 from calve.sink_core.commit.view import TableView
 from calve.sink_core.control.events import Logged
+from calve.sink_core.error_codes.tables import SPEC_GONE
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.sink.control.events import DataWritten
 from calve.sink_core.tables.entries import live_entries
@@ -52,4 +53,5 @@ def check_still_there(table: Table, pending: Sequence[Logged[DataWritten]]) -> N
                     f"{event.table}: batch {event.batch_id} was written with spec {manifest.spec_id} and schema "
                     f"{event.schema_id}; the table has specs {sorted(specs)} and schemas {sorted(schemas)}",
                     hint="the removed spec or schema must come back before these files can be committed",
+                    code=SPEC_GONE,
                 )

@@ -28,6 +28,13 @@ from calve.sink_core.commit.swap import swap
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Logged
+from calve.sink_core.error_codes.tables import (
+    COMMITS_FAIL,
+    DROPPED_MEANWHILE,
+    MERGE_BRANCH,
+    MERGE_RACES_LOST,
+    MERGED_BY_SPARK,
+)
 from calve.sink_core.error_text import describe
 from calve.sink_core.errors import CommitConflict, TableUnusable, Unreachable
 from calve.sink_core.failpoints import reach
@@ -110,7 +117,9 @@ class Merging:
         part = first_part(events, merged=name in self.tables)
         if part.merges and self.changes is None:
             raise TableUnusable(
-                f"{name}: its changes are merged by Spark, and there is none here", hint="calve commit FILE"
+                f"{name}: its changes are merged by Spark, and there is none here",
+                hint="calve commit FILE",
+                code=MERGED_BY_SPARK,
             )
         return part
 
@@ -160,6 +169,7 @@ class Merge:
                 raise Unreachable(
                     f"{self._name}: making a branch for a merge failed: {describe(error)}",
                     hint="the table stays as it is, and the next try goes on; does the catalog allow branches?",
+                    code=MERGE_BRANCH,
                 ) from None
             return staging.name in refs
         return True
@@ -191,6 +201,7 @@ class Merge:
         raise Unreachable(
             f"{self._name}: {LOOKS} attempts to commit a merge failed in a row, the last with {describe(lost_to)}",
             hint="the table stays as it is, and the next try goes on; see the catalog's log",
+            code=COMMITS_FAIL,
         )
 
     def _drop(self, staging: Staging) -> None:
@@ -206,7 +217,7 @@ class Merge:
                 return self.catalog.load_table(self.table.name())
         except NoSuchTableError as error:
             # It has been dropped: the next look at it says what that means.
-            raise CommitConflict(f"{self._name} was dropped during a merge") from error
+            raise CommitConflict(f"{self._name} was dropped during a merge", code=DROPPED_MEANWHILE) from error
 
     @property
     def _name(self) -> str:
@@ -219,4 +230,5 @@ def lost_merges(name: str) -> CommitConflict:
         f"{name}: others committed to the table during each of {MERGES} merges in a row",
         hint="the table stays as it is, and the next try goes on. Let other writers and compaction leave it alone for "
         "as long as a merge takes, or set write_mode: equality_deletes, which needs no such pauses",
+        code=MERGE_RACES_LOST,
     )

@@ -18,6 +18,7 @@ from calve.sink_core.commit.properties import name_of
 from calve.sink_core.commit.view import TableView
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.finding import Finding
+from calve.sink_core.findings import TABLE_FED_TWICE
 from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
 from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.tables.catalog import unreachable_as_ours
@@ -71,7 +72,7 @@ class Others:
         """Raises Unreachable if a ledger can't be read."""
         for group, cluster_id in sorted(view.others.items()):
             if group not in view.adopted and (found := self._compared(view.table, group, cluster_id, reading)):
-                return Finding("table-fed-twice", view.table, *found, ("adopt",))
+                return TABLE_FED_TWICE.of(view.table, stored=found[0], found=found[1])
         return None
 
     def _compared(self, table: str, group: str, cluster_id: str, reading: Reading) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+from calve.sink_core.error_codes.tables import EDITED_SNAPSHOT
 from calve.sink_core.errors import ProtocolError
 
 COMMIT_ID = "kafka.connect.commit-id"
@@ -140,7 +141,8 @@ def _from_items(keys: SummaryKeys, items: tuple[tuple[str, str], ...]) -> Own | 
         raise ProtocolError(
             f"a snapshot says {keys.offsets}={offsets}, {keys.counts}={summary.get(keys.counts)}: "
             f"not what this pipeline writes ({error})",
-            hint="somebody has edited the snapshot's properties; see docs/operations.md",
+            hint="somebody has edited the snapshot's properties",
+            code=EDITED_SNAPSHOT,
         ) from error
 
 

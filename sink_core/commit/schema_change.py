@@ -22,9 +22,8 @@ from pyiceberg.table.update import (
 
 from calve.sink_core.commit.swap import ATTEMPTS, gave_up
 from calve.sink_core.config.tables import EvolveStep
-from calve.sink_core.errors import TableUnusable
 from calve.sink_core.failpoints import reach
-from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.catalog import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.tables.evolution import Evolved, Used, evolved
 from calve.sink_core.timing import back_off
 
@@ -65,7 +64,7 @@ def _load(catalog: Catalog, name: str) -> Table:
         with unreachable_as_ours(f"loading table {name}"):
             return catalog.load_table(name)
     except NoSuchTableError:
-        raise TableUnusable(f"{name}: dropped while this run was at work", hint="run again") from None
+        raise dropped_meanwhile(name) from None
 
 
 def _requirements(table: Table) -> tuple[TableRequirement, ...]:

@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from calve.sink_core.commit.append import Attempt
+from calve.sink_core.error_codes.tables import COMMIT_REFUSED, COMMITS_FAIL, OUTCOME_UNSEEN, RACES_LOST
 from calve.sink_core.error_text import describe
 from calve.sink_core.errors import CalveError, CommitConflict, UnknownOutcome, Unreachable
 from calve.sink_core.iceberg.compat import delete_old_metadata
@@ -50,10 +51,12 @@ def gave_up(name: str, cause: Exception | None) -> CalveError:
         return CommitConflict(
             f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
             hint="the table stays as it is, and the next try goes on; does another job commit without pause?",
+            code=RACES_LOST,
         )
     return Unreachable(
         f"{name}: {ATTEMPTS} attempts to commit failed in a row, the last with {describe(cause)}",
         hint="the table stays as it is, and the next try goes on; see the catalog's log",
+        code=COMMITS_FAIL,
     )
 
 
@@ -66,7 +69,9 @@ def _landed_after_all(catalog: Catalog, table: Table, attempt: Attempt, cause: E
     if metadata.snapshot_by_id(attempt.snapshot_id) is not None:
         return True
     if metadata.refs == table.metadata.refs and _is_lasting(cause):
-        raise UnknownOutcome(f"{name}: the catalog refused the commit: {describe(cause)}") from cause
+        raise UnknownOutcome(
+            f"{name}: the catalog refused the commit: {describe(cause)}", code=COMMIT_REFUSED
+        ) from cause
     return False
 
 
@@ -86,6 +91,7 @@ def _reloaded(catalog: Catalog, table: Table, cause: Exception) -> Table:
         f"{'.'.join(table.name())}: the commit failed ({describe(cause)}), and the table can't be loaded to see if it "
         f"landed ({describe(last)})",
         hint="is the catalog reachable? The next commit looks again; nothing can land twice",
+        code=OUTCOME_UNSEEN,
     ) from cause
 
 

@@ -250,11 +250,7 @@ class TableCommitter:
             return fitting(table, view, pending, self.rules)
 
     def _offered(self, name: str, finding: Finding | None) -> Finding | None:
-        """What the ledger lacks must come back: its rows are what everything is proven from, and not in Kafka."""
-        if finding is None or name != self.ledger:
-            return finding
-        choices = tuple(choice for choice in finding.choices if choice not in ("accept", "refill"))
-        return replace(finding, choices=choices or ("rebuild",))
+        return finding.of_the_ledger() if finding and name == self.ledger else finding
 
     def _load(self, name: str) -> Table | None:
         try:

@@ -17,6 +17,7 @@ from calve.sink_core.config.kinds.registry import DEFAULT, KINDS, Kind
 from calve.sink_core.config.model import Model
 from calve.sink_core.config.problems import problem, problems
 from calve.sink_core.config.yaml_file import Document, documents, read
+from calve.sink_core.error_codes.files import NO_SUCH_FILE, SETTINGS, WHICH_DOCUMENT
 from calve.sink_core.errors import ConfigError
 
 CONNECTIONS_FILE = "connections.yaml"
@@ -51,7 +52,7 @@ def load(path: Path, connections: Path | None = None, *, name: str | None = None
         found += [problem(pipeline_file, at, text) for at, text in unknown_names(config, shared)]
         if not found:
             return kind.assemble(config, shared, path)
-    raise ConfigError("\n".join(found), hint="docs/reference.md lists every key")
+    raise ConfigError("\n".join(found), hint="docs/reference.md lists every key", code=SETTINGS)
 
 
 def load_as(wanted: type[P], path: Path, connections: Path | None = None, *, whose: str = "this") -> P:
@@ -90,8 +91,10 @@ def _pipeline_of(path: Path, name: str | None) -> tuple[Document, Path]:
     known = ", ".join(f"{path}#{each}" for each in named)
     if name is None:
         hint = f"say which pipeline: {known}" if known else "keep one of them; others begin with ---"
-        raise ConfigError(f"{path}: holds {len(found)} YAML documents", hint=hint)
-    raise ConfigError(f"{path}: holds no pipeline {name}", hint=f"it has {known}" if known else "check the name")
+        raise ConfigError(f"{path}: holds {len(found)} YAML documents", hint=hint, code=WHICH_DOCUMENT)
+    raise ConfigError(
+        f"{path}: holds no pipeline {name}", hint=f"it has {known}" if known else "check the name", code=WHICH_DOCUMENT
+    )
 
 
 def _existing(path: Path, what: str) -> Document:
@@ -104,6 +107,7 @@ def _require(path: Path, what: str) -> None:
         raise ConfigError(
             f"{path}: no such {what}",
             hint=f"check the path; {CONNECTIONS_FILE} is looked for beside the pipeline file and above",
+            code=NO_SUCH_FILE,
         )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from calve.sink_core.config.connections import RegistryConnection
 from calve.sink_core.config.source import KeyFormat, Source, TopicFormats, ValueFormat
+from calve.sink_core.error_codes.files import KEYS_DIFFER, TWO_FORMATS
+from calve.sink_core.error_codes.records import SCHEMA_FILE
 from calve.sink_core.errors import ConfigError
 
 BINARY = "binary"
@@ -81,6 +83,7 @@ class Readings:
             raise ConfigError(
                 f"source.formats: topic {topic} is of entries {found[0][0]} and {found[1][0]}",
                 hint="narrow topics_regex of one of them",
+                code=TWO_FORMATS,
             )
         return found[0][1] if found else self.default
 
@@ -95,6 +98,7 @@ class Readings:
             raise ConfigError(
                 f"{wanted_by}: keys are {' and '.join(found)}, by {' and '.join(found.values())}",
                 hint="name the topics of one of them under the table's topics",
+                code=KEYS_DIFFER,
             )
         return BINARY
 
@@ -155,5 +159,5 @@ def _schema_file(path: Path, setting: str) -> SchemaFile:
     except (OSError, UnicodeDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise ConfigError(
-            f"{setting}: {path}: {said}", hint="name an .avsc file by its path from the pipeline file"
+            f"{setting}: {path}: {said}", hint="name an .avsc file by its path from the pipeline file", code=SCHEMA_FILE
         ) from None

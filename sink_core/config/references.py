@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from calve.sink_core.error_codes.files import NO_VALUE, UNSET_VARIABLE
 from calve.sink_core.errors import ConfigError
 
 HIDDEN = "***"
@@ -90,11 +91,11 @@ def _walk(key: str, value: object, leaf: Callable[[str, object], object]) -> obj
 
 def _from_environment(key: str, value: object) -> object:
     if value is None:
-        raise ConfigError(f"{key}: has no value (null)", hint="give it one, or remove the key")
+        raise ConfigError(f"{key}: has no value (null)", hint="give it one, or remove the key", code=NO_VALUE)
     if not isinstance(value, str):
         return value
     if fault := malformed(value):
-        raise ConfigError(f"{key}: {fault}", hint=f"write {FORM}")
+        raise ConfigError(f"{key}: {fault}", hint=f"write {FORM}", code=NO_VALUE)
     return _REFERENCE.sub(lambda match: _variable(key, match[1]), value)
 
 
@@ -105,6 +106,7 @@ def _variable(key: str, name: str) -> str:
         raise ConfigError(
             f"{key}: environment variable {name} is {state}",
             hint=f"set {name} where this process starts; Spark executors need it too",
+            code=UNSET_VARIABLE,
         )
     return value
 

@@ -24,6 +24,7 @@ from calve.sink_core.config.tables import (
     Transform,
     UnknownFields,
 )
+from calve.sink_core.error_codes.files import NO_SUCH_NAME, TOO_MANY_TABLES
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.routing import ALL, Naming, Rule
 
@@ -174,6 +175,7 @@ class SinkPipeline(Pipeline):
             raise ConfigError(
                 f"table {foreign[0]} is not fed by pipeline {self.name}",
                 hint=f"name one of {', '.join(self.table_names)}",
+                code=NO_SUCH_NAME,
             )
 
     @cached_property
@@ -292,6 +294,7 @@ def check_number(pipeline: SinkPipeline) -> None:
                 f"tables: {entry.name_from.field} names {number:,} tables by {entry.name}, more than its "
                 f"name_from.max_tables allows ({entry.name_from.max_tables:,}); none was created",
                 hint="narrow name_from.allow, or raise name_from.max_tables if they are meant",
+                code=TOO_MANY_TABLES,
             )
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from calve.sink_core import findings
 from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.state import AnyState
-from calve.sink_core.finding import Finding
+from calve.sink_core.finding import Finding, FindingKind
 from calve.sink_core.offsets import Offsets, Positions
 from calve.sink_core.rules import ALL, Rules
 
-FOREIGN_EVENTS = "foreign-events"
 
-
-def binding(bound: PipelineBound, mine: PipelineBound, *, elsewhere: str, published: bool = True) -> Finding | None:
+def binding(
+    bound: PipelineBound, mine: PipelineBound, *, elsewhere: FindingKind, published: bool = True
+) -> Finding | None:
     """Whether this host's catalog, cluster and control topic are those the pipeline was bound to at first use.
 
     `elsewhere` is what another fingerprint is called, for a sink that of another catalog. Until something was
@@ -21,22 +22,21 @@ def binding(bound: PipelineBound, mine: PipelineBound, *, elsewhere: str, publis
     """
     name = mine.pipeline
     pairs = (
-        ("renamed-pipeline", (bound.pipeline, bound.deployment), (mine.pipeline, mine.deployment), ("takes_over",)),
-        (elsewhere, bound.fingerprint, mine.fingerprint, ("move",)),
-        ("other-cluster", bound.cluster_id, mine.cluster_id, ("rebuild",)),
-        ("control-topic-recreated", bound.control_topic_id, mine.control_topic_id, ("rebuild",)),
+        (findings.RENAMED_PIPELINE, (bound.pipeline, bound.deployment), (mine.pipeline, mine.deployment)),
+        (elsewhere, bound.fingerprint, mine.fingerprint),
+        (findings.OTHER_CLUSTER, bound.cluster_id, mine.cluster_id),
+        (findings.CONTROL_TOPIC_RECREATED, bound.control_topic_id, mine.control_topic_id),
     )
-    for finding, stored, found, choices in pairs:
-        if stored != found and (published or finding != elsewhere):
-            return Finding(finding, name, str(stored), str(found), choices)
+    for kind, stored, found in pairs:
+        if stored != found and (published or kind is not elsewhere):
+            return kind.of(name, stored=str(stored), found=str(found))
     return None
 
 
 def control_topic_recreated(control_topic: str, stored: str, found: str) -> Finding:
     """The topic was deleted and made again while a process used it."""
-    return Finding(
-        "control-topic-recreated", control_topic, f"topic id {stored}, opened before", f"topic id {found}", ("rebuild",)
-    )
+    stored = f"topic id {stored}, opened before"
+    return findings.CONTROL_TOPIC_RECREATED.of(control_topic, stored=stored, found=f"topic id {found}")
 
 
 def truncated(state: AnyState, control_topic: str) -> Finding | None:
@@ -49,7 +49,7 @@ def truncated(state: AnyState, control_topic: str) -> Finding | None:
         stored, found = f"events from offset {state.deletable}", f"log start {state.log_start}"
     else:
         return None
-    return Finding("control-topic-truncated", control_topic, stored, found, ("rebuild",))
+    return findings.CONTROL_TOPIC_TRUNCATED.of(control_topic, stored=stored, found=found)
 
 
 def foreign_events(state: AnyState, control_topic: str) -> Finding | None:
@@ -59,12 +59,13 @@ def foreign_events(state: AnyState, control_topic: str) -> Finding | None:
     event = state.foreign.event
     stored = f"events of pipeline {state.bound.pipeline_id}"
     found = f"{event.event_type} of pipeline {event.pipeline_id or 'unknown'} at control offset {state.foreign.offset}"
-    return Finding(FOREIGN_EVENTS, control_topic, stored, found, ("rebuild",))
+    return findings.FOREIGN_EVENTS.of(control_topic, stored=stored, found=found)
 
 
 def foreign_message(offset: int, why: str, control_topic: str) -> Finding:
     """Somebody has written to the control topic what is no event; `why` it can't be read."""
-    return Finding(FOREIGN_EVENTS, control_topic, "events of Calve", f"at control offset {offset}: {why}", ("rebuild",))
+    found = f"at control offset {offset}: {why}"
+    return findings.FOREIGN_EVENTS.of(control_topic, stored="events of Calve", found=found)
 
 
 def lost_log(positions: Positions, state: AnyState, control_topic: str) -> Finding | None:
@@ -73,7 +74,7 @@ def lost_log(positions: Positions, state: AnyState, control_topic: str) -> Findi
     if state.last_publish is not None or not ids:
         return None
     stored = f"positions of batch {', '.join(ids[:3])}"
-    return Finding("control-topic-recreated", control_topic, stored, "no DATA_COMPLETE in the log", ("rebuild",))
+    return findings.CONTROL_TOPIC_RECREATED.of(control_topic, stored=stored, found="no DATA_COMPLETE in the log")
 
 
 def topic_recreated(topic_ids: Mapping[str, str], state: AnyState) -> Finding | None:
@@ -85,7 +86,8 @@ def topic_changed(stored: Mapping[str, str], found: Mapping[str, str], rules: Ru
     """Topics that have another UUID than they had."""
     for topic, topic_id in sorted(found.items()):
         if stored.get(topic, topic_id) != topic_id and rules.topic_ids_are_compared:
-            return Finding("topic-recreated", topic, f"topic id {stored[topic]}", f"topic id {topic_id}", ("restart",))
+            was = f"topic id {stored[topic]}"
+            return findings.TOPIC_RECREATED.of(topic, stored=was, found=f"topic id {topic_id}")
     return None
 
 
@@ -103,20 +105,21 @@ def positions(found: Positions, topics: Mapping[str, str], state: AnyState) -> F
     if missing:
         first = missing[0]
         stored = f"{first} at {state.partitions[first]} (last DATA_COMPLETE)"
-        return Finding(
-            "positions-missing", first.topic, stored, f"no position for {len(missing)} partitions", ("restore",)
-        )
+        lacking = f"no position for {len(missing)} partitions"
+        return findings.POSITIONS_MISSING.of(first.topic, stored=stored, found=lacking)
     back = any(found[at].offset < offset for at, offset in expected.items())
     for at, offset in sorted(expected.items()):
         if found[at].offset != offset:
-            choices = ("restore",) if back else ("restore", "accept")
-            stored = f"{at} at {offset} (last DATA_COMPLETE)"
-            return Finding("positions-changed", at.topic, stored, f"position {found[at].offset}", choices)
+            stored, now = f"{at} at {offset} (last DATA_COMPLETE)", f"position {found[at].offset}"
+            only = ("restore",) if back else ()
+            return findings.POSITIONS_CHANGED.of(at.topic, stored=stored, found=now, only=only)
     metadata = sorted({found[at].metadata for at in expected})
     if len(metadata) > 1 or "" in metadata:
-        found_text = f"batch ids {', '.join(each or 'none' for each in metadata)}"
-        return Finding(
-            "positions-changed", min(expected).topic, "one batch id in all positions", found_text, ("restore",)
+        return findings.POSITIONS_CHANGED.of(
+            min(expected).topic,
+            stored="one batch id in all positions",
+            found=f"batch ids {', '.join(each or 'none' for each in metadata)}",
+            only=("restore",),
         )
     return None
 
@@ -126,11 +129,10 @@ def against_log(found: Positions, log_starts: Offsets, ends: Offsets) -> Finding
     for at, position in sorted(found.items()):
         if at not in ends:
             continue
+        stored = f"{at} at {position.offset}"
         if position.offset > ends[at]:
-            return Finding(
-                "positions-beyond-end", at.topic, f"{at} at {position.offset}", f"end offset {ends[at]}", ("restore",)
-            )
+            return findings.POSITIONS_BEYOND_END.of(at.topic, stored=stored, found=f"end offset {ends[at]}")
         if position.offset < log_starts[at]:
-            found_text = f"log start {log_starts[at]}: {log_starts[at] - position.offset} offsets are gone"
-            return Finding("records-lost-to-retention", at.topic, f"{at} at {position.offset}", found_text, ("skip",))
+            gone = f"log start {log_starts[at]}: {log_starts[at] - position.offset} offsets are gone"
+            return findings.RECORDS_LOST.of(at.topic, stored=stored, found=gone)
     return None

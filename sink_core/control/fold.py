@@ -24,6 +24,7 @@ from calve.sink_core.control.events import (
 from calve.sink_core.control.schemas import Fields
 from calve.sink_core.control.state import AnyState, LogState
 from calve.sink_core.control.values import maker_of
+from calve.sink_core.error_codes.kafka import NEWER_VERSION
 from calve.sink_core.errors import ForeignEvent, ProtocolError
 
 E = TypeVar("E", bound=Event)
@@ -105,17 +106,19 @@ class Fold(Generic[S]):
             raise ProtocolError(
                 f"event {name} is not among the {len(self.types)} types that this Calve {CALVE_VERSION} knows",
                 hint=hint,
+                code=NEWER_VERSION,
             )
         if min_reader > self.reader_version:
             raise ProtocolError(
                 f"event {name} needs reader version {min_reader}, "
                 f"this Calve {CALVE_VERSION} reads up to {self.reader_version}",
                 hint=hint,
+                code=NEWER_VERSION,
             )
 
 
 def _foreign(error: Exception) -> ForeignEvent:
     return ForeignEvent(
         f"the control topic holds a message that is not an event of Calve ({type(error).__name__}: {error})",
-        hint="nothing else may write to the control topic; see docs/operations.md, 'foreign-events'",
+        hint="nothing else may write to the control topic; see calve explain foreign-events",
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Producer
 
+from calve.sink_core.error_codes.kafka import NOT_ACKNOWLEDGED
 from calve.sink_core.errors import UnknownOutcome
 from calve.sink_core.kafka import clients
 
@@ -82,7 +83,10 @@ class Letters:
 
     def _flush(self, producer: Producer, timeout_s: float) -> None:
         if (left := producer.flush(timeout_s)) > 0:
-            raise UnknownOutcome(f"{left:,} dead letters for {self.topic} were not acknowledged in {timeout_s:.0f} s")
+            raise UnknownOutcome(
+                f"{left:,} dead letters for {self.topic} were not acknowledged in {timeout_s:.0f} s",
+                code=NOT_ACKNOWLEDGED,
+            )
 
 
 NONE = Letters("", 0, _SOFT_BATCH_BYTES, tuple)

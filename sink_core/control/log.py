@@ -16,6 +16,7 @@ from calve.sink_core.control import checks
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.fold import Fold
 from calve.sink_core.control.state import AnyState
+from calve.sink_core.error_codes.kafka import CONTROL_TOPIC_SETTINGS, NO_ANSWER, OPEN_TRANSACTION
 from calve.sink_core.errors import (
     CalveError,
     ConfigError,
@@ -26,6 +27,7 @@ from calve.sink_core.errors import (
     Unreachable,
 )
 from calve.sink_core.finding import Finding
+from calve.sink_core.findings import CONTROL_TOPIC_TRUNCATED
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.compat import AUTO_OFFSET_RESET, PARTITION_EOF, ConfigResource, NewTopic, ResourceType
 from calve.sink_core.kafka.failures import classify, reported
@@ -141,6 +143,7 @@ class ControlLog(Generic[S]):
                         f"the last stable offset of {self.topic} stays at {lso} below its end {end} for "
                         f"{timeout_s:.0f} s",
                         hint="a transaction is open on the control topic; it ends after its transaction.timeout.ms",
+                        code=OPEN_TRANSACTION,
                     )
                 time.sleep(LSO_POLL_S)
             return lso
@@ -166,7 +169,9 @@ class ControlLog(Generic[S]):
             )
             self._producer.flush(READ_TIMEOUT_S)
         if not landed:
-            raise Unreachable(f"{doing}: no answer after {READ_TIMEOUT_S:.0f} s", hint="is the broker reachable?")
+            raise Unreachable(
+                f"{doing}: no answer after {READ_TIMEOUT_S:.0f} s", hint="is the broker reachable?", code=NO_ANSWER
+            )
         kind, timestamp_ms = landed[0].timestamp()
         return Appended(landed[0].offset() or 0, timestamp_ms if kind == 2 else -1)
 
@@ -258,6 +263,7 @@ class ControlLog(Generic[S]):
             raise ConfigError(
                 f"topic {self.topic} has {wrong}; with these the broker may forget events that a table still lacks",
                 hint=f"kafka-configs --alter --topic {self.topic} --add-config {settings}",
+                code=CONTROL_TOPIC_SETTINGS,
             )
 
     def _stable_end(self) -> int:
@@ -323,6 +329,7 @@ class ControlLog(Generic[S]):
                 raise Unreachable(
                     f"{self.topic}: read up to {self.state.next_offset}, not to {end} in time",
                     hint="is the broker reachable?",
+                    code=NO_ANSWER,
                 )
             for message in clients.receive(consumer, 500, 0.2):
                 self._take(message)
@@ -354,19 +361,15 @@ class ControlLog(Generic[S]):
         except ProtocolError as error:
             # Whoever asks again must meet it again: the consumer is past it, and the fold is not.
             self.close()
-            raise ProtocolError(f"control offset {offset} of {self.topic}: {error.message}", hint=error.hint) from None
+            raise ProtocolError(
+                f"control offset {offset} of {self.topic}: {error.message}", hint=error.hint, code=error.kind
+            ) from None
         self.fold.apply(self.state, offset, event)
 
     def _truncated(self, end: int) -> FindingError:
-        return FindingError(
-            "control-topic-truncated",
-            self.topic,
-            stored=f"events up to offset {self.state.next_offset} had been read",
-            found=f"end offset {end}",
-            hint="recreated while this process ran: "
-            f"calve resolve {self._pipeline_file} control-topic-truncated --choose rebuild",
-            choices=("rebuild",),
-        )
+        stored = f"events up to offset {self.state.next_offset} had been read by this process"
+        finding = CONTROL_TOPIC_TRUNCATED.of(self.topic, stored=stored, found=f"end offset {end}")
+        return finding.error(self._pipeline_file)
 
 
 def is_out_of_range(error: KafkaError) -> bool:

@@ -29,6 +29,7 @@ from calve.sink_core.control.group import SourceGroup, to_kafka
 from calve.sink_core.control.letters import NONE, Letters
 from calve.sink_core.control.log import PARTITION, ControlLog, headers
 from calve.sink_core.control.state import AnyState
+from calve.sink_core.error_codes.kafka import NOT_ACKNOWLEDGED
 from calve.sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka import clients
@@ -221,7 +222,10 @@ class Publisher(Generic[S]):
                 value = self._log.fold.encode(event)
                 producer.produce(self._log.topic, value, partition=PARTITION, headers=headers(event))
             if producer.flush(TRANSACTION_S) > 0:
-                raise UnknownOutcome(f"the events for {self._log.topic} were not acknowledged in {TRANSACTION_S:.0f} s")
+                raise UnknownOutcome(
+                    f"the events for {self._log.topic} were not acknowledged in {TRANSACTION_S:.0f} s",
+                    code=NOT_ACKNOWLEDGED,
+                )
             reach("publish.after-events")
             producer.send_offsets_to_transaction(to_kafka(positions), self._group.metadata(), TRANSACTION_S)
             reach("publish.after-offsets")
@@ -238,5 +242,5 @@ def _translated(doing: str) -> Generator[None]:
         error = classify(raised, doing)
         cause: KafkaError = raised.args[0]
         if (isinstance(error, RetriableError) and not isinstance(error, Fenced)) or cause.txn_requires_abort():
-            raise UnknownOutcome(error.message, hint=error.hint) from raised
+            raise UnknownOutcome(error.message, hint=error.hint, code=error.kind) from raised
         raise error from raised

@@ -21,6 +21,7 @@ from calve.sink_core.control.events import (
     Resolved,
     Resumed,
 )
+from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.offsets import Offsets, TopicPartition, batch_id_of, dense_to_offsets
 from calve.sink_core.rules import ALL, Rules
@@ -70,6 +71,7 @@ class LogState(Generic[P, C]):
             raise ProtocolError(
                 f"{event.event_type} at control offset {offset} came after the log was read up to {self.next_offset}",
                 hint="run again; if it stays, report it: nothing was committed",
+                code=FAULT,
             )
         self.next_offset = offset + 1
         if self.oldest_ms is None:

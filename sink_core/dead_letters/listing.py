@@ -16,6 +16,7 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table
 
 from calve.sink_core.config.references import HIDDEN, names_a_secret
+from calve.sink_core.error_codes.files import NOT_RUN_YET
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.sink.session import Session
 from calve.sink_core.tables.catalog import unreachable_as_ours
@@ -78,7 +79,7 @@ def letters(session: Session, *, limit: int, topic: str | None = None, since_ms:
             return _listed(name, _rows(table, _wanted(topic, since_ms)), limit)
     except NoSuchTableError:
         raise TableUnusable(
-            f"{name}: there is no such table", hint="the first run creates it: calve run FILE"
+            f"{name}: there is no such table", hint="the first run creates it: calve run FILE", code=NOT_RUN_YET
         ) from None
 
 

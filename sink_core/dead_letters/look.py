@@ -11,11 +11,12 @@ from pyroaring import BitMap64
 
 from calve.sink_core.commit.replace import has_deletes, head_manifests
 from calve.sink_core.dead_letters.choice import Chosen, Offsets, choose
+from calve.sink_core.error_codes.operations import DELETE_FILES, FILES_GONE, LETTER_TWICE, LETTERS_ROLLED_BACK
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.range_jobs.look import ledger_rows, places_in
 from calve.sink_core.sink.session import Session
-from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.catalog import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, has_kafka_column
 from calve.sink_core.tables.kafka_rows import may_hold, place_fields, runs_of
 from calve.sink_core.tables.usable import check_usable
@@ -63,6 +64,7 @@ def plan_letters(
             raise TableUnusable(
                 f"{name}: has delete files: which dead letters are left can't be told by its data files alone",
                 hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); then run again",
+                code=DELETE_FILES,
             )
     places, files = _places(letters, name, by_partition(wanted) if wanted else None, tried)
 
@@ -81,7 +83,7 @@ def plan_letters(
 def _load(session: Session, name: str) -> tuple[Table, int]:
     found = session.committer().load_checked(name)
     if found is None:
-        raise TableUnusable(f"{name}: dropped while this run was at work", hint="run again")
+        raise dropped_meanwhile(name)
     return found[0], found[1].stored_offset
 
 
@@ -102,13 +104,16 @@ def _places(
                 found.setdefault((batch_id, at), BitMap64()).add(offset)
     if evidence.violations:
         raise TableUnusable(
-            f"{name}: can't be read as a whole: {evidence.violations[0].message}", hint="calve verify FILE names more"
+            f"{name}: can't be read as a whole: {evidence.violations[0].message}",
+            hint="calve verify FILE names more",
+            code=FILES_GONE,
         )
     twice = [each for at, offsets in sorted(all_of.twice.items()) for each in shown(at, offsets)]
     if twice:
         raise TableUnusable(
             f"{name}: {twice[0]} is there more than once: a replay would put it into the tables as often",
             hint="somebody has added it again; delete one of them by hand",
+            code=LETTER_TWICE,
         )
     return found, tuple(task.file for task in tasks)
 
@@ -118,6 +123,7 @@ def _holds(session: Session, table: Table, name: str, offsets: Offsets) -> Offse
         raise TableUnusable(
             f"{name}: has no column {KAFKA_COLUMN}: whether it has dead letters that were moved before can't be told",
             hint="the dead letters were rolled back after a replay; leave these ranges out",
+            code=LETTERS_ROLLED_BACK,
         )
     seen = places_in(session, name, [KAFKA_COLUMN], struct=KAFKA_COLUMN)
     return {at: wanted & seen.get(at, NONE) for at, wanted in offsets.items()}

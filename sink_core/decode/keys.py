@@ -22,6 +22,7 @@ from calve.sink_core.config.reading import KeySettings
 from calve.sink_core.decode.decoded import DECODE, BadValue, Decoded, cut, placed
 from calve.sink_core.decode.names import UNCOUNTED
 from calve.sink_core.decode.whole import COLUMN, whole_schema
+from calve.sink_core.error_codes.files import PROTOBUF_KEY
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.formats import FixedAvro, Format, RegistryFormat, format_of
 from calve.sink_core.tables.arrow import arrow_schema
@@ -48,7 +49,9 @@ class KeyDecoder:
         self._has_fields, self._whole = isinstance(kind, StructType), settings.format.type in ("string", "bytes")
         if settings.format.type == "protobuf" and not self._has_fields:
             raise ConfigError(
-                f"{settings.setting}.as: Protobuf's keys are messages, not {self.shown}", hint="set as: struct<…>"
+                f"{settings.setting}.as: Protobuf's keys are messages, not {self.shown}",
+                hint="set as: struct<…>",
+                code=PROTOBUF_KEY,
             )
         self._single: Callable[[bytes], bytes] | None = None
         schema, key_format = self._schema(kind, settings.format.type), format_of(settings.format)

@@ -23,6 +23,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from calve.sink_core.decode.framing import Framing
 from calve.sink_core.decode.protobuf_known import known_files
+from calve.sink_core.error_codes.records import PROTOC
 from calve.sink_core.errors import RetriableError
 
 _ROOT = "calve-root.proto"
@@ -118,7 +119,9 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> bytes:
             check=False,
         )
         if done.returncode < 0:
-            raise RetriableError(f"protoc was ended by signal {-done.returncode}", hint="see whether memory is short")
+            raise RetriableError(
+                f"protoc was ended by signal {-done.returncode}", hint="see whether memory is short", code=PROTOC
+            )
         if done.returncode:
             said = " ".join(
                 line for line in done.stderr.replace(f"{root}/", "").splitlines() if not _LOGGED.match(line)

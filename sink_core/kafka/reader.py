@@ -13,8 +13,10 @@ import numpy as np
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from calve.sink_core.counts import PartitionCounts
+from calve.sink_core.error_codes.general import FAULT
+from calve.sink_core.error_codes.kafka import SILENT_PARTITION
 from calve.sink_core.errors import CalveError, ProtocolError, TerminalError, Unreachable
-from calve.sink_core.finding import Finding
+from calve.sink_core.findings import POSITIONS_BEYOND_END, RECORDS_LOST
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.compat import AUTHENTICATION, AUTO_OFFSET_RESET, PARTITION_EOF, SSL
 from calve.sink_core.kafka.failures import classify, reported
@@ -117,6 +119,7 @@ class RangeReader:
                 raise ProtocolError(
                     f"{self.slices[i]}: offsets must increase, {offsets[:20]} came where {self._next[i]} was next",
                     hint="report it, with the versions of the brokers and of librdkafka",
+                    code=FAULT,
                 )
             self._next[i] = after(int(offsets[-1]))
         count(messages, self.counts)
@@ -154,8 +157,8 @@ class RangeReader:
             log_start, end = self._consumer.get_watermark_offsets(at, timeout=_WATERMARK_SECONDS)
         stored, found = f"{part.at} at {position}", f"log start {log_start}, end {end}"
         if position < log_start:
-            return Finding("records-lost-to-retention", part.topic, stored, found, ("skip",)).error()
-        return Finding("positions-beyond-end", part.topic, stored, found, ("restore",)).error()
+            return RECORDS_LOST.of(part.topic, stored=stored, found=found).error()
+        return POSITIONS_BEYOND_END.of(part.topic, stored=stored, found=found).error()
 
     def _is_hopeless(self) -> bool:
         """Whether waiting would not help: librdkafka itself retries for ever."""
@@ -173,6 +176,7 @@ class RangeReader:
         return Unreachable(
             f"{doing}: nothing came for {self._stall_seconds:g} s{said}",
             hint="see whether the partitions have leaders, and whether a transaction hangs (kafka-transactions.sh)",
+            code=SILENT_PARTITION,
         )
 
     def _open_shown(self) -> str:

@@ -21,6 +21,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from calve.sink_core.error_codes.catalogs import NO_LISTING
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.maintenance.owned import folder
 from calve.sink_core.sink.control.state import CommitState
@@ -127,6 +128,7 @@ def _listing(io: FileIO, location: str) -> Iterator[Listed]:
         raise ConfigError(
             f"files below {location} can't be listed: {type(io).__name__} has no listing",
             hint="leave py-io-impl out, or set it to pyiceberg's PyArrowFileIO or FsspecFileIO",
+            code=NO_LISTING,
         )
 
 

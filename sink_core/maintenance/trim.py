@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from calve.sink_core.commit.view import TableView, view_of
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
+from calve.sink_core.findings import FINDINGS, OTHER_CLUSTER
 from calve.sink_core.maintenance.report import OnProgress, TaskOutcome
 from calve.sink_core.sink.control.checkpoint import table_checkpoint_of
 from calve.sink_core.sink.control.parts import in_parts
@@ -36,7 +37,7 @@ TASK = "trim"
 TRIES = 5
 """Checkpoints that a publish or a change of a table may overtake before the trim is left to the next time."""
 
-_OF_THE_LOG = {"control-topic-recreated", "control-topic-truncated", "foreign-events", "other-cluster"}
+_OF_THE_LOG = {kind.name for kind in FINDINGS.values() if kind.part == "control topic" or kind is OTHER_CLUSTER}
 
 Taken = Mapping[str, int | None]
 """By table the control offset (exclusive) up to which it has taken events in; None for one that is gone."""

@@ -30,6 +30,8 @@ from calve.sink_core.commit.table import TableCommit
 from calve.sink_core.commit.view import TableView
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.counts import PartitionCounts
+from calve.sink_core.error_codes.operations import NOT_FROM_KAFKA, REWRITTEN
+from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN
 from calve.sink_core.errors import CommitConflict, TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
@@ -56,6 +58,7 @@ from calve.sink_core.sink.job import OnProgress, Progress, Publication, announce
 from calve.sink_core.sink.session import Session
 from calve.sink_core.sink.write.task import TaskResult
 from calve.sink_core.sink.writing import task_spec
+from calve.sink_core.tables.catalog import dropped_meanwhile
 from calve.sink_core.tables.kafka_rows import runs_of
 from calve.sink_core.tables.outputs import output_of
 from calve.sink_core.tables.usable import check_usable
@@ -183,6 +186,7 @@ class RangeJobs:
             f"{table}: range job {report.batch_id} was dropped, as {REPLAYS - 1} before it: others rewrote the files "
             "that it was to replace, before its commit",
             hint="nothing was changed; start the replay again when compaction and other rewrites are over",
+            code=REWRITTEN,
         )
 
     def preview(self, table: str, wanted: Wanted) -> RangePreview:
@@ -213,11 +217,13 @@ class RangeJobs:
             raise TableUnusable(
                 f"{table}: its rows are not in Kafka, they can't be read again",
                 hint="choose `recommit`, which takes its files in again",
+                code=NOT_FROM_KAFKA,
             )
         if table in pipeline.changing:
             raise TableUnusable(
                 f"{table}: takes row changes, and records read again would be put over newer ones",
                 hint="of a table that was rolled back put main back to the tagged snapshot, or choose `accept`",
+                code=CHANGES_READ_AGAIN,
             )
 
     def _job(self, table: str, make: Callable[[Position, CommitState], Planned | str]) -> RangeReport:
@@ -276,7 +282,7 @@ class RangeJobs:
             reach("range.after-create")
             found = session.committer().examine(table)
         if found.table is None or found.view is None:
-            raise TableUnusable(f"{table}: dropped while this run was at work", hint="run again")
+            raise dropped_meanwhile(table)
         return found.table, found.view, found.finding
 
     def _plan_history(self, table: str, token: Position, state: CommitState) -> Planned | str:
@@ -285,7 +291,7 @@ class RangeJobs:
             return nothing
         found = session.committer().load_checked(table)
         if found is None:
-            raise TableUnusable(f"{table}: dropped while this run was at work", hint="run again")
+            raise dropped_meanwhile(table)
         rows = ledger_rows(session)
         lacking = missing(table, rows, state, max_offsets=session.pipeline.config.batch.max_records)
         if not lacking.batches:
@@ -300,7 +306,7 @@ class RangeJobs:
         session.log.refresh_to_end()
         found = session.committer().load_checked(table)
         if found is None:
-            raise TableUnusable(f"{table}: dropped while this run was at work", hint="run again")
+            raise dropped_meanwhile(table)
         loaded, view = found
         check_replaceable(session, loaded, table)
         ranges = ranges_to_replace(view, state, rows, wanted)
@@ -326,7 +332,7 @@ class RangeJobs:
         engine = session.engine
         dead = session.committer().load_checked(pipeline.dead_letter_table)
         if dead is None:
-            raise TableUnusable(f"{pipeline.dead_letter_table}: dropped while this run was at work", hint="run again")
+            raise dropped_meanwhile(pipeline.dead_letter_table)
         letters, skip = {pipeline.dead_letter_table: dead[0]}, dead_letters_in(session, plan.ranges)
 
         def write(tables: Tables, evolving: bool) -> list[TaskResult]:
@@ -361,7 +367,7 @@ class RangeJobs:
         """The table as it is, whatever finding stands against it."""
         table = self._session.committer().examine(name).table
         if table is None:
-            raise TableUnusable(f"{name}: dropped while this run was at work", hint="run again")
+            raise dropped_meanwhile(name)
         return table
 
     def _publication(self, plan: RangePlan, written: Written) -> Publication:

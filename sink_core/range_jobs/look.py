@@ -10,6 +10,7 @@ from pyroaring import BitMap64
 
 from calve.sink_core.commit.view import TableView
 from calve.sink_core.control.events import Logged
+from calve.sink_core.error_codes.operations import FILES_GONE, GONE_FROM_KAFKA
 from calve.sink_core.errors import TableUnusable, Unreachable
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import log_starts
@@ -90,6 +91,7 @@ def check_readable(session: Session, ranges: Sequence[OffsetRange], topic_ids: d
             "be read again",
             hint="nothing was written; for a table that was added set `history: none`, for a finding choose `accept`, "
             "or `recommit` if the files are still there; of a replay leave these ranges out",
+            code=GONE_FROM_KAFKA,
         )
 
 
@@ -125,4 +127,5 @@ def _rows(
         raise TableUnusable(
             f"{name}: can't be read as a whole: {evidence.violations[0].message}",
             hint=f"calve verify {session.pipeline.path}",
+            code=FILES_GONE,
         )

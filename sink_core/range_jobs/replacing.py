@@ -12,6 +12,14 @@ from pyiceberg.table import Table
 from calve.sink_core.batch import ManifestRef
 from calve.sink_core.commit.replace import has_deletes, head_manifests, live_files, partitions_known
 from calve.sink_core.commit.view import TableView
+from calve.sink_core.error_codes.operations import (
+    COLUMN_OF_SPEC,
+    COMPACTED,
+    DELETE_FILES,
+    FED_BY_OTHERS,
+    NO_KAFKA_COLUMN,
+    OTHER_RANGE_JOB,
+)
 from calve.sink_core.errors import RetriableError, TableUnusable
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.recount import compacted
@@ -54,7 +62,9 @@ def ranges_to_replace(
     pending = state.pending(view.table, view.uuid, view.stored_offset)
     # Of a batch the ledger tells that the table lacks it; of a range job nothing does.
     if any((logged.event.batch_id, view.table) in state.range_jobs for logged in pending):
-        raise RetriableError(f"{view.table}: another range job was published meanwhile", hint="run again")
+        raise RetriableError(
+            f"{view.table}: another range job was published meanwhile", hint="run again", code=OTHER_RANGE_JOB
+        )
     published_at = {batch_id: batch.offset for batch_id, batch in state.batches.items()}
     gone = given_up(view, {row.batch_id for row in rows}, published_at)
     absent = dict.fromkeys(gone, "was given up by an answer to a finding")
@@ -70,12 +80,14 @@ def check_replaceable(session: Session, table: Table, name: str) -> None:
             f"{name}: has no column {KAFKA_COLUMN}: which rows are of which offsets can't be told",
             hint="set `kafka_column: true` for new tables; to read everything into this one again, drop it and choose "
             "`refill`",
+            code=NO_KAFKA_COLUMN,
         )
     strangers = sorted(calve_tags(table.metadata).keys() - {session.pipeline.tag})
     if strangers:
         raise TableUnusable(
             f"{name}: also fed by {', '.join(strangers)}: which rows are of which pipeline can't be told",
             hint="only tables of one pipeline can be replayed",
+            code=FED_BY_OTHERS,
         )
     with unreachable_as_ours(f"reading the manifests of {name}"):
         deletes = has_deletes(head_manifests(table))
@@ -83,6 +95,7 @@ def check_replaceable(session: Session, table: Table, name: str) -> None:
         raise TableUnusable(
             f"{name}: has delete files, which are for data files as they are",
             hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); then start the replay again",
+            code=DELETE_FILES,
         )
 
 
@@ -93,6 +106,7 @@ def check_not_compacted(session: Session, ranges: Sequence[OffsetRange]) -> None
         raise TableUnusable(
             f"{', '.join(sorted(thinned))}: cleanup.policy is compact: records that the table has may be gone",
             hint="records of compacted topics can't be replayed; nothing was written",
+            code=COMPACTED,
         )
 
 
@@ -111,6 +125,7 @@ def replacing(
             raise TableUnusable(
                 f"{name}: {file.file_path} lies under partition spec {file.spec_id}, of which a column was dropped",
                 hint="have Spark's rewrite_data_files write it under the current spec; then start the replay again",
+                code=COLUMN_OF_SPEC,
             )
     head = table.current_snapshot()
     return Replacing(head.snapshot_id if head else None, files, whole_rows(name, ranges, rows, moved_by(jobs)))

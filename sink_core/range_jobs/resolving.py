@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 from calve.sink_core.commit.view import TableView
 from calve.sink_core.control.events import Logged
+from calve.sink_core.findings import FINDINGS, TABLE_DROPPED
 from calve.sink_core.offsets import after
 from calve.sink_core.sink.control.events import DataWritten
 from calve.sink_core.sink.control.range_parts import Resolves
 from calve.sink_core.sink.control.state import CommitState
 
-REFILLED = frozenset({"table-rolled-back", "table-restored", "tag-removed", "table-recreated"})
+REFILLED = frozenset(kind.name for kind in FINDINGS.values() if kind.has("refill") and kind is not TABLE_DROPPED)
 """The findings that a range job can resolve; a dropped table becomes a recreated one first."""
 
 

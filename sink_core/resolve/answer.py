@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from calve.sink_core.error_codes.operations import NOT_POSSIBLE, OVERTAKEN
 from calve.sink_core.errors import ConfigError, FindingError, RetriableError
 from calve.sink_core.sink.session import Session
 
@@ -29,12 +30,18 @@ Resolver = Callable[[Session, FindingError], Answer]
 def overtaken(session: Session, why: str) -> RetriableError:
     """Somebody changed what an answer rests on between its reading and its effect; nothing was written."""
     return RetriableError(
-        f"overtaken, nothing was changed: {why}", hint=f"calve status {session.pipeline.path} shows what is left to do"
+        f"overtaken, nothing was changed: {why}",
+        hint=f"calve status {session.pipeline.path} shows what is left to do",
+        code=OVERTAKEN,
     )
 
 
 def no_answer(found: FindingError, choice: str, why: str) -> ConfigError:
     """The choice can't answer the finding as the world is."""
     others = [other for other in found.choices if other != choice]
-    hint = f"other choices: {', '.join(others)}" if others else "see docs/operations.md for what else can be done"
-    return ConfigError(f"{found.finding}: {found.subject}: {choice} is not possible: {why}", hint=hint)
+    hint = (
+        f"other choices: {', '.join(others)}" if others else f"calve explain {found.finding} says what else can be done"
+    )
+    return ConfigError(
+        f"{found.finding}: {found.subject}: {choice} is not possible: {why}", hint=hint, code=NOT_POSSIBLE
+    )

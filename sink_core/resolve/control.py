@@ -1,4 +1,4 @@
-"""Answers to findings on what a pipeline is bound to: move; and why there is none where there is none.
+"""The answer to a finding on what a pipeline is bound to: move.
 
 Crash point (the whole table is in docs/design.md):
 
@@ -41,18 +41,6 @@ def move(session: Session, found: FindingError) -> Answer:
 
     lines = (f"catalog: {found.stored} → {found.found}", f"{tables} tables are there as the control topic knows them")
     return Answer(lines, carry_out)
-
-
-def takes_over(_session: Session, found: FindingError) -> Answer:
-    """Always refused: the answer is a setting."""
-    why = "it is a setting of the pipeline file: takes_over, with the name that the pipeline had at its first run"
-    raise no_answer(found, "takes_over", why)
-
-
-def other_cluster(_session: Session, found: FindingError) -> Answer:
-    """Always refused: nothing tells which offset there is which record here."""
-    why = "offsets of another cluster are other records; take a new name, and calve positions import if you know them"
-    raise no_answer(found, "rebuild", why)
 
 
 def _bound(session: Session, found: FindingError) -> PipelineBound:

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from calve.sink_core.control import checks
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.errors import FindingError
+from calve.sink_core.findings import POSITIONS_BEYOND_END
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, end_offsets, existing_topic_ids, log_starts
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Positions, TopicPartition
@@ -33,7 +34,7 @@ def restore(session: Session, found: FindingError) -> Answer:
     wanted = state.kept(there)
     now = session.group.positions(wanted)
     changed = {at: offset for at, offset in wanted.items() if at not in now or now[at].offset != offset}
-    if found.finding == "positions-beyond-end" and not changed:
+    if found.finding == POSITIONS_BEYOND_END.name and not changed:
         raise no_answer(
             found,
             "restore",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from calve.sink_core import findings
 from calve.sink_core.control.events import Resolved
+from calve.sink_core.error_codes.operations import NO_SUCH_CHOICE, NOT_STANDING
 from calve.sink_core.errors import CalveError, ConfigError, FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.resolve import adopt, control, ledger, positions, rebuild, tables
@@ -14,28 +16,32 @@ from calve.sink_core.resolve.refill import refill
 from calve.sink_core.resolve.standing import standing
 from calve.sink_core.sink.session import Session
 
-_OF_TABLES = ("table-rolled-back", "table-restored", "tag-removed")
-
 RESOLVERS: Mapping[tuple[str, str], Resolver] = {
-    ("positions-missing", "restore"): positions.restore,
-    ("positions-changed", "restore"): positions.restore,
-    ("positions-beyond-end", "restore"): positions.restore,
-    ("positions-changed", "accept"): positions.accept,
-    ("records-lost-to-retention", "skip"): positions.skip,
-    ("topic-recreated", "restart"): positions.restart,
-    ("other-catalog", "move"): control.move,
-    ("other-cluster", "rebuild"): control.other_cluster,
-    ("renamed-pipeline", "takes_over"): control.takes_over,
-    ("control-topic-recreated", "rebuild"): rebuild.rebuild,
-    ("control-topic-truncated", "rebuild"): rebuild.rebuild,
-    ("foreign-events", "rebuild"): rebuild.rebuild,
-    ("table-fed-twice", "adopt"): adopt.adopt,
-    ("table-recreated", "rebuild"): ledger.rebuild,
-    ("table-dropped", "rebuild"): ledger.rebuild,
-    **{(finding, "accept"): tables.accept for finding in (*_OF_TABLES, "table-recreated", "table-dropped")},
-    **{(finding, "recommit"): tables.recommit for finding in _OF_TABLES},
+    (finding.name, choice): resolver
+    for finding, resolvers in {
+        findings.POSITIONS_MISSING: {"restore": positions.restore},
+        findings.POSITIONS_CHANGED: {"restore": positions.restore, "accept": positions.accept},
+        findings.POSITIONS_BEYOND_END: {"restore": positions.restore},
+        findings.RECORDS_LOST: {"skip": positions.skip},
+        findings.TOPIC_RECREATED: {"restart": positions.restart},
+        findings.OTHER_CATALOG: {"move": control.move},
+        findings.CONTROL_TOPIC_RECREATED: {"rebuild": rebuild.rebuild},
+        findings.CONTROL_TOPIC_TRUNCATED: {"rebuild": rebuild.rebuild},
+        findings.FOREIGN_EVENTS: {"rebuild": rebuild.rebuild},
+        findings.TABLE_FED_TWICE: {"adopt": adopt.adopt},
+        findings.TABLE_ROLLED_BACK: {"accept": tables.accept, "recommit": tables.recommit},
+        findings.TABLE_RESTORED: {"accept": tables.accept, "recommit": tables.recommit},
+        findings.TAG_REMOVED: {"accept": tables.accept, "recommit": tables.recommit},
+        findings.TABLE_RECREATED: {"accept": tables.accept, "rebuild": ledger.rebuild},
+        findings.TABLE_DROPPED: {"accept": tables.accept, "rebuild": ledger.rebuild},
+    }.items()
+    for choice, resolver in resolvers.items()
 }
-"""By finding and choice."""
+"""By finding and choice, for all choices but `REFILL`, which takes Spark and is the caller's to give."""
+
+REFILL = "refill"
+NO_CHOICE = "none"
+"""Of a finding that is answered elsewhere, as in the pipeline file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +60,11 @@ def prepare(session: Session, finding: str, subject: str | None, choice: str | N
     """
     found = _wanted(session, standing(session), finding, subject)
     if choice not in found.choices:
-        offers = f"{found.message}\n{finding} offers {', '.join(found.choices)}"
-        raise ConfigError(f"{offers}, not {choice}" if choice else offers, hint=found.hint)
-    resolver = _resolver(finding, choice)
-    if resolver is None:
-        available = [other for other in found.choices if (finding, other) in RESOLVERS]
-        others = f"of this finding there are {', '.join(available)}" if available else "see docs/operations.md"
-        raise ConfigError(f"{finding}: {choice} is not there in this version", hint=others)
-    return Prepared(found, choice, resolver(session, found))
+        offers = f"{found.message}\n{finding} offers {', '.join(found.choices) or NO_CHOICE}"
+        raise ConfigError(
+            f"{offers}, not {choice}" if choice and found.choices else offers, hint=found.hint, code=NO_SUCH_CHOICE
+        )
+    return Prepared(found, choice, _resolver(finding, choice)(session, found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +85,24 @@ def offers(session: Session, finding: str | None, subject: str | None) -> list[O
     wanted = [f for f in stand if finding in (None, f.finding) and subject in (None, f.subject)]
     if finding is not None and not wanted:
         wanted = [_wanted(session, stand, finding, subject)]
-    return [Offer(found, choice, _would(session, found, choice)) for found in wanted for choice in found.choices]
+    return [
+        Offer(found, choice, _would(session, found, choice))
+        for found in wanted
+        for choice in found.choices or (NO_CHOICE,)
+    ]
 
 
 def _would(session: Session, found: FindingError, choice: str) -> str:
-    resolver = _resolver(found.finding, choice)
-    if resolver is None:
-        return "is not there in this version"
+    if choice == NO_CHOICE:
+        return found.hint
     try:
-        return "\n".join(resolver(session, found).would)
+        return "\n".join(_resolver(found.finding, choice)(session, found).would)
     except CalveError as error:
         return f"is not possible: {error.message}"
 
 
-def _resolver(finding: str, choice: str) -> Resolver | None:
-    return refill if choice == "refill" else RESOLVERS.get((finding, choice))
+def _resolver(finding: str, choice: str) -> Resolver:
+    return refill if choice == REFILL else RESOLVERS[finding, choice]
 
 
 def carry_out(session: Session, prepared: Prepared, by: str) -> Lines:
@@ -129,12 +135,13 @@ def _wanted(session: Session, stand: list[FindingError], finding: str, subject: 
         return matching[0]
     if matching:
         subjects = ", ".join(f.subject for f in matching)
-        raise ConfigError(f"{finding} stands for {subjects}", hint="say which: --subject NAME")
+        raise ConfigError(f"{finding} stands for {subjects}", hint="say which: --subject NAME", code=NOT_STANDING)
     of = f" of {subject}" if subject else ""
     others = "; ".join(f.message for f in stand)
     if others:
-        raise ConfigError(f"{finding}{of} does not stand. What does: {others}", hint=stand[0].hint)
+        raise ConfigError(f"{finding}{of} does not stand. What does: {others}", hint=stand[0].hint, code=NOT_STANDING)
     raise ConfigError(
         f"{finding}{of} does not stand, nor does any other finding",
         hint=f"nothing is to be done; calve resume {session.pipeline.path} has a stopped pipeline tried again",
+        code=NOT_STANDING,
     )

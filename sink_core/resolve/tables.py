@@ -26,6 +26,7 @@ from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
+from calve.sink_core.findings import TABLE_DROPPED, TABLE_RECREATED
 from calve.sink_core.resolve.answer import Answer, Lines, no_answer, overtaken
 from calve.sink_core.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
 from calve.sink_core.sink.control.events import DataWritten
@@ -36,7 +37,7 @@ from calve.sink_core.tables.entries import live_entries
 from calve.sink_core.tables.manifests import entries_of
 from calve.sink_core.timing import back_off
 
-_GONE = ("table-dropped", "table-recreated")
+_GONE = (TABLE_DROPPED.name, TABLE_RECREATED.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from calve.sink_core.control.events import Paused
 from calve.sink_core.control.letters import NONE, Letters
 from calve.sink_core.counts import Dropped, not_stored
 from calve.sink_core.dead_letters.topic import letters_of
-from calve.sink_core.errors import CalveError, TableUnusable
+from calve.sink_core.errors import CalveError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, largest_batch
 from calve.sink_core.maintenance.keep_alive import is_due
@@ -36,6 +36,7 @@ from calve.sink_core.sink.job import OnProgress, Progress, Publication, carry_ou
 from calve.sink_core.sink.planning import Planned, Planner, Source
 from calve.sink_core.sink.session import Session
 from calve.sink_core.sink.writing import write_batch
+from calve.sink_core.tables.catalog import dropped_meanwhile
 from calve.sink_core.tables.internal import LEDGER_SCHEMA
 
 
@@ -219,7 +220,7 @@ class Ingest:
         self._seen.update(names)
         gone = sorted(name for name, found in loaded.items() if found is None)
         if gone:
-            raise TableUnusable(f"{', '.join(gone)}: dropped while this run was at work", hint="run again")
+            raise dropped_meanwhile(", ".join(gone))
         loaded |= self._load(self._behind(loaded))
         return {name: self._with_spec_of_deletes(name, found[0]) for name, found in loaded.items() if found}
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from time import sleep, time_ns
 
 from calve.sink_core.control.events import Paused, Resumed
+from calve.sink_core.error_codes.operations import RESUMED, STILL_UNDER_WAY
 from calve.sink_core.errors import CalveError
 from calve.sink_core.sink.session import Session
 from calve.sink_core.sink.status import in_flight
@@ -56,7 +57,9 @@ def wait_until_idle(
         seen, batches = state.next_offset > pausing.offset, list(in_flight(state, time_ns() // 1_000_000))
         if seen and state.paused is None:
             by = state.resumed.by if state.resumed else "somebody"
-            raise CalveError(f"resumed by {by} during the wait", hint="calve pause FILE --wait pauses again")
+            raise CalveError(
+                f"resumed by {by} during the wait", hint="calve pause FILE --wait pauses again", code=RESUMED
+            )
         if seen and not batches:
             return ()
         listed = ", ".join(f"{batch.batch_id} for {batch.age_s:,.0f} s" for batch in batches)
@@ -67,6 +70,7 @@ def wait_until_idle(
             raise CalveError(
                 f"batches under way after a wait of {timeout_s:g} s: {listed}",
                 hint="the pause is in effect anyway; `calve pause FILE --wait --give-up` ends what dead runs have left",
+                code=STILL_UNDER_WAY,
             )
         on_progress(f"waiting for batches under way: {listed}")
         sleep(POLL_S)

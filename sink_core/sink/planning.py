@@ -20,9 +20,12 @@ from calve.sink_core.config.topics import StartAtTimestamp
 from calve.sink_core.control import checks
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.group import SourceGroup
+from calve.sink_core.error_codes.files import START_GROUP, UNREAD_TOPICS
+from calve.sink_core.error_codes.kafka import EDITED_POSITIONS, FOREIGN_POSITIONS, GROUP_IN_USE
 from calve.sink_core.errors import ConfigError, ProtocolError, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
+from calve.sink_core.findings import POSITIONS_MISSING
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import (
     Topic,
@@ -214,7 +217,9 @@ class Planner:
         ids = {position.metadata for at, position in positions.items() if at in last}
         if len(ids) > 1:
             named = ", ".join(sorted(ids)[:3])
-            raise ProtocolError(f"the positions carry {len(ids)} batch ids ({named}), expected one")
+            raise ProtocolError(
+                f"the positions carry {len(ids)} batch ids ({named}), expected one", code=EDITED_POSITIONS
+            )
         if ids:
             return ids.pop()
         topics = {at.topic for at in last}
@@ -224,6 +229,7 @@ class Planner:
                 "is read any more",
                 hint=f"have source.topics or source.topics_regex take {min(unread)} as well until a batch with the new "
                 "topics is published, or give the new topics a pipeline of their own",
+                code=UNREAD_TOPICS,
             )
         return state.last_batch_id or ""
 
@@ -268,6 +274,7 @@ class Planner:
             raise ProtocolError(
                 f"group {session.pipeline.group}: {decision.why}",
                 hint="the group belongs to Calve alone: delete its offsets if nothing else needs them, then run again",
+                code=FOREIGN_POSITIONS,
             )
         session.log.refresh_to_end()
         session.check_bound()
@@ -310,14 +317,14 @@ class Planner:
             if self._positions(partitions) == found:
                 break
             time.sleep(_SETTLE_S * attempt)
-        if last is not None and last.name == "positions-missing":
+        if last is not None and last.kind is POSITIONS_MISSING:
             everything, state = session.publisher.fence_and_read()
             found = {at: position for at, position in everything.items() if at.topic in topics}
             last = checks.positions(found, topic_ids, state)
             if last is None:
                 return found
         self._stop_on(last)
-        raise ProtocolError(f"group {session.pipeline.group} changes faster than it can be read")
+        raise ProtocolError(f"group {session.pipeline.group} changes faster than it can be read", code=GROUP_IN_USE)
 
     def _positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Position]:
         """The positions as they are.
@@ -347,6 +354,7 @@ class Planner:
             raise ConfigError(
                 f"source.start: group {group} has no offsets for {', '.join(source.topics)}",
                 hint="name a group that has committed offsets on this cluster, or use earliest or latest",
+                code=START_GROUP,
             )
         return {at: found[at].offset if at in found else source.starts[at] for at in source.ends}
 

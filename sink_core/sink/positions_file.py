@@ -8,6 +8,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from calve.sink_core.control.decision import Verdict
+from calve.sink_core.error_codes.files import NOT_RUN_YET, UNREADABLE_FILE
+from calve.sink_core.error_codes.operations import HAS_PUBLISHED, OTHER_POSITIONS, POSITIONS_FILE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import Offsets, TopicPartition
 from calve.sink_core.sink.planning import Planner, Source
@@ -43,7 +45,9 @@ class PositionsFile(BaseModel):
 def export(session: Session) -> PositionsFile:
     """The positions as they are. Raises ConfigError before the first publish, FindingError if they contradict it."""
     if not session.read_only() or session.log.state.last_batch_id is None:
-        raise ConfigError(f"pipeline {session.pipeline.name} has not published anything yet", hint="calve run FILE")
+        raise ConfigError(
+            f"pipeline {session.pipeline.name} has not published anything yet", hint="calve run FILE", code=NOT_RUN_YET
+        )
     session.bind()
     source = Planner(session, max_tasks=1).look()
     return PositionsFile(
@@ -64,12 +68,14 @@ def read(path: Path) -> PositionsFile:
     try:
         return PositionsFile.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"{path}: can't be read: {error.strerror}", hint="check the path") from None
+        raise ConfigError(
+            f"{path}: can't be read: {error.strerror}", hint="check the path", code=UNREADABLE_FILE
+        ) from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         message = f"{path}: not a file of positions: {where}: {first['msg']}"
-        raise ConfigError(message, hint="calve positions export FILE writes one") from None
+        raise ConfigError(message, hint="calve positions export FILE writes one", code=POSITIONS_FILE) from None
 
 
 def begin_with(session: Session, wanted: PositionsFile) -> Offsets:
@@ -98,18 +104,24 @@ def checked(wanted: PositionsFile, source: Source, cluster_id: str) -> Offsets:
                 f"the positions are of {what} with id {stored}, this one has id {found}: the same offsets are other "
                 "records there",
                 hint="write the offsets of these topics and their ids into the file, if you know them",
+                code=OTHER_POSITIONS,
             )
     starts = {TopicPartition(p.topic, p.partition): p.offset for p in wanted.positions}
     unknown, lacking = sorted(starts.keys() - source.ends.keys()), sorted(source.ends.keys() - starts.keys())
     if unknown or lacking:
         lists = {"not in source.topics": unknown, "without a position": lacking}
         said = "; ".join(f"{what}: {', '.join(map(str, ats[:5]))}" for what, ats in lists.items() if ats)
-        raise ConfigError(f"positions and partitions differ: {said}", hint="the file needs one for each partition")
+        raise ConfigError(
+            f"positions and partitions differ: {said}",
+            hint="the file needs one for each partition",
+            code=POSITIONS_FILE,
+        )
     for at, offset in sorted(starts.items()):
         if not source.starts[at] <= offset <= source.ends[at]:
             raise ConfigError(
                 f"{at}: position {offset} is outside of what the topic has, {source.starts[at]} to {source.ends[at]}",
                 hint="records below are gone, records above are not there yet; correct the file if that is meant",
+                code=POSITIONS_FILE,
             )
     return starts
 
@@ -118,4 +130,5 @@ def _published(session: Session) -> ConfigError:
     return ConfigError(
         f"pipeline {session.pipeline.name} has published already: its positions are its own",
         hint="import into a pipeline of a new name, before its first run",
+        code=HAS_PUBLISHED,
     )

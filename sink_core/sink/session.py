@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
+from calve.sink_core import findings
 from calve.sink_core.commit.coordinator import Coordinator
 from calve.sink_core.commit.findings import Identity
 from calve.sink_core.commit.merge import Merging
@@ -26,6 +27,7 @@ from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.control.publisher import Publisher
+from calve.sink_core.error_codes.files import NOT_RUN_YET, TAKES_OVER
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
@@ -35,7 +37,7 @@ from calve.sink_core.kafka.first_contact import PATIENT_S, cluster
 from calve.sink_core.kafka.source import SAMPLE_RECORDS, describe_topics, sample_values, topics_like
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.rules import ALL, Rules
-from calve.sink_core.sink.control.fold import OTHER_CATALOG, SINK
+from calve.sink_core.sink.control.fold import SINK
 from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.engine import Engine, InProcess
 from calve.sink_core.tables.catalog import has_one_writer, open_catalog
@@ -100,7 +102,9 @@ class Session:
     def pipeline_id(self) -> str:
         """As the log has it: one that was made anew while this process ran may have another."""
         if self.bound is None:
-            raise ConfigError(f"pipeline {self.pipeline.config.name} has not run yet", hint="calve run FILE")
+            raise ConfigError(
+                f"pipeline {self.pipeline.config.name} has not run yet", hint="calve run FILE", code=NOT_RUN_YET
+            )
         return (self.log.state.bound or self.bound).pipeline_id
 
     def committer(self, first_reading: Callable[[], Reading] | None = None) -> TableCommitter:
@@ -211,6 +215,7 @@ class Session:
             raise ConfigError(
                 f"takes_over: pipeline {taken_over} has never run here: there is no topic {self.log.topic}",
                 hint="correct the name, or leave takes_over out: the pipeline then begins at source.start",
+                code=TAKES_OVER,
             )
         state = self.log.refresh()
         mine = self.new_binding()
@@ -237,7 +242,7 @@ class Session:
         bound, published = self.log.state.bound, self.log.state.last_publish is not None
         if bound is None:
             return None
-        return checks.binding(bound, self.new_binding(), elsewhere=OTHER_CATALOG, published=published)
+        return checks.binding(bound, self.new_binding(), elsewhere=findings.OTHER_CATALOG, published=published)
 
     def check_bound(self) -> None:
         """Raise FindingError for `other_binding`."""

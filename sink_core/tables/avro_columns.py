@@ -49,6 +49,7 @@ from pyiceberg.types import (
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.decode.avro_schema import Node, WriterSchema, logical, shown
 from calve.sink_core.decode.names import EXACT, Names
+from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.tables.columns import Columns, of_fields
 from calve.sink_core.tables.schema_wants import schema_wants
@@ -81,6 +82,7 @@ def avro_columns(schema: WriterSchema) -> Columns:
         raise ConfigError(
             f"{schema.name} is {shown(schema.resolved(schema.root))}; columns can only be made of a record",
             hint="name the columns under auto_create.columns",
+            code=NO_RECORD,
         )
     columns = _Columns(schema, partial(next, count(1)))
     return of_fields(schema.name, columns.fields(record, "", ()))
@@ -166,4 +168,5 @@ class _Columns:
         return ConfigError(
             f"{self.schema.name}: field {path} {why}",
             hint=f"name the columns under auto_create.columns with the type {path} is to have, or without it",
+            code=NO_COLUMN_TYPE,
         )

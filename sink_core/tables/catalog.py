@@ -28,6 +28,18 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, S
 
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.references import resolve
+from calve.sink_core.error_codes.catalogs import (
+    CATALOG_AWAY,
+    CATALOG_REFUSES,
+    CATALOG_SETTING,
+    DATABASE_LOCKED,
+    METADATA_GONE,
+    NO_CATALOG,
+    NO_TAGS,
+    NOT_INSTALLED,
+    STORAGE_FULL,
+)
+from calve.sink_core.error_codes.tables import DROPPED_MEANWHILE
 from calve.sink_core.error_text import describe
 from calve.sink_core.errors import CalveError, ConfigError, TableUnusable, Unreachable
 
@@ -75,10 +87,12 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
                 kinds = ", ".join(sorted(kind.value for kind in CatalogType))
                 why = f"{properties.get('type')!r} is no type of catalog: there are {kinds}"
             message = f"opening catalog {settings.name}: {why}"
-            raise ConfigError(message, hint="correct it under `catalog`") from None
+            raise ConfigError(message, hint="correct it under `catalog`", code=CATALOG_SETTING) from None
     if opened.properties.get(_IS_NESSIE) == "true":
         raise ConfigError(
-            f"opening catalog {settings.name}: it is Nessie's and keeps no tags. {_BY_TAG}", hint=_NO_TAGS_HINT
+            f"opening catalog {settings.name}: it is Nessie's and keeps no tags. {_BY_TAG}",
+            hint=_NO_TAGS_HINT,
+            code=NO_TAGS,
         )
     return opened
 
@@ -101,7 +115,12 @@ def open_io(catalog: CatalogSettings, table: str, location: str) -> FileIO:
 def without_tags(table: str, tag: str) -> CalveError:
     """The error for a catalog that has taken in a snapshot and left out the tag that came with it."""
     message = f"{table}: the catalog took in a snapshot and left out its tag {tag}. {_BY_TAG}"
-    return TableUnusable(message, hint=_NO_TAGS_HINT)
+    return TableUnusable(message, hint=_NO_TAGS_HINT, code=NO_TAGS)
+
+
+def dropped_meanwhile(tables: str) -> TableUnusable:
+    """The error for tables that somebody has dropped since the run has seen them."""
+    return TableUnusable(f"{tables}: dropped while this run was at work", hint="run again", code=DROPPED_MEANWHILE)
 
 
 def has_one_writer(settings: CatalogSettings) -> bool:
@@ -144,23 +163,33 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
         return None
     message = f"{doing}: {describe(error)}"
     if isinstance(error, NotInstalledError):
-        return ConfigError(message, hint="install what it names beside Calve, on Spark's executors too")
+        return ConfigError(
+            message, hint="install what it names beside Calve, on Spark's executors too", code=NOT_INSTALLED
+        )
     if isinstance(error, _REFUSED):
-        return ConfigError(message, hint=_REFUSED_HINT)
+        return ConfigError(message, hint=_REFUSED_HINT, code=CATALOG_REFUSES)
     if isinstance(error, _BAD_ADDRESS):
-        return ConfigError(message, hint=_ADDRESS_HINT)
+        return ConfigError(message, hint=_ADDRESS_HINT, code=CATALOG_SETTING)
     if isinstance(error, BadRequestError):
-        return ConfigError(message, hint="check `uri`, `warehouse` and `prefix` under `catalog` in connections.yaml")
+        return ConfigError(
+            message,
+            hint="check `uri`, `warehouse` and `prefix` under `catalog` in connections.yaml",
+            code=CATALOG_SETTING,
+        )
     if isinstance(error, FileNotFoundError):
-        return TableUnusable(message, hint="restore the file, or have the catalog point to metadata that exists")
+        return TableUnusable(
+            message, hint="restore the file, or have the catalog point to metadata that exists", code=METADATA_GONE
+        )
     if isinstance(error, OSError) and error.errno in _FULL:
-        return Unreachable(message, hint=_FULL_HINT)
+        return Unreachable(message, hint=_FULL_HINT, code=STORAGE_FULL)
     if isinstance(error, ValidationError):
-        return Unreachable(f"{doing}: the answer is no catalog's: {describe(error)}", hint=_ANSWER_HINT)
+        return Unreachable(
+            f"{doing}: the answer is no catalog's: {describe(error)}", hint=_ANSWER_HINT, code=NO_CATALOG
+        )
     if isinstance(error, OperationalError) and "database is locked" in str(error):
-        return Unreachable(message, hint=_LOCKED_HINT)
+        return Unreachable(message, hint=_LOCKED_HINT, code=DATABASE_LOCKED)
     if isinstance(error, OSError | SQLAlchemyError | RESTError) or _of_optional_client(error):
-        return Unreachable(message, hint=_UNREACHABLE_HINT)
+        return Unreachable(message, hint=_UNREACHABLE_HINT, code=CATALOG_AWAY)
     return None
 
 
@@ -186,5 +215,7 @@ def _create_sqlite_folder(properties: Mapping[str, Any]) -> None:
         Path(database).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"the folder of the SQLite catalog {database} can't be created: {error.strerror}", hint=_ADDRESS_HINT
+            f"the folder of the SQLite catalog {database} can't be created: {error.strerror}",
+            hint=_ADDRESS_HINT,
+            code=CATALOG_SETTING,
         ) from None

@@ -10,6 +10,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
 from calve.sink_core.config.problems import nearest
+from calve.sink_core.error_codes.records import NO_RECORD
+from calve.sink_core.error_codes.tables import BAD_TERM
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.tables.column_names import Taken
 
@@ -26,7 +28,9 @@ def of_fields(name: str, fields: Sequence[NestedField]) -> Columns:
     if not columns:
         why = "".join(f"; {field!r}: {why}" for field, why in refused.items())
         raise ConfigError(
-            f"{name} has no field a column could hold{why}", hint="name the columns under auto_create.columns"
+            f"{name} has no field a column could hold{why}",
+            hint="name the columns under auto_create.columns",
+            code=NO_RECORD,
         )
     return Columns(*columns, left_out=tuple(refused))
 
@@ -57,6 +61,8 @@ def with_comments(schema: Schema, comments: Mapping[str, str], *, table: str) ->
     for name in comments:
         if name not in named:
             raise ConfigError(
-                f"table {table}: comments {name!r}: unknown column; {nearest(name, named)}", hint="correct the column"
+                f"table {table}: comments {name!r}: unknown column; {nearest(name, named)}",
+                hint="correct the column",
+                code=BAD_TERM,
             )
     return Schema(*fields, identifier_field_ids=schema.identifier_field_ids)

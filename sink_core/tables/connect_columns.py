@@ -40,6 +40,7 @@ from pyiceberg.types import (
 )
 
 from calve.sink_core.decode.connect_schema import INTEGERS, ConnectType
+from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_SAMPLE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.tables.columns import Columns, of_fields
 from calve.sink_core.tables.type_text import DECIMAL_DIGITS
@@ -65,6 +66,7 @@ def connect_columns(kind: ConnectType | None) -> Columns:
         raise ConfigError(
             "no record of the sample is an envelope whose schema is a struct with fields",
             hint="name the columns under auto_create.columns, or begin when the topic has records",
+            code=NO_SAMPLE,
         )
     return of_fields("the envelope's schema", fields)
 
@@ -112,4 +114,5 @@ def _refused(path: str, why: str) -> ConfigError:
     return ConfigError(
         f"field {path} {why}",
         hint=f"name the columns under auto_create.columns with the type {path} is to have, or without it",
+        code=NO_COLUMN_TYPE,
     )

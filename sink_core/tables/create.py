@@ -25,9 +25,15 @@ from calve.sink_core.changes.kafka_key import key_columns, with_key
 from calve.sink_core.changes.settings import envelope_of
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.config.tables import AutoCreate
-from calve.sink_core.errors import CalveError, ConfigError, TableUnusable
+from calve.sink_core.error_codes.tables import (
+    NO_SUCH_TABLE,
+    OTHER_FORMAT_VERSION,
+    TAKEN_FIELD,
+    UNREADABLE_NAMES,
+)
+from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.formats import Formats, Sample
-from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.catalog import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.tables.column_names import Taken
 from calve.sink_core.tables.columns import with_comments
 from calve.sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
@@ -131,6 +137,7 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
             raise ConfigError(
                 f"table {settings.name}: the records have a field {DELETED_COLUMN} of their own",
                 hint="set deletes: hard for the table, or leave the field out of auto_create.columns",
+                code=TAKEN_FIELD,
             )
         columns = with_deleted(columns)
     if settings.kafka_column:
@@ -138,6 +145,7 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
             raise ConfigError(
                 f"table {settings.name}: the records have a field {KAFKA_COLUMN} of their own",
                 hint="set kafka_column: false for the table, or leave the field out of auto_create.columns",
+                code=TAKEN_FIELD,
             )
         columns = Schema(*columns.fields, kafka_field(columns.highest_field_id + 1))
     columns = with_identifiers(columns, wanted.identifier_fields or key, table=settings.name)
@@ -156,6 +164,7 @@ def missing_table(catalog: Catalog, settings: TableSettings, shown: Columns) -> 
     return ConfigError(
         f"table {settings.name} doesn't exist in catalog {catalog.name}, and its `auto_create` is not set",
         hint=f"set `auto_create: {{}}` for it, or create it:\n    {_create_statement(catalog, settings, shown)}",
+        code=NO_SUCH_TABLE,
     )
 
 
@@ -169,10 +178,14 @@ def _columns(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Sch
     try:
         columns = schema_of(wanted.columns) if wanted.columns else shown()
     except ConfigError as error:
-        raise ConfigError(f"table {settings.name}: {error.message}", hint=error.hint) from None
+        raise ConfigError(f"table {settings.name}: {error.message}", hint=error.hint, code=error.kind) from None
     if refused := Taken().readable(columns.fields)[1]:
         told = "; ".join(f"{name!r}: {why}" for name, why in refused.items())
-        raise ConfigError(f"table {settings.name}: not every reader could read the columns {told}", hint=_NAMES_HINT)
+        raise ConfigError(
+            f"table {settings.name}: not every reader could read the columns {told}",
+            hint=_NAMES_HINT,
+            code=UNREADABLE_NAMES,
+        )
     envelope = envelope_of(settings.events, settings.op_field)
     if envelope is None:
         return columns
@@ -187,6 +200,7 @@ def _properties(target_file_bytes: int, wanted: Mapping[str, object]) -> dict[st
             f"auto_create.properties: format-version is {given['format-version']}; Calve writes format version "
             f"{FORMAT_VERSION}",
             hint="leave the property out",
+            code=OTHER_FORMAT_VERSION,
         )
     return {**DEFAULT_PROPERTIES, "write.target-file-size-bytes": str(target_file_bytes), **given}
 
@@ -203,7 +217,7 @@ def _create(catalog: Catalog, new: NewTable) -> Table:
             except (TableAlreadyExistsError, CommitFailedException):
                 return catalog.load_table(new.name)
         except NoSuchTableError:
-            raise TableUnusable(f"{new.name}: dropped while this run was at work", hint="run again") from None
+            raise dropped_meanwhile(new.name) from None
 
 
 def _ensure_namespace(catalog: Catalog, namespace: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 
+from calve.sink_core.error_codes.tables import FOREIGN_COLUMNS
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.tables.arrow import arrow_schema, conform
 from calve.sink_core.tables.budget import Budget, Gathers
@@ -52,11 +53,14 @@ class Gathered:
             raise TableUnusable(
                 f"table at {self._location}: requires {', '.join(lacking)}, which Calve does not write",
                 hint="make the columns optional, or drop them",
+                code=FOREIGN_COLUMNS,
             )
         columns = [rows.column(f.name) if f.name in known else pa.nulls(len(rows), f.type) for f in self.schema]
         try:
             return conform(columns, self.schema)
         except pa.ArrowTypeError as error:
             raise TableUnusable(
-                f"table at {self._location}: {error}", hint="give the column the type Calve writes"
+                f"table at {self._location}: {error}",
+                hint="give the column the type Calve writes",
+                code=FOREIGN_COLUMNS,
             ) from error

@@ -51,6 +51,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from calve.sink_core.error_codes.records import NO_SAMPLE, TWO_KINDS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.tables.columns import of_fields
 
@@ -91,6 +92,7 @@ def infer_schema(values: Iterable[bytes]) -> Schema:
         raise ConfigError(
             "no record of the sample is a JSON object, so no column can be inferred",
             hint="name the columns under auto_create.columns, or begin when the topic has records",
+            code=NO_SAMPLE,
         )
     root = Seen()
     for record in records:
@@ -212,6 +214,7 @@ class _Columns:
                 f"field {path} holds {' and '.join(_plural(kind) for kind in sorted(kinds))} in the sample",
                 hint=f"name the columns under auto_create.columns with the type {path} is to have, or without it; "
                 "records that don't fit become dead letters",
+                code=TWO_KINDS,
             )
         return kinds[0] if kinds else None
 

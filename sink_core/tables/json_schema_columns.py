@@ -43,6 +43,7 @@ from pyiceberg.types import (
 )
 
 from calve.sink_core.decode.json_schema import JsonSchema
+from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.tables.columns import Columns, of_fields
 
@@ -71,6 +72,7 @@ def json_schema_columns(schema: JsonSchema) -> Columns:
         raise ConfigError(
             f"{schema.name} has no properties; columns can only be made of an object's",
             hint="name the columns under auto_create.columns",
+            code=NO_RECORD,
         )
     return of_fields(schema.name, columns.fields(found, "", 0))
 
@@ -174,6 +176,7 @@ class _Columns:
         return ConfigError(
             f"{self.schema.name}: {f'field {path}' if path else 'the schema'} {why}",
             hint=f"name the columns under auto_create.columns with the type {path or 'each'} is to have, or without it",
+            code=NO_COLUMN_TYPE,
         )
 
 

@@ -19,6 +19,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import ListType, MapType, StructType
 
+from calve.sink_core.error_codes.operations import NO_FIELD_IDS
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.compat import batches_of
 from calve.sink_core.tables.arrow import file_schema, iceberg_id, with_values
@@ -65,6 +66,7 @@ def _check_scannable(file: DataFile, schema: Schema) -> None:
                 f"{file.file_path} has no field ids, and column {schema.find_column_name(number)} holds structs: "
                 "whether one is null or empty can't be told",
                 hint="have Spark's rewrite_data_files write the file again; then start this again",
+                code=NO_FIELD_IDS,
             )
 
 

@@ -46,6 +46,7 @@ from pyiceberg.types import (
 from calve.sink_core.decode.protobuf_known import DECIMAL, declared_digits
 from calve.sink_core.decode.protobuf_schema import MessageSchema
 from calve.sink_core.decode.protobuf_types import DURATION, TIMESTAMP, WRAPPERS, entry_of
+from calve.sink_core.error_codes.records import NO_COLUMN_TYPE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.tables.columns import Columns, of_fields
 from calve.sink_core.tables.type_text import DECIMAL_DIGITS
@@ -112,6 +113,7 @@ class _Columns:
             raise ConfigError(
                 f"{self.name}: field {path} is a {message.full_name} within a {message.full_name}",
                 hint=f"name the columns under auto_create.columns, without {path} or with part of it",
+                code=NO_COLUMN_TYPE,
             )
         fields = self.fields(message, f"{path}.", outer)
         return StructType(*fields) if fields else None

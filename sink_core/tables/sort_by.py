@@ -16,6 +16,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirectio
 from pyiceberg.types import DoubleType, FloatType, NestedField, StructType
 
 from calve.sink_core.config.problems import nearest
+from calve.sink_core.error_codes.tables import BAD_TERM, IDENTIFIER_FIELDS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.tables.columns import changed_fields
 from calve.sink_core.tables.partition_by import read_term
@@ -32,7 +33,9 @@ def sort_order(orders: Iterable[str], schema: Schema, *, table: str) -> SortOrde
 def _field(order: str, schema: Schema, where: str) -> SortField:
     match = _ORDER.fullmatch(order)
     if match is None:
-        raise ConfigError(f"{where} is no order", hint="write a term such as `at`, `day(at) desc` or `id nulls last`")
+        raise ConfigError(
+            f"{where} is no order", hint="write a term such as `at`, `day(at) desc` or `id nulls last`", code=BAD_TERM
+        )
     term = read_term(match["term"], schema, where)
     direction = SortDirection((match["direction"] or "asc").lower())
     nulls = NullOrder(f"nulls-{match['nulls'].lower()}") if match["nulls"] else None
@@ -61,7 +64,9 @@ def _identifier(schema: Schema, name: str, where: str) -> int:
         field = schema.find_field(name)
     except ValueError:
         raise ConfigError(
-            f"{where}: unknown column {name}; {nearest(name, schema.column_names)}", hint="correct the column"
+            f"{where}: unknown column {name}; {nearest(name, schema.column_names)}",
+            hint="correct the column",
+            code=BAD_TERM,
         ) from None
     parts = name.split(".")
     within = [schema.find_type(".".join(parts[:depth])) for depth in range(1, len(parts))]
@@ -70,5 +75,6 @@ def _identifier(schema: Schema, name: str, where: str) -> int:
         raise ConfigError(
             f"{where}: {name} is {field.field_type}, or within a list or map: it can't tell rows apart",
             hint="name columns of plain types other than float and double, not within lists or maps",
+            code=IDENTIFIER_FIELDS,
         )
     return field.field_id

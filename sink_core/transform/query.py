@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import duckdb
 
+from calve.sink_core.error_codes.records import UNUSABLE_SQL
 from calve.sink_core.error_text import first_line
 from calve.sink_core.errors import ConfigError
 
@@ -57,7 +58,7 @@ def bind(connection: duckdb.DuckDBPyConnection, text: str, *, table: str) -> Non
 
 
 def _wrong(table: str, message: str, hint: str) -> ConfigError:
-    return ConfigError(f"{table}: transform: {message}", hint=hint)
+    return ConfigError(f"{table}: transform: {message}", hint=hint, code=UNUSABLE_SQL)
 
 
 def _shape(statements: list[dict[str, Any]]) -> str | None:

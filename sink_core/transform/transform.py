@@ -14,6 +14,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 from calve.sink_core.config.tables import Transform
 from calve.sink_core.decode.bisection import bisect
 from calve.sink_core.decode.decoded import TRANSFORM, BadValue, Decoded, cut
+from calve.sink_core.error_codes.records import TRANSFORM_ROWS, UNUSABLE_SQL
 from calve.sink_core.error_text import first_line
 from calve.sink_core.errors import ConfigError, ProtocolError, TableUnusable
 from calve.sink_core.tables.arrow import arrow_schema, missing
@@ -54,6 +55,7 @@ class Transforming:
             raise ConfigError(
                 f"{table}: transform: SQL can't tell {' from '.join(twins)}, which differ in case only",
                 hint="name the one that is to be read, and no other like it, under transform.columns",
+                code=UNUSABLE_SQL,
             )
         self._check(arrow_schema(read))
 
@@ -75,13 +77,16 @@ class Transforming:
         try:
             fitted(self._connection.sql(self._query).to_arrow_table(), self._schema)
         except pa.ArrowTypeError as error:
-            raise ConfigError(f"{self._table}: transform: {error}", hint="correct transform.select") from None
+            raise ConfigError(
+                f"{self._table}: transform: {error}", hint="correct transform.select", code=UNUSABLE_SQL
+            ) from None
         given = self._connection.sql(self._query).columns
         lacking = [field.name for field in self._schema if not field.nullable and field.name not in given[1:]]
         if lacking:
             raise ConfigError(
                 f"{self._table}: transform: the table requires {lacking[0]}, which select doesn't give",
                 hint="add it to transform.select",
+                code=UNUSABLE_SQL,
             )
 
     def _rows(self, record: pa.Table) -> tuple[pa.RecordBatch, list[int], dict[int, Exception]]:
@@ -98,6 +103,7 @@ class Transforming:
             raise TableUnusable(
                 f"{self._table}: transform: {first_line(error)}",
                 hint="correct transform.select, or the table; then run again",
+                code=UNUSABLE_SQL,
             ) from None
 
     def _run(self, record: pa.Table) -> tuple[pa.RecordBatch, list[int]]:
@@ -108,6 +114,7 @@ class Transforming:
             raise ProtocolError(
                 f"{self._table}: transform gave rows {numbers[:20]}, each record must give one",
                 hint="use expressions of the record's own columns under transform.select",
+                code=TRANSFORM_ROWS,
             )
         rows = fitted(found, self._schema)
         for column, field in zip(rows.columns, self._schema, strict=True):

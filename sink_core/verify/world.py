@@ -15,6 +15,7 @@ from calve.sink_core.commit.view import TableView, view_of
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.log import PARTITION, READ_TIMEOUT_S, Trimmed, is_out_of_range
+from calve.sink_core.error_codes.kafka import NO_ANSWER
 from calve.sink_core.errors import ConfigError, FindingError, Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka import clients
@@ -182,7 +183,9 @@ def read_events(settings: clients.Settings, topic: str, start: int, end: int) ->
         at, deadline = start, Deadline.after(READ_TIMEOUT_S)
         while at < end:
             if deadline.passed:
-                raise Unreachable(f"{topic}: read up to {at}, not to {end}", hint="is the broker reachable?")
+                raise Unreachable(
+                    f"{topic}: read up to {at}, not to {end}", hint="is the broker reachable?", code=NO_ANSWER
+                )
             for message in clients.receive(consumer, 500, 0.2):
                 offset, error = message.offset() or 0, message.error()
                 deadline = Deadline.after(READ_TIMEOUT_S)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pyiceberg.table import Table
 
 from calve.sink_core.config.table_maintenance import Compact, Manifests
+from calve.sink_core.error_codes.tables import PROCEDURE
 from calve.sink_core.errors import RetriableError
 from calve.sink_core.maintenance.compaction import PartitionFiles, due, within, worth_it
 from calve.sink_core.maintenance.predicate import predicate
@@ -90,6 +91,7 @@ def _rewrite(
         raise RetriableError(
             f"{name}: {failed:,} files could not be rewritten, {files:,} were",
             hint="they stay as they are, and the next run tries again; Spark's log says why",
+            code=PROCEDURE,
         )
     return f"{files:,} files into {into:,}, in {len(chosen):,} partitions"
 

@@ -9,6 +9,7 @@ from pyiceberg.table import Table
 
 from calve.sink_core.commit.staging import dropping, left_behind
 from calve.sink_core.config.table_maintenance import Expire
+from calve.sink_core.error_codes.tables import BRANCH_RETENTION
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.maintenance.expiry import plan_expiry
 from calve.sink_core.maintenance.owned import why_not_owned
@@ -52,6 +53,7 @@ def expire(work: Work, settings: Expire) -> MaintenanceReport:
                 f"{name}: a branch keeps snapshots by rules of its own, and some above the tag {', '.join(plan.cut)} "
                 f"would be expired",
                 hint="take max-snapshot-age-ms and min-snapshots-to-keep off the branch (ALTER TABLE … REPLACE BRANCH)",
+                code=BRANCH_RETENTION,
             )
         if work.dry_run:
             return TaskOutcome(TASK, name, f"{len(plan.going):,} snapshots would be expired", False, before, before)

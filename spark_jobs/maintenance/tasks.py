@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from calve.sink_core.error_codes.files import NO_SUCH_NAME
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.maintenance.keep_alive import keep_alive
 from calve.sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
@@ -60,4 +61,4 @@ def run_task(
         case "keep_alive":
             return MaintenanceReport([keep_alive(session)])
         case _:
-            raise ConfigError(f"no maintenance task {task}", hint="calve maintain --help lists them")
+            raise ConfigError(f"no maintenance task {task}", hint="calve maintain --help lists them", code=NO_SUCH_NAME)

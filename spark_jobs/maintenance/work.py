@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from calve.sink_core.errors import CalveError, TableUnusable
+from calve.sink_core.errors import CalveError
 from calve.sink_core.maintenance.owned import why_not_owned
 from calve.sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
 from calve.sink_core.sink.session import Session
-from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.tables.catalog import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.tables.create import load_if_there
 from calve.spark_jobs.procedures import Procedures
 
@@ -50,7 +50,7 @@ class Work:
         """The table as it is now. Raises TableUnusable if it has been dropped since."""
         table = load_if_there(self.session.catalog, name)
         if table is None:
-            raise TableUnusable(f"{name}: dropped while this run was at work", hint="run again")
+            raise dropped_meanwhile(name)
         return table
 
     def why_left(self, table: Table, name: str) -> str | None:

@@ -189,7 +189,8 @@ def test_one_table_stays_behind_and_the_others_go_on(flow: Flow, instance: Dagst
     assert "table-recreated: db.events: stored " in done.failure.error.message
     assert command in done.failure.error.message
     said = {name: value.value for name, value in done.failure.user_failure_data.metadata.items()}
-    assert (said["error"], said["finding"], said["subject"]) == ("FindingError", "table-recreated", "db.events")
+    assert (said["error"], said["code"], said["finding"]) == ("FindingError", "CLV-9504", "table-recreated")
+    assert said["subject"] == "db.events"
     assert said["answered by"] == job_name(flow.pipeline, RESOLVE)
     assert said["what to do"].startswith(command)
     tags = done.tags

@@ -264,4 +264,4 @@ def test_spark_reads_what_the_metrics_say(flow: Flow, spark: SparkSession) -> No
 def test_a_calve_error_survives_its_journey() -> None:
     error = pickle.loads(pickle.dumps(FindingError("lost", "t", stored="5", found="7", hint="do")))  # noqa: S301
     assert isinstance(error, CalveError)
-    assert str(error) == "lost: t: stored 5, found 7\n  → do"
+    assert str(error) == "lost: t: stored 5, found 7 [CLV-0003]\n  → do"

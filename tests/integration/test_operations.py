@@ -13,7 +13,6 @@ from dagster import DagsterInstance
 from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.names import PAUSE, PAUSED_TAG, POSITIONS, RESOLVE, RESUME, VERIFY, job_name
 from calve.orchestration.dagster.sink.names import DEAD_LETTERS, REPLAY, REPLAY_DEAD_LETTERS, REPLAY_HOURS, table_key
-from calve.orchestration.dagster.sink.verdicts import PROOF
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused, Resolved, Resumed
 from calve.sink_core.sink.control.events import DataComplete
@@ -106,12 +105,12 @@ def test_a_finding_is_shown_with_what_each_choice_would_do_and_answered(flow: Fl
 
 def test_a_proof_that_fails_is_a_red_run_with_its_violations(flow: Flow, instance: DagsterInstance) -> None:
     proven = run(flow, instance, VERIFY)
-    assert proven.checks[flow.pipeline.ledger_table.replace(".", "/"), PROOF].passed
+    assert proven.checks[flow.pipeline.ledger_table.replace(".", "/"), "proof"].passed
     assert proven.output["since"].startswith("20")
     flow.load_table().delete("id = 3")
     violated = run(flow, instance, VERIFY, deep=True)
     assert not violated.result.success
-    assert not violated.checks[flow.pipeline.ledger_table.replace(".", "/"), PROOF].passed
+    assert not violated.checks[flow.pipeline.ledger_table.replace(".", "/"), "proof"].passed
     [violation] = violated.failure.user_failure_data.metadata["violations"].records
     assert (violation.data["kind"], violation.data["subject"]) == ("range-rows", flow.table)
 

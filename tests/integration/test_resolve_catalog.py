@@ -82,7 +82,7 @@ def test_a_copied_control_topic_is_answered_in_the_file(flow: Flow) -> None:
     support.create_topic(flow.bootstrap, copy.pipeline.control_topic, 1, REQUIRED_CONFIG)
     events = support.consume(flow.bootstrap, flow.pipeline.control_topic)
     support.produce(flow.bootstrap, copy.pipeline.control_topic, events)
-    refused(copy, "renamed-pipeline", "takes_over", "it is a setting of the pipeline file: takes_over")
+    refused(copy, "renamed-pipeline", "takes_over", "set takes_over, with the name that the pipeline had")
     assert support.consume(flow.bootstrap, copy.pipeline.control_topic) == events
 
 
@@ -94,4 +94,5 @@ def test_a_pipeline_is_not_rebuilt_on_another_cluster(flow: Flow, start_broker: 
     support.produce(there.bootstrap, control, support.consume(flow.bootstrap, control))
     refused = resolve(flow.but(bootstrap=there.bootstrap), "other-cluster", "--choose", "rebuild", "--yes")
     assert refused.exit_code == 2
-    assert "offsets of another cluster are other records" in refused.stderr
+    assert "other-cluster offers none" in refused.stderr
+    assert "correct bootstrap.servers" in refused.stderr

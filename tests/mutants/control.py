@@ -69,7 +69,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "missing-positions-no-fence",
         "sink_core/sink/planning.py",
-        'if last is not None and last.name == "positions-missing":',
+        "if last is not None and last.kind is POSITIONS_MISSING:",
         "if False:",
         (f"{_PLANNING}::test_a_topic_taken_out_while_it_gets_a_partition_has_lost_no_position",),
         "A run would stop on positions-missing although every position is there, and wait for somebody to answer.",

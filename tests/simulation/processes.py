@@ -17,7 +17,7 @@ from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.range_jobs.jobs import RangeJobs
 from calve.sink_core.range_jobs.selected import Wanted
-from calve.sink_core.resolve.resolve import RESOLVERS, carry_out, prepare
+from calve.sink_core.resolve.resolve import REFILL, carry_out, prepare
 from calve.sink_core.resolve.standing import standing
 from calve.sink_core.sink.run import Bounds, run_pipeline
 from calve.sink_core.sink.session import Session
@@ -99,10 +99,10 @@ def resolve(world: World) -> None:
         if not stand:
             return
         found = world.chance.choice(stand)
-        choices = [c for c in found.choices if c == "refill" or (found.finding, c) in RESOLVERS]
-        if not choices:
+        if not found.choices:
             return
-        choice = "refill" if "refill" in choices and world.chance.random() < 0.5 else world.chance.choice(choices)
+        again = REFILL in found.choices and world.chance.random() < 0.5
+        choice = REFILL if again else world.chance.choice(found.choices)
         prepared = prepare(session, found.finding, found.subject, choice)
         world.note(f"answers {found.finding} of {found.subject} by {choice}")
         if choice == "accept":

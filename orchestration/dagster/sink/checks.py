@@ -18,38 +18,18 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 if TYPE_CHECKING:
     from calve.sink_core.sink.session import Session
 
-DESCRIPTIONS = {
-    verdicts.LAG: "Records that wait, against objectives.lag.",
-    verdicts.RETENTION: "How near deletion by retention is to records that were not read yet.",
-    verdicts.FRESHNESS: "Age of the oldest record that is not in the table, against objectives.freshness.",
-    verdicts.FILE_SIZES: "Many small files make reading slow; compaction joins them.",
-    verdicts.DROPPED: "Fields of records in the last batches that the table has no column for.",
-    verdicts.RATE: "Share of dead letters in the last batches, against objectives.dead_letters.",
-    verdicts.MISFITS: "Records of the last days that a table can't take since a schema has changed, by field.",
-    verdicts.PROOF: "The ledger is contiguous and adds up; control topic, positions and tables agree with it.",
-}
-
 
 def specs(pipeline: SinkPipeline) -> list[dg.AssetCheckSpec]:
     """All checks of a pipeline."""
-    each = (verdicts.FRESHNESS, verdicts.FILE_SIZES, verdicts.DROPPED)
-    of_tables = [(table.name, check) for table in pipeline.tables for check in each]
-    named: list[tuple[str | None, str]] = [
-        (None, verdicts.LAG),
-        (None, verdicts.RETENTION),
-        (pipeline.dead_letter_table, verdicts.RATE),
-        (pipeline.dead_letter_table, verdicts.MISFITS),
-        (pipeline.ledger_table, verdicts.PROOF),
-        *of_tables,
-    ]
     return [
         dg.AssetCheckSpec(
-            name=check,
+            name=check.name,
             asset=asset_key(pipeline, table),
-            description=DESCRIPTIONS[check],
+            description=check.description,
             metadata={PIPELINE_TAG: pipeline.name},
         )
-        for table, check in named
+        for check in verdicts.CHECKS
+        for table in check.tables(pipeline)
     ]
 
 

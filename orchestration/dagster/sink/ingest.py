@@ -150,7 +150,7 @@ class _Run:
         """It reads the whole ledger, which takes its time once there is much of it; beside these it has a schedule."""
         if self.session.log.state.published <= PROOF_ALWAYS_TO:
             return True
-        key = dg.AssetCheckKey(table_key(self.pipeline, self.pipeline.ledger_table), verdicts.PROOF)
+        key = dg.AssetCheckKey(table_key(self.pipeline, self.pipeline.ledger_table), verdicts.PROOF.name)
         last = self.context.instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
         return last is None or time.time() - last.create_timestamp > PROOF_EVERY_S
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from calve.orchestration.wording import counted, dropped_text
 from calve.sink_core.config.sink_pipeline import SinkPipeline
@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     from calve.sink_core.sink.status import PartitionStatus, StatusReport, TableStatus
     from calve.sink_core.verify.report import VerifyReport
 
-LAG, RETENTION, FRESHNESS, FILE_SIZES, DROPPED, RATE, MISFITS, PROOF = (
-    "lag",
-    "retention",
-    "freshness",
-    "file_sizes",
-    "dropped_fields",
-    "dead_letter_rate",
-    "schema_misfits",
-    "proof",
-)
-
 RATE_BATCHES = 100
 SMALL_FILES_FROM = 50
 SMALL_SHARE = 1 / 8
@@ -35,57 +24,93 @@ RETENTION_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`table` is None for a check of the batches. `warning`: something to look at, rather than something broken.
+    """`warning`: something to look at, rather than something broken. `details` are JSON-able, for people.
 
-    `details` are JSON-able, for people.
+    `check` and `table` come from the row of `CHECKS`; `table` is None for a check of the batches.
     """
 
-    table: str | None
-    check: str
     passed: bool
     text: str
     numbers: Mapping[str, int | float]
     warning: bool = False
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    check: str = ""
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What the checks but the proof look at. `batches` are the published ones, oldest first."""
+
+    pipeline: SinkPipeline
+    report: StatusReport
+    batches: Sequence[BatchSeen]
+
+    @property
+    def objectives(self) -> Objectives:
+        return self.pipeline.config.objectives
+
+    def table(self, name: str) -> TableStatus:
+        return next(table for table in self.report.tables if table.table == name)
+
+    def target_bytes(self, name: str) -> int:
+        return next(table.target_file_bytes for table in self.pipeline.tables if table.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A row of the checks: what it is a check of, what Dagster says of it, and when it is red (or yellow: warning).
+
+    `judge` is given a table's name, empty for the batches; None for the proof, which has its own report.
+    """
+
+    name: str
+    of: Literal["batches", "each table", "dead letters", "ledger"]
+    description: str
+    fails_when: str
+    judge: Callable[[Health, str], Verdict] | None = None
+
+    def tables(self, pipeline: SinkPipeline) -> list[str | None]:
+        """What it is made of, each on its own; None for the batches."""
+        match self.of:
+            case "batches":
+                return [None]
+            case "each table":
+                return [table.name for table in pipeline.tables]
+            case "dead letters":
+                return [pipeline.dead_letter_table]
+            case "ledger":
+                return [pipeline.ledger_table]
 
 
 def health(pipeline: SinkPipeline, report: StatusReport, batches: Iterable[BatchSeen]) -> list[Verdict]:
     """Every verdict but the proof. `batches` are the published ones, oldest first."""
-    tables = {table.table: table for table in report.tables}
+    seen = Health(pipeline, report, list(batches))
     return [
-        lag(report, pipeline.config.objectives.lag),
-        retention(report.partitions),
-        dead_letter_rate(pipeline.dead_letter_table, list(batches), pipeline.config.objectives.dead_letters),
-        schema_misfits(pipeline.dead_letter_table, report.misfits),
-        *(
-            verdict
-            for settings in pipeline.tables
-            for verdict in (
-                freshness(tables[settings.name], report.lag, pipeline.config.objectives.freshness),
-                file_sizes(tables[settings.name], settings.target_file_bytes),
-                dropped_fields(tables[settings.name]),
-            )
-        ),
+        replace(check.judge(seen, table or ""), check=check.name, table=table)
+        for check in CHECKS
+        if check.judge
+        for table in check.tables(pipeline)
     ]
 
 
 def lag(report: StatusReport, most: int | None) -> Verdict:
     text = f"{report.lag:,} records wait" + ("" if most is None else f", objectives.lag is {most:,}")
-    return Verdict(None, LAG, most is None or report.lag <= most, text, {"lag": report.lag})
+    return Verdict(most is None or report.lag <= most, text, {"lag": report.lag})
 
 
 def freshness(table: TableStatus, waiting: int, most_s: float | None) -> Verdict:
     """The age of the oldest record that is not in the table. The valid-through time bounds it from above."""
     missing = waiting or table.uncommitted.batches
     if not missing:
-        return Verdict(table.table, FRESHNESS, True, "everything there is has arrived", {"age_s": 0.0})
+        return Verdict(True, "everything there is has arrived", {"age_s": 0.0})
     if table.behind_s is None:
         passed = most_s is None
-        return Verdict(table.table, FRESHNESS, passed, "records wait, and none has arrived yet", {})
+        return Verdict(passed, "records wait, and none has arrived yet", {})
     objective = "" if most_s is None else f", objectives.freshness is {most_s:g} s"
     text = f"the oldest record that is missing is at most {table.behind_s:,.1f} s old{objective}"
     passed = most_s is None or table.behind_s <= most_s
-    return Verdict(table.table, FRESHNESS, passed, text, {"age_s": round(table.behind_s, 3)})
+    return Verdict(passed, text, {"age_s": round(table.behind_s, 3)})
 
 
 def retention(partitions: Iterable[PartitionStatus]) -> Verdict:
@@ -94,7 +119,7 @@ def retention(partitions: Iterable[PartitionStatus]) -> Verdict:
     lagging = [p for p in partitions if p.lag and p.position is not None and p.log_start]
     shares = {f"{p.topic}[{p.partition}]": p.until_loss / max(1, p.end - p.log_start) for p in lagging}
     if not shares:
-        return Verdict(None, RETENTION, True, "no record waits where retention deletes", {})
+        return Verdict(True, "no record waits where retention deletes", {})
     nearest, share = min(shares.items(), key=lambda item: item[1])
     lost = min(p.until_loss for p in lagging) < 0
     text = (
@@ -103,10 +128,10 @@ def retention(partitions: Iterable[PartitionStatus]) -> Verdict:
         else f"{nearest}: {share:.0%} of its log lie before the next record to read; retention deletes from there"
     )
     passed = share >= RETENTION_SHARE
-    return Verdict(None, RETENTION, passed, text, {"share_left": round(share, 4)}, warning=not lost)
+    return Verdict(passed, text, {"share_left": round(share, 4)}, warning=not lost)
 
 
-def dead_letter_rate(table: str, batches: list[BatchSeen], most: float) -> Verdict:
+def dead_letter_rate(batches: Sequence[BatchSeen], most: float) -> Verdict:
     recent = [batch for batch in batches if batch.kind != "bootstrap"][-RATE_BATCHES:]
     records = sum(batch.totals.get("records", 0) for batch in recent)
     dead = sum(batch.totals.get("dead_lettered", 0) for batch in recent)
@@ -114,15 +139,15 @@ def dead_letter_rate(table: str, batches: list[BatchSeen], most: float) -> Verdi
     of = f"{dead:,} of {records:,} records in the last {counted(len(recent), 'batch', 'batches')} ({share:.2%})"
     text = f"{of}, at most {most:.2%} may be (objectives.dead_letters)"
     numbers = {"dead_letters": dead, "records": records, "share": round(share, 6)}
-    return Verdict(table, RATE, share <= most, text, numbers, warning=True)
+    return Verdict(share <= most, text, numbers, warning=True)
 
 
-def schema_misfits(table: str, found: Sequence[Misfits]) -> Verdict:
+def schema_misfits(found: Sequence[Misfits]) -> Verdict:
     """Records that a table can't take since their schema, or its own, has changed and `evolve` can't follow."""
     text = "\n".join(map(str, found)) or "no record was set aside lately because a field does not fit"
     numbers = {"dead_letters": sum(each.records for each in found), "fields": len(found)}
     details = {"misfits": [asdict(each) for each in found]}
-    return Verdict(table, MISFITS, not found, text, numbers, details=details)
+    return Verdict(not found, text, numbers, details=details)
 
 
 def file_sizes(table: TableStatus, target_bytes: int) -> Verdict:
@@ -132,7 +157,7 @@ def file_sizes(table: TableStatus, target_bytes: int) -> Verdict:
     files = f"{counted(table.files, 'file', 'files')} of {mean / 2**20:,.2f} MiB on average"
     text = f"{files}, {target}; small ones matter from {SMALL_FILES_FROM} files on"
     numbers = {"files": table.files, "mean_bytes": round(mean)}
-    return Verdict(table.table, FILE_SIZES, not small, text, numbers, warning=True)
+    return Verdict(not small, text, numbers, warning=True)
 
 
 def dropped_fields(table: TableStatus) -> Verdict:
@@ -149,7 +174,7 @@ def dropped_fields(table: TableStatus) -> Verdict:
         )
     numbers = {"fields": len(table.dropped), "values": sum(table.dropped.values())}
     details = {"dropped": dict(table.dropped)}
-    return Verdict(table.table, DROPPED, not table.dropped, text, numbers, warning=True, details=details)
+    return Verdict(not table.dropped, text, numbers, warning=True, details=details)
 
 
 def proof(pipeline: SinkPipeline, report: VerifyReport) -> Verdict:
@@ -163,10 +188,76 @@ def proof(pipeline: SinkPipeline, report: VerifyReport) -> Verdict:
         "uncommitted": dict(report.uncommitted),
         "since": report.since or "the beginning",
     }
-    return Verdict(pipeline.ledger_table, PROOF, report.proven, text, dict(report.facts), details=details)
+    numbers = dict(report.facts)
+    return Verdict(report.proven, text, numbers, details=details, check=PROOF.name, table=pipeline.ledger_table)
 
 
 def _violations(report: VerifyReport) -> Iterator[str]:
     for violation in report.violations:
         ranges = f" ({', '.join(violation.ranges)})" if violation.ranges else ""
         yield f"{violation.kind}: {violation.subject}: {violation.message}{ranges}"
+
+
+PROOF = Check(
+    "proof",
+    "ledger",
+    "The ledger is contiguous and adds up; control topic, positions and tables agree with it.",
+    "what `calve verify` checks does not hold. Its metadata has each violation with its ranges and batches, and "
+    "what could not be checked",
+)
+CHECKS = (
+    Check(
+        "lag",
+        "batches",
+        "Records that wait, against objectives.lag.",
+        "more records wait than `objectives.lag`",
+        lambda seen, _table: lag(seen.report, seen.objectives.lag),
+    ),
+    Check(
+        "retention",
+        "batches",
+        "How near deletion by retention is to records that were not read yet.",
+        "less than a tenth of a partition's log lies before the next record to read (warning), or unread records "
+        "are deleted",
+        lambda seen, _table: retention(seen.report.partitions),
+    ),
+    Check(
+        "freshness",
+        "each table",
+        "Age of the oldest record that is not in the table, against objectives.freshness.",
+        "the oldest record that is not in the table may be older than `objectives.freshness`",
+        lambda seen, table: freshness(seen.table(table), seen.report.lag, seen.objectives.freshness),
+    ),
+    Check(
+        "file_sizes",
+        "each table",
+        "Many small files make reading slow; compaction joins them.",
+        "50 files or more, an eighth of `target_file_size` on average or less (warning)",
+        lambda seen, table: file_sizes(seen.table(table), seen.target_bytes(table)),
+    ),
+    Check(
+        "dropped_fields",
+        "each table",
+        "Fields of records in the last batches that the table has no column for.",
+        "the last 100 batches had fields that the table has no column for and `ignore_fields` does not name (warning)",
+        lambda seen, table: dropped_fields(seen.table(table)),
+    ),
+    Check(
+        "dead_letter_rate",
+        "dead letters",
+        "Share of dead letters in the last batches, against objectives.dead_letters.",
+        "more dead letters than `objectives.dead_letters` in the last 100 batches (warning)",
+        lambda seen, _table: dead_letter_rate(seen.batches, seen.objectives.dead_letters),
+    ),
+    Check(
+        "schema_misfits",
+        "dead letters",
+        "Records of the last days that a table can't take since a schema has changed, by field.",
+        "records that came lately (`objectives.schema_misfits`, seven days by default) are among the dead letters"
+        " because a field doesn't fit its table, as after an incompatible change of their schema. It names the "
+        "fields, with how many records and since when; a replay that moves them makes it green",
+        lambda seen, _table: schema_misfits(seen.report.misfits),
+    ),
+    PROOF,
+)
+"""Every check of a pipeline. Dagster's specs are made of it, and docs/dagster.md has its rows."""

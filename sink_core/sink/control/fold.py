@@ -16,11 +16,6 @@ from calve.sink_core.sink.control.events import (
 )
 from calve.sink_core.sink.control.state import CommitState
 
-OTHER_CATALOG = "other-catalog"
-"""The finding that a sink is bound to another catalog than its file names: the `fingerprint` of its binding is that of
-its catalog.
-"""
-
 SINK = Fold(
     CommitState,
     (

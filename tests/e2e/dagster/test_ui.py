@@ -12,7 +12,6 @@ import dagster as dg
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from calve.orchestration.dagster.sink import verdicts
 from calve.orchestration.dagster.sink.ingest import MOVED_TAG
 from calve.orchestration.local.broker import Broker
 from tests import support
@@ -195,6 +194,6 @@ def test_the_table_shows_its_state(shown: Shown, page: Page) -> None:
 
 def test_too_many_dead_letters_fail_their_check(shown: Shown, page: Page) -> None:
     page.goto(f"{shown.url}/assets/{DEAD_LETTERS.replace('.', '/')}?view=checks")
-    expect(_text(page, verdicts.RATE)).to_be_visible()
+    expect(_text(page, "dead_letter_rate")).to_be_visible()
     expect(_text(page, "Failed")).to_be_visible()
     expect(_text(page, re.compile(f"{BAD} of {GOOD + BAD} records in .* at most 0.00% may be"))).to_be_visible()

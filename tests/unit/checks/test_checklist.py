@@ -26,7 +26,7 @@ def test_what_needs_a_failed_check_is_skipped_and_the_rest_is_asked() -> None:
         Check("e", lambda: "fine", needs=("d",)),
     ]
     assert list(answers(checks)) == [
-        Outcome("a", Status.FAILED, "wrong", "set it"),
+        Outcome("a", Status.FAILED, "wrong", "set it", code="CLV-0002"),
         Outcome("b", Status.SKIPPED, "not asked, since a failed"),
         Outcome("c", Status.SKIPPED, "not asked, since b failed"),
         Outcome("d", Status.NOTE, "read this", "maybe"),

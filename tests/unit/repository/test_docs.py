@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,19 @@ import pytest
 import typer
 
 from calve.orchestration.cli.main import app
-from calve.sink_core import errors
+from calve.orchestration.dagster.sink.verdicts import CHECKS
 from calve.sink_core.config.load import load
 from calve.sink_core.sink.control.fold import SINK
-from tests.documents import ROOT, section, table_rows, text
+from tests.documents import ROOT, section, sources, table_rows, text
 
 DOCUMENTS = (
     "README.md",
     "CONTRIBUTING.md",
     "docs/dagster.md",
     "docs/design.md",
+    "docs/errors.md",
     "docs/events.md",
+    "docs/findings.md",
     "docs/formats.md",
     "docs/operations.md",
     "docs/performance.md",
@@ -39,7 +40,6 @@ DOCUMENTS = (
     "docs/terms.md",
     "docs/transforms.md",
 )
-ERRORS = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CalveError)]
 OTHER_PROGRAMS = {"dg", "export"}
 """What shell blocks may use besides `make` and `calve`; the test of a project of its own scaffolds by `dg`."""
 
@@ -74,13 +74,6 @@ def command(words: list[str]) -> tuple[Any, list[str]]:
     return found, words
 
 
-@cache
-def sources() -> dict[str, ast.Module]:
-    packages = ("sink_core", "spark_jobs", "orchestration")
-    files = [path for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
-    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in files}
-
-
 def calls(*names: str) -> Iterator[ast.Call]:
     for module in sources().values():
         for node in ast.walk(module):
@@ -94,14 +87,6 @@ def first_texts(*names: str, argument: int = 0) -> set[str]:
     """The literal at `argument` of every call of `names` that has one there."""
     found = (call.args[argument] for call in calls(*names) if len(call.args) > argument)
     return {node.value for node in found if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-
-
-def finding_names() -> set[str]:
-    """Also those that stand in a table of findings and not in a call."""
-    modules = ("sink_core/control/checks.py", "sink_core/sink/control/fold.py", "sink_core/commit/findings.py")
-    texts = {n.value for m in modules for n in ast.walk(sources()[m]) if isinstance(n, ast.Constant)}
-    named = {t for t in texts if isinstance(t, str) and re.fullmatch(r"[a-z]+(-[a-z]+)+", t)}
-    return (named | first_texts("Finding", "FindingError")) - {"source-snapshot-id"}
 
 
 @pytest.mark.parametrize(("document", "words"), shell_lines(), ids=lambda value: " ".join(value) if value else "")
@@ -164,12 +149,9 @@ def test_every_crash_point_has_a_row_and_every_row_is_a_crash_point() -> None:
     assert rows == first_texts("reach")
 
 
-def test_every_finding_is_in_the_design_and_has_a_section_in_operations() -> None:
-    sections = set(re.findall(r"^### ([a-z-]+)$", section("docs/operations.md", "Findings"), re.MULTILINE))
-    rows = {
-        name for row in table_rows(section("docs/design.md", "Findings")) for name in re.findall("`([a-z-]+)`", row[0])
-    }
-    assert sections == finding_names() == rows
+def test_every_check_has_a_row() -> None:
+    rows = table_rows(section("docs/dagster.md", "Checks"))[2:]
+    assert {tuple(row) for row in rows} == {(f"`{check.name}`", check.of, check.fails_when) for check in CHECKS}
 
 
 def test_every_violation_has_a_row() -> None:
@@ -181,37 +163,8 @@ def test_every_violation_has_a_row() -> None:
     assert documented == {t for t in texts if kinds.fullmatch(t)} - {"total-records"}
 
 
-def test_quoted_messages_are_messages() -> None:
-    """Each piece of a quoted message between two `…` is a piece of a text in the code."""
-    texts = [n.value for m in sources().values() for n in ast.walk(m) if isinstance(n, ast.Constant)]
-    code = "\n".join(t for t in texts if isinstance(t, str))
-    assert [piece for piece in quoted_pieces() if piece not in code] == []
-
-
-def test_every_error_message_has_a_row() -> None:
-    """Messages put together from nothing but other messages are left out: those have rows of their own."""
-    messages = {_literal(call.args[0]) for call in calls(*ERRORS)}
-    wordy = {message for message in messages if len("".join(re.findall("[A-Za-z]", message))) > 8}
-    pieces = [piece for piece in quoted_pieces() if len(piece) > 4]
-    assert [m for m in sorted(wordy - finding_names()) if not any(piece in m for piece in pieces)] == []
-
-
 def _takes_json(found: Any) -> bool:
     return any("--json" in parameter.opts for parameter in found.params)
-
-
-def quoted_pieces() -> list[str]:
-    """What stands between the `…` of the messages quoted in the tables of errors."""
-    quoted = [q for row in table_rows(section("docs/operations.md", "Errors")) for q in re.findall("`([^`]+)`", row[0])]
-    return [piece.strip() for message in quoted for piece in message.split("…")]
-
-
-def _literal(node: ast.expr) -> str:
-    """A text as written, `…` for what is filled in; empty for anything else."""
-    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-    if not isinstance(node, ast.JoinedStr | ast.Constant):
-        return ""
-    return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
 
 
 @pytest.mark.parametrize("event", SINK.schemas)

@@ -47,5 +47,5 @@ def test_results_come_in_the_order_of_the_tasks() -> None:
 
 @pytest.mark.parametrize("numbers", [(0, 1, 2, 1), (0, 1, 1), (0, 1)])
 def test_a_task_without_a_result_or_with_two_stops_the_batch(numbers: tuple[int, ...]) -> None:
-    with pytest.raises(ProtocolError, match=rf"Spark returned {len(numbers)} results for 3 tasks\n.*see Spark's log"):
+    with pytest.raises(ProtocolError, match=rf"Spark returned {len(numbers)} results for 3 tasks.*\n.*see Spark's log"):
         run(*numbers)

@@ -14,6 +14,7 @@ from calve.orchestration.dagster.sink.names import DEAD_LETTERS, REPLAY_DEAD_LET
 from calve.orchestration.dagster.sink.operations.job import Operation, Told, Work
 from calve.orchestration.times import moment_or_age_ms, offset_range
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.error_codes.operations import OTHER_RANGE_JOB
 from calve.sink_core.errors import RetriableError
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def replay(pipeline: SinkPipeline) -> Operation[ReplayConfig]:
             yield table_page.landed(pipeline, landed)
         at.say(f"{report.table}: {report.ended}; {report.still_bad:,} still bad")
         if report.verdict is Verdict.STALE:
-            raise RetriableError(f"{report.table}: {report.ended}", hint="run again when other range jobs are over")
+            raise RetriableError(
+                f"{report.table}: {report.ended}", hint="run again when other range jobs are over", code=OTHER_RANGE_JOB
+            )
         return _of_replay(report)
 
     return Operation(

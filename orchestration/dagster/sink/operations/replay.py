@@ -14,6 +14,9 @@ from calve.orchestration.dagster.sink.names import REPLAY, REPLAY_HOURS
 from calve.orchestration.dagster.sink.operations.job import Operation, Told, Work
 from calve.orchestration.times import span
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.error_codes.files import OPTION
+from calve.sink_core.error_codes.operations import OTHER_RANGE_JOB
+from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN
 from calve.sink_core.errors import ConfigError, RetriableError
 
 if TYPE_CHECKING:
@@ -60,7 +63,9 @@ def replay(pipeline: SinkPipeline) -> Operation[ReplayConfig]:
         wanted = span(config.from_time or None, config.to_time or None, config.ranges, names=names)
         table = config.table
         if config.refill and wanted is not None:
-            raise ConfigError("refill reads what the table lost, times and ranges replace rows", hint="set one of them")
+            raise ConfigError(
+                "refill reads what the table lost, times and ranges replace rows", hint="set one of them", code=OPTION
+            )
         jobs = _jobs(at)
         if (wanted is None or not config.preview) and (held := at.held()):
             return held
@@ -99,6 +104,7 @@ def replay_hours(pipeline: SinkPipeline) -> Operation[HoursConfig]:
             raise ConfigError(
                 f"every table of {pipeline.name} takes row changes: records read again would be put over newer ones",
                 hint="begin a new pipeline from `earliest` instead",
+                code=CHANGES_READ_AGAIN,
             )
         jobs, made = _jobs(at), dict[str, Any]()
         if not config.preview:
@@ -156,7 +162,9 @@ def _replayed(jobs: "RangeJobs", table: str, wanted: "Wanted") -> "RangeReport":
         if report.verdict is not Verdict.STALE:
             return report
     raise RetriableError(
-        f"{table}: other range jobs were faster {TRIES} times", hint="run again when other range jobs are over"
+        f"{table}: other range jobs were faster {TRIES} times",
+        hint="run again when other range jobs are over",
+        code=OTHER_RANGE_JOB,
     )
 
 

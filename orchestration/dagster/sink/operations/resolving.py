@@ -11,6 +11,7 @@ from pydantic import Field
 from calve.orchestration.dagster.names import RESOLVE
 from calve.orchestration.dagster.sink.operations.job import Operation, Told, Work
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.error_codes.files import OPTION
 
 if TYPE_CHECKING:
     from calve.sink_core.resolve.resolve import Offer
@@ -38,7 +39,9 @@ def resolve(pipeline: SinkPipeline) -> Operation[ResolveConfig]:
         if not config.choice:
             return _shown(at, offers(at.session, config.finding or None, subject))
         if not config.finding:
-            raise ConfigError("choice: of which finding?", hint="set finding; a run without a choice lists them")
+            raise ConfigError(
+                "choice: of which finding?", hint="set finding; a run without a choice lists them", code=OPTION
+            )
         prepared = prepare(at.session, config.finding, subject, config.choice)
         for line in (prepared.found.message, f"{prepared.choice}:", *prepared.answer.would):
             at.say(line)

@@ -46,7 +46,7 @@ def test_each_error_has_its_exit_code(error: errors.CalveError, code: int) -> No
 
 def test_message_and_hint_go_to_stderr() -> None:
     result = CliRunner().invoke(app_that_raises(errors.ConfigError("key: [wrong] value", hint="set another")))
-    assert result.stderr == "key: [wrong] value\n  → set another\n"
+    assert result.stderr == "key: [wrong] value [CLV-0002]\n  → set another\n"
     assert result.stdout == ""
 
 
@@ -54,6 +54,7 @@ def test_with_json_the_error_is_the_document() -> None:
     result = CliRunner().invoke(app_that_raises(FINDING), ["--json"])
     assert json.loads(result.stdout) == {
         "error": "FindingError",
+        "code": "CLV-0003",
         "message": "table-rolled-back: air.flights: stored 1, found 2",
         "hint": "calve resolve",
         "finding": "table-rolled-back",
@@ -79,7 +80,7 @@ def test_what_nobody_expected_is_a_line_and_its_traceback_a_file_without_secrets
     [file] = tmp_path.glob("calve-fail-*.txt")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        "unexpected: RuntimeError: no way to postgresql://ann:***@host/db\n"
+        "unexpected: RuntimeError: no way to postgresql://ann:***@host/db [CLV-0013]\n"
         f"  → run again: nothing is lost. If it stays, report it with {file}; calve --debug shows that here\n"
     )
     kept = file.read_text()

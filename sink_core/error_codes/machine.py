@@ -1,0 +1,88 @@
+"""Codes of what a machine needs: Spark, Java, the local servers."""
+
+from calve.sink_core.error_codes.code import ErrorCode
+
+SPARK_START = ErrorCode(
+    "CLV-6101",
+    "Spark doesn't start",
+    "Wrong `master` or `conf`, or no Java 17.",
+    "Read the line shown.",
+)
+SPARK_CONNECT = ErrorCode(
+    "CLV-6102",
+    "The Spark Connect server doesn't answer",
+    "It is down, or wants another token.",
+    "Check `remote`; `calve spark status` says whether the one of this machine runs.",
+)
+SPARK_LOST = ErrorCode(
+    "CLV-6103",
+    "Spark lost a task, or rows of one",
+    (
+        "A task vanished; or an executor was lost, and a topic that was compacted meanwhile was read again. Nothing "
+        "was published."
+    ),
+    "Look at Spark's log, run again.",
+)
+EXECUTORS = ErrorCode(
+    "CLV-6104",
+    "Spark's executors lack something",
+    "They have no Calve, no library or no variable.",
+    "Install and set it there.",
+)
+CLASS_ARCHIVE = ErrorCode(
+    "CLV-6105",
+    "The class archive could not be made",
+    (
+        "`calve spark prepare` was run by someone who may not write to the Python environment (`share/calve`), or "
+        "with a Java that can't archive classes."
+    ),
+    "Run it as the environment's owner, with OpenJDK 17 or newer; or leave it: Spark just starts slower.",
+)
+JAVA = ErrorCode(
+    "CLV-6106",
+    "There is no Java 17",
+    "Kafka and Spark need it.",
+    "Install it, or set `JAVA_HOME`.",
+)
+MAVEN = ErrorCode(
+    "CLV-6107",
+    "Jars could not be fetched",
+    "No way to Maven Central, or something on it answers with something else.",
+    "Set `HTTPS_PROXY`, or copy the folder named in the hint from a machine that has it.",
+)
+PORT_TAKEN = ErrorCode(
+    "CLV-6201",
+    "A port is taken",
+    "Another process listens on the port of the broker, or of the Spark server.",
+    "End it, or choose another port.",
+)
+RUNS_OTHERWISE = ErrorCode(
+    "CLV-6202",
+    "The server runs already, in another way than asked for",
+    (
+        "The broker, or the Spark server, of that folder runs on another port, or `calve spark start --conf` has "
+        "settings that the running server was not started with."
+    ),
+    "Leave them out, or stop it first.",
+)
+BROKER_STORAGE = ErrorCode(
+    "CLV-6203",
+    "The broker's storage could not be formatted",
+    "A server property of the broker is wrong.",
+    "Correct it.",
+)
+NOT_STARTED = ErrorCode(
+    "CLV-6204",
+    "The local server failed",
+    "The embedded broker, or the Spark server, ended while starting, or does not answer.",
+    "Read the lines shown, and `broker.log` or `spark.log`.",
+)
+DRILL = ErrorCode(
+    "CLV-6205",
+    "The drill can't begin",
+    "`calve drill` was refused what a pipeline needs.",
+    (
+        "The rest of the message is that of the check that failed; for permissions see *A drill* in "
+        "[operations.md](operations.md#a-drill)."
+    ),
+)

@@ -1,0 +1,118 @@
+"""Codes: each is there once and raised somewhere, and whoever asks gets its row."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import Counter
+
+import pytest
+from typer.testing import CliRunner
+
+from calve.orchestration.cli.main import app
+from calve.sink_core import errors, explain
+from calve.sink_core.error_codes.code import ErrorCode
+from calve.sink_core.errors import CalveError
+from calve.sink_core.findings import FINDINGS
+from tests.documents import named, sources
+
+ROWS = [row for rows in explain.AREAS.values() for row in rows]
+TABLES = "sink_core/error_codes/"
+
+
+def declared() -> dict[str, str]:
+    """By constant its code, of every module of the tables."""
+    constants = {
+        target.id: node.value.args[0].value
+        for path, module in sources().items()
+        if path.startswith(TABLES)
+        for node in module.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value.args[0], ast.Constant)
+    }
+    return {name: str(code) for name, code in constants.items()}
+
+
+def test_every_row_is_listed_once_and_has_a_code_of_its_own() -> None:
+    codes = [row.code for row in (*ROWS, *FINDINGS.values())]
+    assert [code for code, number in Counter(codes).items() if number > 1] == []
+    assert sorted(declared().values()) == sorted(row.code for row in ROWS)
+    assert list(explain.CODES) == codes
+
+
+def test_no_row_is_unused() -> None:
+    assert declared().keys() - named(outside=(TABLES, "sink_core/explain.py")) == set()
+
+
+def test_a_code_has_its_form_and_its_area() -> None:
+    assert [code for code in explain.CODES if not re.fullmatch(r"CLV-[0-69]\d{3}", code)] == []
+    assert {row.code[4] for row in FINDINGS.values()} == {"9"}
+
+
+def test_a_row_says_what_and_what_to_do() -> None:
+    assert [row.code for row in ROWS if not (row.title and row.meaning and row.remedy) or row.title.endswith(".")] == []
+
+
+def test_no_row_breaks_the_page() -> None:
+    texts = [text for row in ROWS for text in (row.title, row.meaning, row.remedy)]
+    assert [text for text in texts if "|" in text or "\n" in text] == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in vars(errors).values() if isinstance(kind, type)], ids=str)
+def test_no_class_of_errors_is_without_a_code(kind: type) -> None:
+    if issubclass(kind, CalveError):
+        assert explain.CODES[kind.kind.code] is kind.kind
+
+
+def shown(*args: str) -> str:
+    done = CliRunner().invoke(app, ["explain", *args])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize("word", ["CLV-2101", "clv-2101", "2101"])
+def test_a_code_is_explained(word: str) -> None:
+    lines = shown(word).splitlines()
+    assert lines[0] == "CLV-2101 No broker answers"
+    assert lines[1].startswith("  cause: No broker of `bootstrap.servers` can be reached")
+    assert lines[2].startswith("  what to do: Check `bootstrap.servers`")
+
+
+@pytest.mark.parametrize("word", ["table-dropped", "CLV-9505"])
+def test_a_finding_is_explained_with_its_choices(word: str) -> None:
+    said = shown(word)
+    assert said.startswith("CLV-9505 table-dropped: Events speak of the table")
+    assert re.findall(r"--choose (\w+)", said) == ["refill", "accept", "rebuild"]
+
+
+def test_links_are_said_in_words() -> None:
+    assert "see Renaming (docs/operations.md)" in shown("renamed-pipeline")
+    assert "](" not in "".join(shown(code) for code in explain.CODES)
+
+
+def test_without_a_word_all_are_listed() -> None:
+    assert [line.split("\t")[0] for line in shown().splitlines()[1:]] == list(explain.CODES)
+    assert [row["code"] for row in json.loads(shown("--json"))] == list(explain.CODES)
+
+
+def test_machines_get_a_row_as_json() -> None:
+    row = json.loads(shown("tag-removed", "--json"))
+    assert (row["code"], row["name"], row["part"]) == ("CLV-9503", "tag-removed", "tables")
+    assert [choice["name"] for choice in row["choices"]] == ["recommit", "refill", "accept"]
+    assert set(json.loads(shown("CLV-1101", "--json"))) == {"code", "title", "meaning", "remedy"}
+
+
+@pytest.mark.parametrize(("word", "near"), [("tag-remove", "tag-removed"), ("CLV-21011", "CLV-2101"), ("x", "CLV-")])
+def test_an_unknown_word_is_answered_with_the_nearest(word: str, near: str) -> None:
+    done = CliRunner().invoke(app, ["explain", word])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert re.search(rf"^{word}: no code or finding; the nearest are .*{near}", done.stderr)
+
+
+def test_an_error_shows_the_closest_code_it_has() -> None:
+    row: ErrorCode = explain.look_up("2101")
+    assert str(errors.Unreachable("no answer", hint="run again", code=row)) == "no answer [CLV-2101]\n  → run again"
+    assert str(errors.Unreachable("no answer")) == "no answer [CLV-0009]"
+    assert errors.CalveError("m").code == "CLV-0001"
