@@ -47,7 +47,7 @@ class Health:
     batches: Sequence[BatchSeen]
 
     @property
-    def objectives(self) -> Objectives:
+    def objectives(self) -> SinkObjectives:
         return self.pipeline.config.objectives
 
     def table(self, name: str) -> TableStatus:
