@@ -17,7 +17,7 @@ from calve.sink_core.config.kinds.registry import DEFAULT, KINDS, Kind
 from calve.sink_core.config.model import Model
 from calve.sink_core.config.problems import problem, problems
 from calve.sink_core.config.yaml_file import Document, documents, read
-from calve.sink_core.error_codes.files import NO_SUCH_FILE, SETTINGS, WHICH_DOCUMENT
+from calve.sink_core.error_codes.files import NO_SUCH_FILE, SETTINGS, WHICH_DOCUMENT, WRONG_KIND
 from calve.sink_core.errors import ConfigError
 
 CONNECTIONS_FILE = "connections.yaml"
@@ -62,7 +62,9 @@ def load_as(wanted: type[P], path: Path, connections: Path | None = None, *, who
     pipeline = load(path, connections)
     if not isinstance(pipeline, wanted):
         needed = next(name for name, kind in KINDS.items() if kind.pipeline is wanted)
-        raise ConfigError(f"{whose} is for pipelines of kind {needed}; {path} is one of kind {pipeline.kind}")
+        raise ConfigError(
+            f"{whose} is for pipelines of kind {needed}; {path} is one of kind {pipeline.kind}", code=WRONG_KIND
+        )
     return pipeline
 
 

@@ -203,3 +203,9 @@ DAGSTER_NAMES = ErrorCode(
     "Two tables of a pipeline whose names differ only in `-` and `_`: Dagster's names have only `_`.",
     "Rename one.",
 )
+WRONG_KIND = ErrorCode(
+    "CLV-1129",
+    "The command is for pipelines of another kind",
+    "The pipeline's `kind` does not have what the command does: a mirror has no tables to commit to, say.",
+    "Name a pipeline of the kind that the message says.",
+)

@@ -17,6 +17,7 @@ from calve.orchestration.dagster.sink.operations.job import job_of
 from calve.orchestration.dagster.sink.operations.maintenance import maintenance_jobs, maintenance_schedules
 from calve.orchestration.dagster.sink.watch import SinkWatch
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.error_codes.files import DAGSTER_NAMES
 from calve.sink_core.errors import ConfigError
 
 
@@ -86,4 +87,5 @@ def _check_distinct(pipeline: SinkPipeline) -> None:
             raise ConfigError(
                 f"{pipeline.path}: tables: Dagster can't tell {table} from {other}: to it - and _ are the same",
                 hint="rename one of them, or feed it from another pipeline",
+                code=DAGSTER_NAMES,
             )

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from calve.orchestration.wording import counted, dropped_text
+from calve.sink_core.config.kinds.sink import SinkObjectives
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from importlib.metadata import version
 
@@ -20,7 +19,7 @@ def test_an_executor_like_this_process_has_all_it_needs() -> None:
 def test_what_an_executor_lacks_is_named_with_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CALVE_TEST_SECRET", raising=False)
     probe = Probe("0.0.0", {"kafka": {"sasl.password": "${ENV:CALVE_TEST_SECRET}"}, "catalog": {}})
-    host = json.loads(probe(0))["host"]
+    host = probe(0).host
     with pytest.raises(ConfigError) as raised:
         summary([probe(0), probe(1)])
     assert f"{host}: kafka: sasl.password: environment variable CALVE_TEST_SECRET is not set" in raised.value.message
@@ -31,4 +30,4 @@ def test_what_an_executor_lacks_is_named_with_its_host(monkeypatch: pytest.Monke
 def test_a_format_asks_for_its_own_modules(kind: str, module: str) -> None:
     assert module in FORMAT_MODULES[kind]
     probe = Probe(version("calve"), {}, (*FORMAT_MODULES[kind], "calve_no_such_module"))
-    assert [line.split(":")[0] for line in json.loads(probe(0))["lacking"]] == ["cannot import calve_no_such_module"]
+    assert [line.split(":")[0] for line in probe(0).lacking] == ["cannot import calve_no_such_module"]

@@ -72,7 +72,7 @@ def test_a_command_that_it_does_not_have_is_refused_in_a_sentence(file: Path, ve
     refused = calve(*verb, file)
     assert refused.exit_code == EXIT_BAD_INPUT
     name = " ".join(word for word in verb if word not in ("--table", "a.b"))
-    assert refused.stderr == f"calve {name} is for pipelines of kind sink; {file} is one of kind toy\n"
+    assert refused.stderr == f"calve {name} is for pipelines of kind sink; {file} is one of kind toy [CLV-1129]\n"
 
 
 def test_schema_and_reference_have_it_beside_the_others(file: Path) -> None:
