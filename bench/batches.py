@@ -17,18 +17,18 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from calve.sink_core.batch import BatchPlan, WrittenBatch
 from calve.sink_core.config.load import load
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import Event
 from calve.sink_core.counts import PartitionCounts
+from calve.sink_core.iceberg.catalog.opening import open_catalog
+from calve.sink_core.iceberg.write.outputs import output_of, write_ledger
+from calve.sink_core.iceberg.write.writer import TableWriter
 from calve.sink_core.offsets import OffsetRange, Position, TopicPartition
-from calve.sink_core.sink.control.complete import LOG_APPEND_TIME, data_complete, data_written
-from calve.sink_core.sink.session import Session
-from calve.sink_core.tables.arrow import arrow_schema
-from calve.sink_core.tables.catalog import open_catalog
-from calve.sink_core.tables.outputs import output_of, write_ledger
-from calve.sink_core.tables.writer import TableWriter
+from calve.sink_core.records.columns.arrow import arrow_schema
+from calve.sink_core.sink.loop.complete import LOG_APPEND_TIME, data_complete, data_written
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.tables.batch import BatchPlan, WrittenBatch
 
 _IN_A_TRANSACTION = 250
 

@@ -22,7 +22,7 @@ from bench.scenario import Bench
 from bench.shapes import AVRO
 from bench.workload import COLUMNS, fill
 from calve.sink_core.jars import JarSet, resolve
-from calve.sink_core.tables.type_text import schema_of
+from calve.sink_core.records.columns.type_text import schema_of
 from tests import support
 from tests.peers.connect import CONNECT, CONNECTOR, Connect
 

@@ -28,10 +28,10 @@ from bench.history import lengthen
 from bench.part import Part, Place, Step, alone
 from bench.proof import prove
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.sink.plan import Limits, plan_batch
+from calve.sink_core.sink.loop.plan import Limits, plan_batch
 from calve.sink_core.sink.run import Bounds, run_pipeline
 from calve.sink_core.sink.status import status
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.pipelines import Flow
 from tests.rest_catalog import RestCatalog, proxied

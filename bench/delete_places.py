@@ -30,17 +30,17 @@ from pyiceberg.types import LongType, NestedField
 
 from bench.measure import ROOT, Meter
 from bench.progress import say
-from calve.sink_core.changes.equality import with_global_spec
-from calve.sink_core.changes.rows import change_schema
-from calve.sink_core.changes.settings import RowChanges
-from calve.sink_core.changes.writer import ChangeWriter
-from calve.sink_core.commit.append import Step, build_append
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.effective import CatalogSettings
-from calve.sink_core.tables.catalog import open_catalog
-from calve.sink_core.tables.files import WrittenFile
-from calve.sink_core.tables.outputs import output_of
-from calve.sink_core.tables.writer import TableWriter
+from calve.sink_core.iceberg.catalog.opening import open_catalog
+from calve.sink_core.iceberg.changes.equality import with_global_spec
+from calve.sink_core.iceberg.changes.settings import RowChanges
+from calve.sink_core.iceberg.changes.writer import ChangeWriter
+from calve.sink_core.iceberg.commit.append import Step, build_append
+from calve.sink_core.iceberg.files.written import WrittenFile
+from calve.sink_core.iceberg.write.outputs import output_of
+from calve.sink_core.iceberg.write.writer import TableWriter
+from calve.sink_core.records.changes.rows import change_schema
 from calve.spark_jobs.catalog import attach
 from calve.spark_jobs.engine import SparkEngine
 

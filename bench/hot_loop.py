@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import calve.sink_core.kafka.reader
+import calve.sink_core.sink.loop.writing
 import calve.sink_core.sink.write.task
-import calve.sink_core.sink.writing
 from bench.measure import ROOT
 from bench.workload import fill, write_pipeline
 from calve.orchestration.local import broker
 from calve.sink_core.config.load import load
-from calve.sink_core.decode import convert, json
+from calve.sink_core.iceberg.write import writer
 from calve.sink_core.kafka import clients
+from calve.sink_core.records.decode import convert
+from calve.sink_core.records.json import decoder as json
+from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import run_pipeline
-from calve.sink_core.sink.session import Session
-from calve.sink_core.tables import writer
 
 DIRECTORY = ROOT / ".bench"
 WARM_UP_RECORDS = 200_000
@@ -41,7 +42,7 @@ STEPS: tuple[tuple[Any, str, str], ...] = (
     (calve.sink_core.sink.write.task, "kafka_array", "the column _kafka"),
     (writer._OpenFile, "append", "Parquet: encoded, compressed, written"),
     (calve.sink_core.sink.write.task._Work, "store", "all else of routing and gathering"),
-    (calve.sink_core.sink.writing, "run_task", "messages freed, all else of reading"),
+    (calve.sink_core.sink.loop.writing, "run_task", "messages freed, all else of reading"),
 )
 
 

@@ -26,12 +26,12 @@ from bench.workload import COLUMNS, PARTITIONS, events, fill, write_pipeline
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.load import load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.decode.json import JsonDecoder
+from calve.sink_core.iceberg.create.tables import ensure_tables
+from calve.sink_core.iceberg.files.sort_order import DISTRIBUTION
+from calve.sink_core.records.columns.type_text import schema_of
+from calve.sink_core.records.json.decoder import JsonDecoder
+from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import run_pipeline
-from calve.sink_core.sink.session import Session
-from calve.sink_core.tables.create import ensure_tables
-from calve.sink_core.tables.sort_order import DISTRIBUTION
-from calve.sink_core.tables.type_text import schema_of
 from calve.spark_jobs.engine import SparkEngine
 from tests.schema_registry import SchemaRegistry
 

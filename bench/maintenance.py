@@ -30,10 +30,10 @@ from calve.orchestration.dagster.names import STAGE_TAG
 from calve.orchestration.local import broker
 from calve.sink_core.config.load import load
 from calve.sink_core.config.table_maintenance import TASKS
-from calve.sink_core.maintenance.shape import shape
-from calve.sink_core.sink.session import Session
-from calve.sink_core.tables.catalog import open_catalog
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.iceberg.catalog.opening import open_catalog
+from calve.sink_core.iceberg.maintenance.shape import shape
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.verify.proof import verify
 from tests.e2e.dagster.stack import Stack, stack
 
 DIRECTORY = ROOT / ".bench"

@@ -28,7 +28,7 @@ from calve.orchestration.local.detached import free_port
 from calve.sink_core.config.load import load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Paused
-from calve.sink_core.sink.session import Session
+from calve.sink_core.sink.loop.session import Session
 from tests.e2e.dagster.stack import Stack, on_postgres, stack
 from tests.postgres import postgres
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.sink.session import Session
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.verify.proof import verify
 
 
 def prove(pipeline: SinkPipeline) -> None:

@@ -31,8 +31,8 @@ from calve.orchestration.local import broker
 from calve.sink_core.config.load import load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.config.table_maintenance import Compact
-from calve.sink_core.maintenance.shape import shape
-from calve.sink_core.sink.session import Session
+from calve.sink_core.iceberg.maintenance.shape import shape
+from calve.sink_core.sink.loop.session import Session
 from calve.spark_jobs.catalog import attach
 from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.maintenance.compact import compact

@@ -36,8 +36,8 @@ from calve.orchestration.local import broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.load import load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import RunReport, run_pipeline
-from calve.sink_core.sink.session import Session
 from calve.spark_jobs.engine import SparkEngine
 from tests.standalone import SETTINGS, Cluster, standalone
 

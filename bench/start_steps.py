@@ -32,8 +32,8 @@ def steps(file: Path) -> dict[str, float]:
     clock = _Clock()
     clock.begins("imports")
     from calve.sink_core.config.load import load
+    from calve.sink_core.sink.loop.session import Session
     from calve.sink_core.sink.run import run_pipeline
-    from calve.sink_core.sink.session import Session
     from calve.spark_jobs.engine import SparkEngine
 
     class Timed(SparkEngine):

@@ -22,7 +22,7 @@ from bench.measure import Meter
 from bench.workload import COLUMNS, fill
 from calve.orchestration.local.detached import HOST
 from calve.sink_core.jars import JarSet, resolve, spark_jars
-from calve.sink_core.tables.type_text import schema_of
+from calve.sink_core.records.columns.type_text import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

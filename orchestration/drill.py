@@ -27,24 +27,24 @@ from confluent_kafka import KafkaError, KafkaException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from calve.sink_core.checks.checklist import Outcome, Status, answers
-from calve.sink_core.checks.kafka import KafkaChecks
-from calve.sink_core.checks.tables import TableChecks
 from calve.sink_core.config.load import CONNECTIONS_FILE, load_as
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.machine import DRILL
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_UNREACHABLE, CalveError, ConfigError, Unreachable
 from calve.sink_core.failpoints import VARIABLE
+from calve.sink_core.iceberg.catalog.opening import open_catalog, unreachable_as_ours
+from calve.sink_core.iceberg.create.tables import load_if_there
+from calve.sink_core.iceberg.maintenance.orphans import list_files
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import TIMED_OUT, NewTopic
 from calve.sink_core.kafka.failures import reported
-from calve.sink_core.maintenance.orphans import list_files
-from calve.sink_core.sink.session import Session
-from calve.sink_core.tables.catalog import open_catalog, unreachable_as_ours
-from calve.sink_core.tables.create import load_if_there
+from calve.sink_core.sink.checks.checklist import Outcome, Status, answers
+from calve.sink_core.sink.checks.kafka import KafkaChecks
+from calve.sink_core.sink.checks.tables import TableChecks
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.timing import Deadline
-from calve.sink_core.verify.verify import verify
 
 CRASH_POINTS = (
     "bind.after-append",

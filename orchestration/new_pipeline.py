@@ -65,7 +65,7 @@ def new_pipeline(wanted: Wanted, shared: Path, lake: Path, *, anew: bool = False
 
     A new catalog without an address is a SQLite file in `lake`. Raises ConfigError, Unreachable.
     """
-    from calve.sink_core import scaffold
+    from calve.sink_core.sink import scaffold
 
     connected = _existing(shared, wanted) if shared.exists() and not anew else _new(lake, wanted)
     columns, sampled, value = _infer(connected.kafka, wanted.topic, connected.registry)
@@ -84,8 +84,8 @@ def new_pipeline(wanted: Wanted, shared: Path, lake: Path, *, anew: bool = False
 
 
 def _existing(path: Path, wanted: Wanted) -> _Connected:
-    from calve.sink_core import scaffold
     from calve.sink_core.config.reading import RegistrySettings
+    from calve.sink_core.sink import scaffold
 
     if wanted.kafka_keys or wanted.catalog_uri or wanted.warehouse:
         raise ConfigError(
@@ -109,8 +109,8 @@ def _existing(path: Path, wanted: Wanted) -> _Connected:
 
 
 def _new(lake: Path, wanted: Wanted) -> _Connected:
-    from calve.sink_core import scaffold
     from calve.sink_core.config.reading import RegistrySettings
+    from calve.sink_core.sink import scaffold
 
     if "bootstrap.servers" not in wanted.kafka_keys:
         raise ConfigError(
@@ -132,9 +132,9 @@ def _infer(
     kafka: Mapping[str, Any], topic: str, registry: RegistrySettings | None
 ) -> tuple[Schema, int, ValueSettings]:
     """The columns of the topic's values, how many were looked at, and their format."""
-    from calve.sink_core.formats import format_of
     from calve.sink_core.kafka.source import sample
-    from calve.sink_core.recognise import recognised
+    from calve.sink_core.records.detect_format import recognised
+    from calve.sink_core.records.formats import format_of
 
     records = sample(kafka, topic, SAMPLE_RECORDS, timeout_s=SAMPLE_TIMEOUT_S)
     values = [record.value for record in records if record.value is not None]

@@ -15,7 +15,7 @@ from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import OffsetRange
 
 if TYPE_CHECKING:
-    from calve.sink_core.range_jobs.selected import Wanted
+    from calve.sink_core.sink.range_jobs.selected import Wanted
 
 _RANGE = re.compile(r"(?P<topic>[\w.-]+)/(?P<partition>\d+):(?P<start>\d+)-(?P<end>\d+)")
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -71,7 +71,7 @@ def span(from_: str | None, to: str | None, ranges: Sequence[str], *, names: tup
     """What a replay replaces; None if nothing is said of it. `names` are those of the three options. Raises
     ConfigError.
     """
-    from calve.sink_core.range_jobs.selected import Wanted
+    from calve.sink_core.sink.range_jobs.selected import Wanted
 
     if from_ is None and to is None and not ranges:
         return None

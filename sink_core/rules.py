@@ -31,7 +31,7 @@ class Rules:
     broken_read_is_not_used: bool = True  # what a broken read left is taken for the log
     log_is_read_from_its_start: bool = True  # a reader of the log begins at its end
 
-    # Looking at the source (sink_core/sink/planning.py, sink_core/control/checks.py).
+    # Looking at the source (sink_core/sink/loop/planning.py, sink_core/control/checks.py).
     positions_are_read_twice: bool = True  # a difference from the log is a finding at first sight
     positions_are_held_against_log: bool = True  # positions are taken as they are
     topic_ids_are_compared: bool = True  # a topic is known by its name

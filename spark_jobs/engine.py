@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
-from calve.sink_core.commit.merge import MergeWork
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, ProtocolError
-from calve.sink_core.sink.engine import BySize, Engine, Slices, Task
-from calve.sink_core.sink.session import Session
+from calve.sink_core.iceberg.commit.merge import MergeWork
+from calve.sink_core.sink.loop.engine import BySize, Engine, Slices, Task
+from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult, run_task
 from calve.spark_jobs.session import Started, start

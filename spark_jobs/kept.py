@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, StringType
 
-from calve.sink_core.batch import ToMerge
-from calve.sink_core.changes.deleted import DELETED_COLUMN
-from calve.sink_core.changes.unavailable import KEEP, UNAVAILABLE, can_keep
+from calve.sink_core.iceberg.changes.deleted import DELETED_COLUMN
+from calve.sink_core.records.changes.unavailable import KEEP, UNAVAILABLE, can_keep
+from calve.sink_core.tables.batch import ToMerge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from calve.sink_core.commit.merge import MergeWork
-from calve.sink_core.maintenance.predicate import quoted
-from calve.sink_core.tables.catalog import open_io, unreachable_as_ours
-from calve.sink_core.tables.projection import rows_by_ids
+from calve.sink_core.iceberg.catalog.opening import open_io, unreachable_as_ours
+from calve.sink_core.iceberg.commit.merge import MergeWork
+from calve.sink_core.iceberg.files.projection import rows_by_ids
+from calve.sink_core.iceberg.maintenance.predicate import quoted
 from calve.spark_jobs.catalog import attach
 from calve.spark_jobs.kept import Kept
 from calve.spark_jobs.procedures import as_ours

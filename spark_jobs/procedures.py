@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.config.error_text import first_line
 from calve.sink_core.error_codes.tables import PROCEDURE, PROCEDURE_RACE
-from calve.sink_core.error_text import first_line
 from calve.sink_core.errors import CommitConflict, RetriableError
-from calve.sink_core.maintenance.predicate import quoted, text
+from calve.sink_core.iceberg.maintenance.predicate import quoted, text
 from calve.spark_jobs.catalog import attach
 
 if TYPE_CHECKING:

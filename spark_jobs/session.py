@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.config.error_text import first_line
 from calve.sink_core.config.references import resolve
 from calve.sink_core.error_codes.machine import SPARK_CONNECT, SPARK_START
-from calve.sink_core.error_text import first_line
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import spark_jars
 from calve.spark_jobs import class_archive

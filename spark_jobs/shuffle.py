@@ -24,18 +24,18 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from calve.sink_core.changes.standing import Bounds, Standing, all_bounds, standing_schema
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, RetriableError
+from calve.sink_core.iceberg.changes.existing_rows import Bounds, Standing, all_bounds, standing_schema
+from calve.sink_core.iceberg.files.sort_order import Order
+from calve.sink_core.iceberg.files.written import WrittenFile
+from calve.sink_core.iceberg.write.budget import Budget
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.records.columns.arrow import arrow_schema
 from calve.sink_core.sink.write.outputs import Output
 from calve.sink_core.sink.write.pieces import Outbox, Piece, keys_of, pieces, rows_of
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult, run_task
-from calve.sink_core.tables.arrow import arrow_schema
-from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.files import WrittenFile
-from calve.sink_core.tables.sort_order import Order
 from calve.spark_jobs.standing import standing_pieces, standing_rows
 
 if TYPE_CHECKING:

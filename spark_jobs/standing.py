@@ -10,13 +10,13 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import UUIDType
 
-from calve.sink_core.changes.rows import sources_of
-from calve.sink_core.changes.standing import Bounds, Standing, standing_schema
 from calve.sink_core.config.effective import CatalogSettings
-from calve.sink_core.maintenance.predicate import quoted
+from calve.sink_core.iceberg.changes.existing_rows import Bounds, Standing, standing_schema
+from calve.sink_core.iceberg.files.partition import buckets_of
+from calve.sink_core.iceberg.maintenance.predicate import quoted
+from calve.sink_core.records.changes.rows import sources_of
+from calve.sink_core.records.columns.type_text import spark_type_text
 from calve.sink_core.sink.write.pieces import Piece, pieces
-from calve.sink_core.tables.partition import buckets_of
-from calve.sink_core.tables.type_text import spark_type_text
 from calve.spark_jobs.catalog import attach
 
 if TYPE_CHECKING:

@@ -15,22 +15,22 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from calve.sink_core.batch import TableOutput, ToMerge
-from calve.sink_core.changes.equality import key_of, with_spec_of_deletes
-from calve.sink_core.changes.merging import staged_files
-from calve.sink_core.changes.rows import change_schema
-from calve.sink_core.changes.settings import RowChanges
-from calve.sink_core.changes.writer import ChangeWriter
-from calve.sink_core.commit import own
-from calve.sink_core.commit.append import Attempt, Step, build_append
-from calve.sink_core.commit.merge import Events, Merge, MergeWork
-from calve.sink_core.commit.relisting import with_spec_to_relist
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.control.events import Logged
-from calve.sink_core.sink.control.events import DataWritten
-from calve.sink_core.tables.metadata import without_history
-from calve.sink_core.tables.outputs import output_of
-from calve.sink_core.tables.partition import buckets_of
+from calve.sink_core.iceberg.catalog.metadata import without_history
+from calve.sink_core.iceberg.changes.equality import key_of, with_spec_of_deletes
+from calve.sink_core.iceberg.changes.merging import staged_files
+from calve.sink_core.iceberg.changes.settings import RowChanges
+from calve.sink_core.iceberg.changes.writer import ChangeWriter
+from calve.sink_core.iceberg.commit import snapshot_record as own
+from calve.sink_core.iceberg.commit.append import Attempt, Step, build_append
+from calve.sink_core.iceberg.commit.merge import Events, Merge, MergeWork
+from calve.sink_core.iceberg.commit.relisting import with_spec_to_relist
+from calve.sink_core.iceberg.files.partition import buckets_of
+from calve.sink_core.iceberg.write.outputs import output_of
+from calve.sink_core.records.changes.rows import change_schema
+from calve.sink_core.tables.batch import TableOutput, ToMerge
+from calve.sink_core.tables.log.events import DataWritten
 from calve.spark_jobs.merge import merge_into
 
 TOPICS = ("t",)

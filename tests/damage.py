@@ -14,8 +14,8 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.log import REQUIRED_CONFIG
 from calve.sink_core.offsets import Position, TopicPartition
-from calve.sink_core.sink.control.events import DataComplete, DataWritten
-from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.tables.log.events import DataComplete, DataWritten
+from calve.sink_core.tables.log.fold import SINK
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow
 

@@ -9,10 +9,10 @@ from typing import Any
 from pyiceberg.types import StringType
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.dead_letters.jobs import LetterJobs, LettersReport
-from calve.sink_core.dead_letters.listing import Letters, letters
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.dead_letters.jobs import LetterJobs, LettersReport
+from calve.sink_core.sink.dead_letters.listing import Letters, letters
+from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.pipelines import COLUMNS, Died, Flow
 

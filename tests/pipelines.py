@@ -22,17 +22,17 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from calve.sink_core import failpoints
-from calve.sink_core.commit.coordinator import CommitReport
-from calve.sink_core.commit.properties import Own, SummaryKeys, from_summary
 from calve.sink_core.config.load import CONNECTIONS_FILE, load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.group import SourceGroup
+from calve.sink_core.iceberg.commit.coordinator import CommitReport
+from calve.sink_core.iceberg.commit.properties import Own, SummaryKeys, from_summary
 from calve.sink_core.offsets import Position, TopicPartition
-from calve.sink_core.sink.control.fold import SINK
-from calve.sink_core.sink.engine import Engine, InProcess
+from calve.sink_core.sink.loop.engine import Engine, InProcess
+from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
-from calve.sink_core.sink.session import Session
+from calve.sink_core.tables.log.fold import SINK
 from tests import support
 
 E = TypeVar("E", bound=Event)

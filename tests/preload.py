@@ -5,10 +5,10 @@ from importlib import import_module
 
 for name in (
     "calve.orchestration.cli.main",
-    "calve.sink_core.resolve.resolve",
-    "calve.sink_core.verify.verify",
+    "calve.sink_core.sink.resolve.resolve",
+    "calve.sink_core.sink.verify.proof",
     "calve.spark_jobs.maintenance.tasks",
-    "calve.sink_core.resolve.refill",
+    "calve.sink_core.sink.resolve.refill",
     "calve.sink_core.sink.run",
     "pyiceberg.catalog.sql",
     "pyiceberg_core",

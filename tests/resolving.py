@@ -8,9 +8,9 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 # The command imports it when it runs; failpoints are taken over in what is imported by then.
-import calve.sink_core.resolve.resolve  # noqa: F401
+import calve.sink_core.sink.resolve.resolve  # noqa: F401
 from calve.orchestration.cli.main import app
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from tests import damage
 from tests.pipelines import Flow
 

@@ -1,7 +1,7 @@
 """A kind of pipeline in one file: it copies the lines of one text file to the end of another.
 
 What a kind has to bring, and no more: the model of its file, the class of its pipelines, its parts in Dagster.
-`register` does what `sink_core/config/kinds/registry.py` and `orchestration/dagster/kinds.py` do for the real ones.
+`register` does what `sink_core/config/kinds.py` and `orchestration/dagster/kinds.py` do for the real ones.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from calve.orchestration.dagster.assets import group_and_owners, pipeline_file
 from calve.orchestration.dagster.names import op_name
 from calve.orchestration.dagster.parts import Parts, asset_job
 from calve.orchestration.dagster.trigger import Sight
+from calve.sink_core.config import kinds as registry
 from calve.sink_core.config.assemble import kafka_settings, spark_settings
+from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import Connections, KafkaChoice
 from calve.sink_core.config.effective import Pipeline
-from calve.sink_core.config.kinds import registry
-from calve.sink_core.config.kinds.common import PipelineConfig
 from calve.sink_core.config.model import Location
 
 COPY = "copy"

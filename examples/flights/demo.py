@@ -34,11 +34,11 @@ from calve import CalveError
 from calve.orchestration.dagster.names import job_name
 from calve.orchestration.dagster.sink.names import INGEST
 from calve.orchestration.defs.flights_by_carrier import delays_by_carrier
-from calve.sink_core.commit.properties import SummaryKeys
 from calve.sink_core.config.load import load_as
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.tables.catalog import open_catalog
-from calve.sink_core.tables.create import load_if_there
+from calve.sink_core.iceberg.catalog.opening import open_catalog
+from calve.sink_core.iceberg.commit.properties import SummaryKeys
+from calve.sink_core.iceberg.create.tables import load_if_there
 
 FLIGHTS = "air.flights"
 CONSOLE = show.console()

@@ -17,9 +17,9 @@ import typer
 from click.exceptions import ClickException
 
 from calve.orchestration.cli.output import STDERR, say_error
+from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.references import redact_text
 from calve.sink_core.error_codes.general import UNEXPECTED
-from calve.sink_core.error_text import describe
 from calve.sink_core.errors import CalveError, TerminalError
 
 INTERRUPTED = 130

@@ -14,8 +14,8 @@ from calve.sink_core.error_codes.machine import EXECUTORS
 from calve.spark_jobs.java import find_java
 
 if TYPE_CHECKING:
-    from calve.sink_core.checks.checklist import Outcome
     from calve.sink_core.config.sink_pipeline import SinkPipeline
+    from calve.sink_core.sink.checks.checklist import Outcome
 
 MOST_TASKS = 64
 """Executors asked at most."""
@@ -40,8 +40,8 @@ def check(
 
     Exit code 0: all is well; 1: a check failed; 2: the files are wrong; 3: a part did not answer.
     """
-    from calve.sink_core.checks.acls import kafka_acls_lines
-    from calve.sink_core.checks.checklist import exit_code
+    from calve.sink_core.sink.checks.acls import kafka_acls_lines
+    from calve.sink_core.sink.checks.checklist import exit_code
 
     pipeline = sink("check", file, connections)
     outcomes: list[Outcome] = []
@@ -58,11 +58,11 @@ def check(
 
 
 def _outcomes(pipeline: SinkPipeline, *, spark: bool) -> Iterator[Outcome]:
-    from calve.sink_core.checks.checklist import Check, answers
-    from calve.sink_core.checks.kafka import KafkaChecks
-    from calve.sink_core.checks.registry import registry_checks
-    from calve.sink_core.checks.state import pipeline_state
-    from calve.sink_core.checks.tables import TableChecks
+    from calve.sink_core.sink.checks.checklist import Check, answers
+    from calve.sink_core.sink.checks.kafka import KafkaChecks
+    from calve.sink_core.sink.checks.registry import registry_checks
+    from calve.sink_core.sink.checks.state import pipeline_state
+    from calve.sink_core.sink.checks.tables import TableChecks
 
     kafka = KafkaChecks(pipeline)
     with TableChecks(pipeline, kafka.sample_values) as tables, working("checking") as status:
@@ -85,8 +85,8 @@ def _java(pipeline: SinkPipeline) -> str:
 def _ask_spark(pipeline: SinkPipeline) -> str:
     from pyspark.errors import PySparkException
 
-    from calve.sink_core.checks.executors import Probe, summary
     from calve.sink_core.errors import ConfigError
+    from calve.sink_core.sink.checks.executors import Probe, summary
     from calve.spark_jobs.engine import SparkEngine
 
     with SparkEngine(pipeline.spark) as engine:

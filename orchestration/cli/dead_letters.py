@@ -15,8 +15,8 @@ from calve.orchestration.wording import moment_text
 from calve.sink_core.errors import EXIT_UNREACHABLE
 
 if TYPE_CHECKING:
-    from calve.sink_core.dead_letters.jobs import LettersReport
-    from calve.sink_core.dead_letters.listing import Letter, Letters
+    from calve.sink_core.sink.dead_letters.jobs import LettersReport
+    from calve.sink_core.sink.dead_letters.listing import Letter, Letters
 
 app = typer.Typer(help="The records that could not be stored: show them, try them again.", no_args_is_help=True)
 
@@ -40,8 +40,8 @@ def list_(
     Of the values the beginning is shown, without what is named like a secret.
     """
     from calve.orchestration.times import moment_or_age_ms
-    from calve.sink_core.dead_letters.listing import letters
-    from calve.sink_core.sink.session import Session
+    from calve.sink_core.sink.dead_letters.listing import letters
+    from calve.sink_core.sink.loop.session import Session
 
     pipeline = sink("dead-letters list", file, connections)
     since_ms = None if since is None else moment_or_age_ms(since, "--since", datetime.now(UTC))
@@ -72,7 +72,7 @@ def replay(
     """
     from calve.orchestration.times import offset_range
     from calve.sink_core.control.decision import Verdict
-    from calve.sink_core.dead_letters.jobs import LetterJobs
+    from calve.sink_core.sink.dead_letters.jobs import LetterJobs
     from calve.spark_jobs.engine import session_on_spark
 
     wanted = [offset_range(text) for text in ranges or []]

@@ -14,10 +14,10 @@ from calve.orchestration.wording import counted, dropped_text
 from calve.sink_core.errors import EXIT_STOPPED
 
 if TYPE_CHECKING:
-    from calve.sink_core.batch import BatchPlan
-    from calve.sink_core.schema_preview import SchemaPreview
+    from calve.sink_core.sink.schema_preview import SchemaPreview
     from calve.sink_core.sink.status import LastBatch, StatusReport, TableStatus
-    from calve.sink_core.verify.report import VerifyReport
+    from calve.sink_core.tables.batch import BatchPlan
+    from calve.sink_core.tables.proof import VerifyReport
 
 Since = Annotated[
     str | None,
@@ -38,9 +38,9 @@ def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
 
     Writes nothing; the number of tasks assumes this machine's cores.
     """
-    from calve.sink_core.schema_preview import SchemaPreview, schema_preview
-    from calve.sink_core.sink.planning import Planner
-    from calve.sink_core.sink.session import Session
+    from calve.sink_core.sink.loop.planning import Planner
+    from calve.sink_core.sink.loop.session import Session
+    from calve.sink_core.sink.schema_preview import SchemaPreview, schema_preview
 
     pipeline = sink("plan", file, connections)
     with working("reading positions and end offsets"), Session.open(pipeline) as session:
@@ -62,7 +62,7 @@ def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
 
 def status(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """Show lag, batches in flight or not committed, tables and what retention leaves."""
-    from calve.sink_core.sink.session import Session
+    from calve.sink_core.sink.loop.session import Session
     from calve.sink_core.sink.status import status as look
 
     with working("looking"), Session.open(sink("status", file, connections)) as session:
@@ -84,8 +84,8 @@ def verify(
     from datetime import UTC, datetime
 
     from calve.orchestration.times import moment_or_age_ms
-    from calve.sink_core.sink.session import Session
-    from calve.sink_core.verify.verify import verify as prove
+    from calve.sink_core.sink.loop.session import Session
+    from calve.sink_core.sink.verify.proof import verify as prove
 
     since_ms = moment_or_age_ms(since, "--since", datetime.now(UTC)) if since is not None else None
     with working("connecting") as spinner, Session.open(sink("verify", file, connections)) as session:

@@ -12,7 +12,7 @@ from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFil
 from calve.orchestration.cli.output import error_document, say, say_json, say_table, working
 
 if TYPE_CHECKING:
-    from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
+    from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
 
 
 class Task(StrEnum):
@@ -46,7 +46,7 @@ def maintain(
 
     Exit code 1 or 3: it failed for a table; it was done for the others.
     """
-    from calve.sink_core.sink.session import Session
+    from calve.sink_core.sink.loop.session import Session
     from calve.spark_jobs.engine import SparkEngine
     from calve.spark_jobs.maintenance.tasks import run_task
 

@@ -41,7 +41,7 @@ def pause(
     With --give-up no run can publish these any more, dead or alive: after the resume their records are read again.
     """
     from calve.sink_core.sink import pausing
-    from calve.sink_core.sink.session import Session
+    from calve.sink_core.sink.loop.session import Session
 
     if giving_up and not wait:
         raise ConfigError(
@@ -73,7 +73,7 @@ def pause(
 def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """End a pause; or, after a stop, say that its cause is corrected, so that runs are started again."""
     from calve.sink_core.sink import pausing
-    from calve.sink_core.sink.session import Session
+    from calve.sink_core.sink.loop.session import Session
 
     pipeline, by = sink("resume", file, connections), user()
     with working("connecting"), Session.open(pipeline) as session:

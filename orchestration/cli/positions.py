@@ -18,7 +18,7 @@ app = typer.Typer(help="The positions of a pipeline as a file, to begin another 
 def export(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:  # noqa: ARG001 - it always is
     """Write the positions to standard output, as JSON."""
     from calve.sink_core.sink import positions_file
-    from calve.sink_core.sink.session import Session
+    from calve.sink_core.sink.loop.session import Session
 
     with working("reading positions"), Session.open(sink("positions export", file, connections)) as session:
         exported = positions_file.export(session)
@@ -34,7 +34,7 @@ def import_(
 ) -> None:
     """Begin a pipeline that has never published with these positions, in place of `source.start`."""
     from calve.sink_core.sink import positions_file
-    from calve.sink_core.sink.session import Session
+    from calve.sink_core.sink.loop.session import Session
 
     pipeline, wanted = sink("positions import", file, connections), positions_file.read(positions)
     with working("putting positions in place"), Session.open(pipeline) as session:

@@ -18,7 +18,7 @@ from calve.sink_core.error_codes.files import OPTION
 from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from calve.sink_core.range_jobs.jobs import RangePreview, RangeReport
+    from calve.sink_core.sink.range_jobs.jobs import RangePreview, RangeReport
 
 
 def register(app: typer.Typer) -> None:
@@ -57,7 +57,7 @@ def replay(
     Exit code 1: it can't be known what the table lacks, retention has taken it, or the table was changed meanwhile.
     """
     from calve.orchestration.times import span
-    from calve.sink_core.range_jobs.jobs import RangeJobs
+    from calve.sink_core.sink.range_jobs.jobs import RangeJobs
     from calve.spark_jobs.engine import session_on_spark
 
     wanted = span(from_, to, ranges or [], names=("--from", "--to", "--range"))

@@ -11,7 +11,7 @@ from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFil
 from calve.orchestration.cli.output import ask, say, say_json, working
 
 if TYPE_CHECKING:
-    from calve.sink_core.resolve.resolve import Prepared
+    from calve.sink_core.sink.resolve.resolve import Prepared
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +37,7 @@ def resolve(
 
     Exit code 2: the finding does not stand, or has no such choice; nothing was changed. 3: somebody was faster.
     """
-    from calve.sink_core.resolve.resolve import carry_out, prepare
+    from calve.sink_core.sink.resolve.resolve import carry_out, prepare
     from calve.spark_jobs.engine import session_on_spark
 
     pipeline = sink("resolve", file, connections)

@@ -15,7 +15,7 @@ from pydantic_core import CoreSchema
 
 from calve.orchestration.dagster.assets import COMPONENT_FILES
 from calve.orchestration.dagster.build import build_pipeline_defs
-from calve.sink_core.config.kinds.registry import file_type
+from calve.sink_core.config.kinds import file_type
 from calve.sink_core.config.load import load, nearest_connections
 from calve.sink_core.errors import CalveError
 
@@ -59,7 +59,7 @@ class PipelineScaffolder(dg.Scaffolder[NewPipelineParams]):
 
     def scaffold(self, request: dg.ScaffoldRequest[NewPipelineParams]) -> None:
         from calve.orchestration.new_pipeline import Wanted, new_pipeline
-        from calve.sink_core.scaffold import name_from
+        from calve.sink_core.sink.scaffold import name_from
 
         root, given = request.project_root or request.target_path, request.params
         wanted = Wanted(

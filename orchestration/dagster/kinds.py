@@ -1,4 +1,4 @@
-"""What each kind of pipeline gives to Dagster: a kind is added here, and in `sink_core/config/kinds/registry.py`."""
+"""What each kind of pipeline gives to Dagster: a kind is added here, and in `sink_core/config/kinds.py`."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from pydantic import TypeAdapter
 
-from calve.sink_core.config.kinds.common import Trigger
+from calve.sink_core.config.common import Trigger
 
 BACK_OFF_S = 30.0
 BACK_OFF_MOST_S = 1800.0

@@ -49,7 +49,7 @@ def delays_by_carrier(context: dg.AssetExecutionContext) -> dg.MaterializeResult
     """Flights, cancellations and mean departure delay of each carrier, all from one snapshot of the flights."""
     from calve.sink_core.config.load import load_as
     from calve.sink_core.config.sink_pipeline import SinkPipeline
-    from calve.sink_core.tables.catalog import open_catalog
+    from calve.sink_core.iceberg.catalog.opening import open_catalog
 
     with open_catalog(load_as(SinkPipeline, PIPELINE).catalog) as catalog:
         flights = catalog.load_table(FLIGHTS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import cast
 
+from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import CatalogConnection, Connections, KafkaConnection, SparkSettings
 from calve.sink_core.config.effective import INLINE, CatalogSettings, KafkaSettings
-from calve.sink_core.config.kinds.common import PipelineConfig
 from calve.sink_core.config.model import Location
 from calve.sink_core.config.problems import nearest
 

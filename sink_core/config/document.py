@@ -17,9 +17,9 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
 
+from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import OWNED_BY_CALVE, Connections
-from calve.sink_core.config.kinds.common import PipelineConfig
-from calve.sink_core.config.kinds.registry import KINDS, file_type
+from calve.sink_core.config.kinds import KINDS, file_type
 from calve.sink_core.explain import errors_page, findings_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

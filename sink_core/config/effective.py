@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.config.kinds.common import PipelineConfig
 from calve.sink_core.config.references import redact
 
 INLINE = "inline"

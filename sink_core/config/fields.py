@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, StringConstraints
 
 from calve.sink_core.config.model import Matching, refusal
-from calve.sink_core.routing import TABLE_NAME
+from calve.sink_core.config.routing import TABLE_NAME
 
 
 def _compiled(given: str) -> str:

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from calve.sink_core.config.assemble import names_of_connections, unknown_names
+from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import Connections
 from calve.sink_core.config.effective import Pipeline
-from calve.sink_core.config.kinds.common import PipelineConfig
-from calve.sink_core.config.kinds.registry import DEFAULT, KINDS, Kind
+from calve.sink_core.config.kinds import DEFAULT, KINDS, Kind
 from calve.sink_core.config.model import Model
 from calve.sink_core.config.problems import problem, problems
 from calve.sink_core.config.yaml_file import Document, documents, read

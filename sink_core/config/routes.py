@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from calve.sink_core.config.kinds.sink import SinkConfig
-from calve.sink_core.config.tables import Table
-from calve.sink_core.error_codes.files import NO_TABLE_NAME, ONE_TABLE_TWICE
-from calve.sink_core.errors import ConfigError
-from calve.sink_core.routing import (
+from calve.sink_core.config.routing import (
     VALUE,
     Condition,
     Naming,
@@ -20,6 +16,10 @@ from calve.sink_core.routing import (
     is_template,
     placeholders,
 )
+from calve.sink_core.config.sink import SinkConfig
+from calve.sink_core.config.tables import Table
+from calve.sink_core.error_codes.files import NO_TABLE_NAME, ONE_TABLE_TWICE
+from calve.sink_core.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 from calve.sink_core.config.assemble import catalog_settings, kafka_settings, spark_settings
 from calve.sink_core.config.connections import Connections
 from calve.sink_core.config.effective import CatalogSettings, Pipeline, name_of
-from calve.sink_core.config.kinds.sink import SinkConfig
 from calve.sink_core.config.reading import ALIKE, Readings, readings
 from calve.sink_core.config.references import redact, resolve, without_user_info
 from calve.sink_core.config.routes import fed_tables, is_open, may_feed, namings
+from calve.sink_core.config.routing import ALL, Naming, Rule
+from calve.sink_core.config.sink import SinkConfig
 from calve.sink_core.config.tables import (
     KAFKA,
     AutoCreate,
@@ -26,7 +27,6 @@ from calve.sink_core.config.tables import (
 )
 from calve.sink_core.error_codes.files import NO_SUCH_NAME, TOO_MANY_TABLES
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.routing import ALL, Naming, Rule
 
 T = TypeVar("T")
 

@@ -29,12 +29,12 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
+from calve.sink_core.config.routing import matching
 from calve.sink_core.errors import ConfigError, RetriableError
 from calve.sink_core.kafka.clients import Settings, reader, receive
 from calve.sink_core.kafka.compat import NOENT, PARTITION_EOF, ConfigResource, OffsetSpec, ResourceType
 from calve.sink_core.kafka.failures import classify, reported
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.routing import matching
 from calve.sink_core.timing import Deadline, back_off
 
 ASSUMED_BYTES_PER_RECORD = 1024.0

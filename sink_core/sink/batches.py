@@ -11,32 +11,32 @@ from functools import partial
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from calve.sink_core.batch import BatchPlan, WrittenBatch
-from calve.sink_core.changes.equality import with_spec_of_deletes
-from calve.sink_core.changes.settings import row_changes_of
-from calve.sink_core.commit.schema_change import change_schema
-from calve.sink_core.commit.table import TableCommitter
-from calve.sink_core.commit.view import TableView
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import Paused
 from calve.sink_core.control.letters import NONE, Letters
 from calve.sink_core.counts import Dropped, not_stored
-from calve.sink_core.dead_letters.topic import letters_of
 from calve.sink_core.errors import CalveError
+from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
+from calve.sink_core.iceberg.changes.equality import with_spec_of_deletes
+from calve.sink_core.iceberg.changes.settings import row_changes_of
+from calve.sink_core.iceberg.commit.schema_change import change_schema
+from calve.sink_core.iceberg.commit.table import TableCommitter
+from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, largest_batch
-from calve.sink_core.maintenance.keep_alive import is_due
 from calve.sink_core.offsets import Offsets, Position
-from calve.sink_core.range_jobs.look import ledger_rows
-from calve.sink_core.range_jobs.missing import check_new, check_stated
-from calve.sink_core.sink.control.complete import data_complete, data_written
-from calve.sink_core.sink.control.decision import decide
-from calve.sink_core.sink.fitting import give
-from calve.sink_core.sink.job import OnProgress, Progress, Publication, carry_out, give_way, timed
-from calve.sink_core.sink.planning import Planned, Planner, Source
-from calve.sink_core.sink.session import Session
-from calve.sink_core.sink.writing import write_batch
-from calve.sink_core.tables.catalog import dropped_meanwhile
+from calve.sink_core.sink.dead_letters.topic import letters_of
+from calve.sink_core.sink.keep_alive import is_due
+from calve.sink_core.sink.loop.complete import data_complete, data_written
+from calve.sink_core.sink.loop.decision import decide
+from calve.sink_core.sink.loop.fitting import give
+from calve.sink_core.sink.loop.job import OnProgress, Progress, Publication, carry_out, give_way, timed
+from calve.sink_core.sink.loop.planning import Planned, Planner, Source
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.loop.writing import write_batch
+from calve.sink_core.sink.range_jobs.look import ledger_rows
+from calve.sink_core.sink.range_jobs.missing import check_new, check_stated
+from calve.sink_core.tables.batch import BatchPlan, WrittenBatch
 from calve.sink_core.tables.internal import LEDGER_SCHEMA
 
 
@@ -70,7 +70,7 @@ class BatchReport:
 
     @property
     def not_stored(self) -> dict[str, int]:
-        """As `not_stored` of `sink_core/batch`."""
+        """As `not_stored` of `sink_core/tables/batch`."""
         return not_stored(self.dead_lettered, self.filtered, self.unrouted, self.tombstones)
 
     @property

@@ -10,7 +10,7 @@ from time import sleep, time_ns
 from calve.sink_core.control.events import Paused, Resumed
 from calve.sink_core.error_codes.operations import RESUMED, STILL_UNDER_WAY
 from calve.sink_core.errors import CalveError
-from calve.sink_core.sink.session import Session
+from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.status import in_flight
 from calve.sink_core.timing import Deadline
 

@@ -12,8 +12,8 @@ from calve.sink_core.error_codes.files import NOT_RUN_YET, UNREADABLE_FILE
 from calve.sink_core.error_codes.operations import HAS_PUBLISHED, OTHER_POSITIONS, POSITIONS_FILE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import Offsets, TopicPartition
-from calve.sink_core.sink.planning import Planner, Source
-from calve.sink_core.sink.session import Session
+from calve.sink_core.sink.loop.planning import Planner, Source
+from calve.sink_core.sink.loop.session import Session
 
 
 class OnePosition(BaseModel):

@@ -11,21 +11,21 @@ from typing import Any
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from calve.sink_core.commit.view import TableView, rows_told, view_of
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Logged
 from calve.sink_core.counts import not_stored
-from calve.sink_core.dead_letters.misfits import Misfits, misfits
-from calve.sink_core.decode.others import sum_dropped
 from calve.sink_core.errors import FindingError, Unreachable
 from calve.sink_core.finding import Finding
+from calve.sink_core.iceberg.commit.view import TableView, rows_told, view_of
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, end_offsets, log_starts
 from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition
-from calve.sink_core.sink.control.events import DataWritten
-from calve.sink_core.sink.control.state import CommitState
-from calve.sink_core.sink.session import Session
-from calve.sink_core.verify.world import load_table, table_names, unchanged
+from calve.sink_core.records.decode.others import sum_dropped
+from calve.sink_core.sink.dead_letters.misfits import Misfits, misfits
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.verify.world import load_table, table_names, unchanged
+from calve.sink_core.tables.log.events import DataWritten
+from calve.sink_core.tables.log.state import CommitState
 
 LAST_BATCHES = 100
 """That fields are counted over which have no column."""
@@ -86,7 +86,7 @@ class LastBatch:
 
     @property
     def not_stored(self) -> dict[str, int]:
-        """As `not_stored` of `sink_core/batch`."""
+        """As `not_stored` of `sink_core/tables/batch`."""
         return not_stored(self.dead_lettered, self.filtered, self.unrouted, self.tombstones)
 
 

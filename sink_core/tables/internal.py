@@ -20,9 +20,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from calve.sink_core.batch import BatchPlan
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.tables.arrow import arrow_schema
+from calve.sink_core.records.columns.arrow import arrow_schema
+from calve.sink_core.tables.batch import BatchPlan
 
 Headers = Sequence[tuple[str, bytes | None]]
 

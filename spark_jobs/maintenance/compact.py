@@ -14,11 +14,11 @@ from pyiceberg.table import Table
 from calve.sink_core.config.table_maintenance import Compact, Manifests
 from calve.sink_core.error_codes.tables import PROCEDURE
 from calve.sink_core.errors import RetriableError
-from calve.sink_core.maintenance.compaction import PartitionFiles, due, within, worth_it
-from calve.sink_core.maintenance.predicate import predicate
-from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
-from calve.sink_core.maintenance.shape import DATA_FILES, DELETE_FILES, MANIFESTS, live_files, shape
-from calve.sink_core.tables.parquet import target_file_bytes
+from calve.sink_core.iceberg.maintenance.compaction import PartitionFiles, due, within, worth_it
+from calve.sink_core.iceberg.maintenance.predicate import predicate
+from calve.sink_core.iceberg.maintenance.shape import DATA_FILES, DELETE_FILES, MANIFESTS, live_files, shape
+from calve.sink_core.iceberg.write.parquet import target_file_bytes
+from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.spark_jobs.maintenance.work import Work, now_ms
 
 TASK, MANIFESTS_TASK = "compact", "manifests"

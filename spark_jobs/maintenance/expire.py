@@ -7,15 +7,15 @@ from contextlib import suppress
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 
-from calve.sink_core.commit.staging import dropping, left_behind
 from calve.sink_core.config.table_maintenance import Expire
 from calve.sink_core.error_codes.tables import BRANCH_RETENTION
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.maintenance.expiry import plan_expiry
-from calve.sink_core.maintenance.owned import why_not_owned
-from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
-from calve.sink_core.maintenance.shape import SNAPSHOTS, shape
-from calve.sink_core.tables.catalog import unreachable_as_ours
+from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
+from calve.sink_core.iceberg.commit.staging import dropping, left_behind
+from calve.sink_core.iceberg.maintenance.expiry import plan_expiry
+from calve.sink_core.iceberg.maintenance.owned import why_not_owned
+from calve.sink_core.iceberg.maintenance.shape import SNAPSHOTS, shape
+from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.spark_jobs.maintenance.work import Work, now_ms
 
 TASK = "expire"

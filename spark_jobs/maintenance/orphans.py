@@ -22,12 +22,18 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from calve.sink_core.config.table_maintenance import Orphans
 from calve.sink_core.failpoints import reach
-from calve.sink_core.maintenance.orphans import Listed, known_of_snapshots, list_files, may_still_land, named_by_events
-from calve.sink_core.maintenance.owned import why_files_stay, why_not_owned
-from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
-from calve.sink_core.sink.control.state import CommitState
-from calve.sink_core.tables.catalog import unreachable_as_ours
-from calve.sink_core.tables.create import load_if_there
+from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
+from calve.sink_core.iceberg.create.tables import load_if_there
+from calve.sink_core.iceberg.maintenance.orphans import (
+    Listed,
+    known_of_snapshots,
+    list_files,
+    may_still_land,
+    named_by_events,
+)
+from calve.sink_core.iceberg.maintenance.owned import why_files_stay, why_not_owned
+from calve.sink_core.tables.log.state import CommitState
+from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.spark_jobs.maintenance.work import Work, now_ms
 
 TASK = "orphans"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from calve.sink_core.error_codes.files import NO_SUCH_NAME
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.maintenance.keep_alive import keep_alive
-from calve.sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
-from calve.sink_core.maintenance.trim import trim
-from calve.sink_core.sink.session import Session
+from calve.sink_core.sink.keep_alive import keep_alive
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.trim import trim
+from calve.sink_core.tables.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
 from calve.spark_jobs.maintenance.compact import compact, rewrite_manifests
 from calve.spark_jobs.maintenance.expire import expire
 from calve.spark_jobs.maintenance.orphans import remove_orphans

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from calve.sink_core.errors import CalveError
-from calve.sink_core.maintenance.owned import why_not_owned
-from calve.sink_core.maintenance.report import MaintenanceReport, OnProgress, TaskOutcome
-from calve.sink_core.sink.session import Session
-from calve.sink_core.tables.catalog import dropped_meanwhile, unreachable_as_ours
-from calve.sink_core.tables.create import load_if_there
+from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
+from calve.sink_core.iceberg.create.tables import load_if_there
+from calve.sink_core.iceberg.maintenance.owned import why_not_owned
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.tables.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
 from calve.spark_jobs.procedures import Procedures
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pyiceberg.types import StructType
 from pyspark.sql import SparkSession
 
-from calve.sink_core.decode.others import sum_dropped
+from calve.sink_core.records.decode.others import sum_dropped
 from tests import support
 from tests.any_values.json_wires import NAMES, PLAIN
 from tests.any_values.kinds import LONG, TEXT, StructOf, Type, draw, same

@@ -13,7 +13,7 @@ from typing import Any
 import fastavro
 from google.protobuf.message_factory import GetMessageClass
 
-from calve.sink_core.decode.protobuf_schema import proto_file
+from calve.sink_core.records.protobuf.schema import proto_file
 from tests.any_values import kinds
 from tests.any_values.json_wires import SCALES, Encode, unscaled
 from tests.any_values.kinds import Leaf, ListOf, MapOf, StructOf, Type

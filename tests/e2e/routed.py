@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
 from calve.sink_core.failpoints import VARIABLE
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow
 from tests.schema_registry import SchemaRegistry, framed

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.load import load
+from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import run_pipeline
-from calve.sink_core.sink.session import Session
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from tests.bank import EXAMPLE, Bank
 from tests.postgres import postgres

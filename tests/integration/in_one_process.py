@@ -11,8 +11,8 @@ from pathlib import Path
 
 from calve.sink_core.config.load import load
 from calve.sink_core.errors import CalveError
+from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import run_pipeline
-from calve.sink_core.sink.session import Session
 
 
 def main(file: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.range_jobs.jobs import RangeJobs, RangeReport
-from calve.sink_core.range_jobs.selected import Wanted
-from calve.sink_core.verify.report import VerifyReport
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.range_jobs.jobs import RangeJobs, RangeReport
+from calve.sink_core.sink.range_jobs.selected import Wanted
+from calve.sink_core.sink.verify.proof import verify
+from calve.sink_core.tables.proof import VerifyReport
 from tests import support
 from tests.pipelines import Flow
 

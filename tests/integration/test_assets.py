@@ -17,7 +17,7 @@ from calve.orchestration.dagster.sink.names import COMMIT, INGEST, batches_key, 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.sink.control.events import CommitComplete, CommitToTable, DataComplete, StartCommit
+from calve.sink_core.tables.log.events import CommitComplete, CommitToTable, DataComplete, StartCommit
 from tests import support
 from tests.dagster_runs import run
 from tests.pipelines import Flow, reached, tagged

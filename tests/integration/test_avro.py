@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import ConfigError, Unreachable
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from tests.launch import calve
 from tests.pipelines import Flow, record
 from tests.schema_registry import SchemaRegistry, framed, plain

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import BadRecord
-from calve.sink_core.schema_preview import schema_preview
-from calve.sink_core.sink.planning import Planner
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.loop.planning import Planner
+from calve.sink_core.sink.schema_preview import schema_preview
+from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_spark
 from tests.pipelines import Flow

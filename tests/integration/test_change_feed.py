@@ -13,8 +13,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from calve.sink_core.batch import ToMerge
 from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.tables.batch import ToMerge
 from tests import support
 from tests.changing import Change, commit, merge, written
 

@@ -11,7 +11,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.commit.staging import staging_of
+from calve.sink_core.iceberg.commit.staging import staging_of
 from tests.pipelines import Flow, reached
 from tests.rest_catalog import RestCatalog
 from tests.support import TopicFactory

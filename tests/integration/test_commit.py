@@ -17,9 +17,9 @@ from pyiceberg.types import IntegerType
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.commit.coordinator import CommitReport
 from calve.sink_core.errors import FindingError, UnknownOutcome
-from calve.sink_core.sink.control.events import CommitComplete, CommitToTable
+from calve.sink_core.iceberg.commit.coordinator import CommitReport
+from calve.sink_core.tables.log.events import CommitComplete, CommitToTable
 from tests.pipelines import Flow, reached, tagged
 from tests.support import TopicFactory
 

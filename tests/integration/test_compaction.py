@@ -50,11 +50,11 @@ from calve.sink_core.config.assemble import INLINE_CATALOG
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.table_maintenance import Compact, Expire, Manifests
 from calve.sink_core.errors import FindingError
-from calve.sink_core.maintenance.predicate import predicate
-from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
-from calve.sink_core.maintenance.shape import live_files
-from calve.sink_core.verify.report import VerifyReport
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.iceberg.maintenance.predicate import predicate
+from calve.sink_core.iceberg.maintenance.shape import live_files
+from calve.sink_core.sink.verify.proof import verify
+from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
+from calve.sink_core.tables.proof import VerifyReport
 from calve.spark_jobs.maintenance.compact import compact, rewrite_manifests
 from calve.spark_jobs.maintenance.expire import expire
 from calve.spark_jobs.maintenance.tasks import run_task

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from calve.orchestration.dagster.names import CHECKS
 from calve.orchestration.dagster.sink.names import REPLAY_DEAD_LETTERS
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.dead_letters import choice
-from calve.sink_core.dead_letters.misfits import misfits
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.sink.control.events import DataComplete, DataWritten
+from calve.sink_core.sink.dead_letters import choice
+from calve.sink_core.sink.dead_letters.misfits import misfits
 from calve.sink_core.sink.status import status
+from calve.sink_core.tables.log.events import DataComplete, DataWritten
 from tests import launch
 from tests.dagster_runs import run
 from tests.dead_letters import ALL, GOOD, assert_proven, filled, left, listed, mend, replay, spoilt

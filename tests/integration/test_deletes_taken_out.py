@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.table_maintenance import Compact
-from calve.sink_core.maintenance.deletes import equality_deletes
-from calve.sink_core.maintenance.shape import live_files
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.iceberg.maintenance.deletes import equality_deletes
+from calve.sink_core.iceberg.maintenance.shape import live_files
+from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.maintenance.compact import compact
 from calve.spark_jobs.maintenance.work import Work

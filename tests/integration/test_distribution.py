@@ -15,7 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from tests.pipelines import Flow, record
 from tests.support import Produce, TopicFactory
@@ -146,7 +146,7 @@ from pathlib import Path
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from calve.sink_core.config.load import load
-from calve.sink_core.sink.session import Session
+from calve.sink_core.sink.loop.session import Session
 from calve.spark_jobs import shuffle
 from calve.sink_core.sink.run import run_pipeline
 from calve.spark_jobs.engine import SparkEngine

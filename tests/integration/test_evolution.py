@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.range_jobs.jobs import RangeJobs
-from calve.sink_core.range_jobs.selected import Wanted
-from calve.sink_core.tables.type_text import type_text
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.records.columns.type_text import type_text
+from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+from calve.sink_core.sink.range_jobs.jobs import RangeJobs
+from calve.sink_core.sink.range_jobs.selected import Wanted
+from calve.sink_core.sink.verify.proof import verify
 from tests.pipelines import Died, Flow, reached
 from tests.schema_registry import SchemaRegistry, framed
 from tests.schema_registry import plain as plain_avro

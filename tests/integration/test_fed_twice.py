@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import EXIT_BAD_INPUT, FindingError
-from calve.sink_core.sink.control.events import DataComplete
+from calve.sink_core.tables.log.events import DataComplete
 from tests.pipelines import Flow, reached
 from tests.resolving import resolve, resolved, run_and_prove
 from tests.support import TopicFactory, unique

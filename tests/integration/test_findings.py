@@ -12,10 +12,10 @@ from calve.sink_core.control.events import Resumed
 from calve.sink_core.control.log import REQUIRED_CONFIG
 from calve.sink_core.errors import FindingError, ProtocolError
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.sink.control.events import DataComplete, DataWritten
-from calve.sink_core.sink.control.fold import SINK
-from calve.sink_core.sink.control.state import CommitState
-from calve.sink_core.sink.planning import Planner
+from calve.sink_core.sink.loop.planning import Planner
+from calve.sink_core.tables.log.events import DataComplete, DataWritten
+from calve.sink_core.tables.log.fold import SINK
+from calve.sink_core.tables.log.state import CommitState
 from tests import damage, support
 from tests.damage import (
     Break,

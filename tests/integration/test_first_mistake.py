@@ -13,8 +13,8 @@ from pyiceberg.exceptions import ForbiddenError
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.load import load
 from calve.sink_core.errors import CalveError, ConfigError, FindingError
-from calve.sink_core.sink.control.events import DataComplete
 from calve.sink_core.sink.status import status
+from calve.sink_core.tables.log.events import DataComplete
 from tests import support
 from tests.launch import calve, cold
 from tests.pipelines import Flow, reached

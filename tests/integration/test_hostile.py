@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.e2e.faults.processes import ROOT
 from tests.pipelines import COLUMNS, Flow, record

@@ -13,15 +13,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.batch import BatchPlan, WrittenBatch
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.errors import BadRecord, CalveError, FindingError, TableUnusable
+from calve.sink_core.iceberg.catalog.opening import open_catalog
+from calve.sink_core.iceberg.create.tables import ensure_tables
 from calve.sink_core.offsets import OffsetRange, TopicPartition
-from calve.sink_core.sink.control.events import DataWritten
-from calve.sink_core.sink.engine import InProcess
-from calve.sink_core.sink.writing import task_spec, write_batch
-from calve.sink_core.tables.catalog import open_catalog
-from calve.sink_core.tables.create import ensure_tables
+from calve.sink_core.sink.loop.engine import InProcess
+from calve.sink_core.sink.loop.writing import task_spec, write_batch
+from calve.sink_core.tables.batch import BatchPlan, WrittenBatch
+from calve.sink_core.tables.log.events import DataWritten
 from calve.spark_jobs.engine import SparkEngine
 from tests.pipelines import Flow, record
 from tests.support import Produce, TopicFactory, produce
@@ -197,7 +197,7 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from calve.sink_core.config.load import load
-from calve.sink_core.sink.session import Session
+from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import run_pipeline
 from calve.spark_jobs.engine import SparkEngine
 

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.changes.unavailable import UNAVAILABLE
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.records.changes.unavailable import UNAVAILABLE
+from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_spark
 from tests.integration.test_merge import commit_by_spark

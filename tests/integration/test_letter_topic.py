@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import Producer
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.checks.acls import needed
-from calve.sink_core.checks.kafka import KafkaChecks
 from calve.sink_core.control import letters
-from calve.sink_core.dead_letters.jobs import LetterJobs
-from calve.sink_core.dead_letters.topic import BATCH, LEFT_OUT, PREFIX
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.failpoints import VARIABLE, FailpointReached
+from calve.sink_core.sink.checks.acls import needed
+from calve.sink_core.sink.checks.kafka import KafkaChecks
+from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+from calve.sink_core.sink.dead_letters.topic import BATCH, LEFT_OUT, PREFIX
 from tests import support
 from tests.pipelines import Flow, reached
 from tests.support import TopicFactory

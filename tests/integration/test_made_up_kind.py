@@ -31,10 +31,10 @@ from calve.sink_core.control.state import LogState
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.kafka import clients
 from calve.sink_core.offsets import Position, Positions, TopicPartition, offsets_to_dense
-from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.tables.log.fold import SINK
 from tests import support
 from tests.support import TopicFactory
-from tests.unit.sink.control.build import written
+from tests.unit.tables.log.build import written
 
 PIPELINE_ID = "copies"
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.sink.batches import Ingest
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_spark
 from tests.pipelines import Flow

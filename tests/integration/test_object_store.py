@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from calve.sink_core.maintenance.orphans import list_files
+from calve.sink_core.iceberg.maintenance.orphans import list_files
 from tests.object_store import BUCKET, ObjectStore
 
 

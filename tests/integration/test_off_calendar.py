@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from calve.orchestration.dagster.sink import verdicts
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.sink.status import status
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.pipelines import Flow
 from tests.support import TopicFactory

@@ -15,7 +15,7 @@ from calve.orchestration.dagster.names import PAUSE, PAUSED_TAG, POSITIONS, RESO
 from calve.orchestration.dagster.sink.names import DEAD_LETTERS, REPLAY, REPLAY_DEAD_LETTERS, REPLAY_HOURS, table_key
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused, Resolved, Resumed
-from calve.sink_core.sink.control.events import DataComplete
+from calve.sink_core.tables.log.events import DataComplete
 from tests import support
 from tests.dagster_runs import Done, run
 from tests.pipelines import Flow

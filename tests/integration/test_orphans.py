@@ -17,8 +17,8 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.table_maintenance import Orphans
 from calve.sink_core.control.events import BatchAbandoned
 from calve.sink_core.errors import FindingError
-from calve.sink_core.maintenance.report import MaintenanceReport, TaskOutcome
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
+from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.spark_jobs.maintenance.orphans import LOOKED_AT, remove_orphans
 from calve.spark_jobs.maintenance.work import Work
 from calve.spark_jobs.procedures import Procedures

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.commit.coordinator import CommitReport
-from calve.sink_core.commit.table import TableCommitter
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import VARIABLE
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.iceberg.commit.coordinator import CommitReport
+from calve.sink_core.iceberg.commit.table import TableCommitter
+from calve.sink_core.sink.verify.proof import verify
 from tests.launch import forked
 from tests.pipelines import Flow
 from tests.rest_catalog import Proxy, RestCatalog, proxied

@@ -18,17 +18,17 @@ from typer.testing import CliRunner, Result
 
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.commit.coordinator import CommitReport
 from calve.sink_core.control import publisher
 from calve.sink_core.control.events import BatchAbandoned, Event, Paused, PipelineBound, Resumed
 from calve.sink_core.errors import FindingError, TableUnusable, UnknownOutcome
+from calve.sink_core.iceberg.commit.coordinator import CommitReport
 from calve.sink_core.sink import pausing
 from calve.sink_core.sink.batches import BatchReport
-from calve.sink_core.sink.control.events import CommitToTable, DataComplete, StartCommit
-from calve.sink_core.sink.control.fold import SINK
 from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
 from calve.sink_core.sink.status import status
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
+from calve.sink_core.tables.log.events import CommitToTable, DataComplete, StartCommit
+from calve.sink_core.tables.log.fold import SINK
 from tests import support
 from tests.launch import forked
 from tests.pipelines import TIMEOUT_S, Died, Flow, reached

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-import calve.sink_core.sink.planning
+import calve.sink_core.sink.loop.planning
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import FindingError
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.sink.control.state import CommitState
-from calve.sink_core.sink.planning import Planner
+from calve.sink_core.sink.loop.planning import Planner
+from calve.sink_core.tables.log.state import CommitState
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow
 from tests.support import TopicFactory
@@ -32,7 +32,7 @@ def test_what_is_appended_after_the_high_watermarks_is_no_older_than_the_plan_s_
     flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1, {"message.timestamp.type": "LogAppendTime"}))
     flow.run()
     flow.produce(range(5))
-    real = calve.sink_core.sink.planning.high_watermarks
+    real = calve.sink_core.sink.loop.planning.high_watermarks
 
     def then_a_record_comes(*asked: Any, **named: Any) -> dict[TopicPartition, int]:
         found = real(*asked, **named)
@@ -41,7 +41,7 @@ def test_what_is_appended_after_the_high_watermarks_is_no_older_than_the_plan_s_
         time.sleep(0.01)
         return found
 
-    monkeypatch.setattr(calve.sink_core.sink.planning, "high_watermarks", then_a_record_comes)
+    monkeypatch.setattr(calve.sink_core.sink.loop.planning, "high_watermarks", then_a_record_comes)
     with flow.session() as session:
         session.bind()
         planner = Planner(session, max_tasks=1)

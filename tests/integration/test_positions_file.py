@@ -15,7 +15,7 @@ from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.sink.control.events import DataComplete
+from calve.sink_core.tables.log.events import DataComplete
 from tests.pipelines import Flow
 from tests.resolving import run_and_prove
 from tests.support import TopicFactory, unique

@@ -23,8 +23,8 @@ from calve.sink_core.errors import ConfigError, ProtocolError, UnknownOutcome, U
 from calve.sink_core.failpoints import VARIABLE, FailpointReached
 from calve.sink_core.kafka import clients
 from calve.sink_core.offsets import Position, TopicPartition
-from calve.sink_core.sink.control.events import DataComplete, DataWritten
-from calve.sink_core.sink.planning import Planner
+from calve.sink_core.sink.loop.planning import Planner
+from calve.sink_core.tables.log.events import DataComplete, DataWritten
 from tests import support
 from tests.pipelines import TIMEOUT_S, Died, Flow, reached
 from tests.support import TopicFactory

@@ -11,10 +11,10 @@ import calve.sink_core.control.publisher
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.errors import CommitConflict, FindingError, TableUnusable
-from calve.sink_core.maintenance.orphans import Listed, may_still_land, named_by_events
-from calve.sink_core.range_jobs.jobs import REPLAYS, RangeJobs, RangeReport
-from calve.sink_core.sink.control.events import DataWritten
-from calve.sink_core.tables.manifests import entries_of
+from calve.sink_core.iceberg.files.manifests import entries_of
+from calve.sink_core.iceberg.maintenance.orphans import Listed, may_still_land, named_by_events
+from calve.sink_core.sink.range_jobs.jobs import REPLAYS, RangeJobs, RangeReport
+from calve.sink_core.tables.log.events import DataWritten
 from tests.damage import roll_back
 from tests.integration.range_jobs import FOREIGN, assert_proven, delete, filled, part, replay
 from tests.pipelines import Died, Flow, reached

@@ -9,13 +9,13 @@ import pytest
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
-from calve.sink_core.dead_letters.jobs import LettersReport
-from calve.sink_core.maintenance.orphans import Listed, may_still_land
-from calve.sink_core.maintenance.trim import trim
+from calve.sink_core.iceberg.maintenance.orphans import Listed, may_still_land
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.range_jobs.jobs import RangeJobs
-from calve.sink_core.range_jobs.selected import Wanted
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.dead_letters.jobs import LettersReport
+from calve.sink_core.sink.range_jobs.jobs import RangeJobs
+from calve.sink_core.sink.range_jobs.selected import Wanted
+from calve.sink_core.sink.trim import trim
+from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.damage import roll_back
 from tests.dead_letters import ALL, GOOD, assert_proven, die, left, mend, misfit, replay, spoilt

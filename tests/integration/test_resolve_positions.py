@@ -11,10 +11,10 @@ from calve.orchestration.dagster.sink.watch import SinkWatch
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused, Resolved
 from calve.sink_core.errors import ConfigError, FindingError
-from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.resolve.positions import accept
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.resolve.positions import accept
+from calve.sink_core.sink.trim import trim
+from calve.sink_core.sink.verify.proof import verify
 from tests import damage
 from tests.pipelines import Flow, reached
 from tests.resolving import refused, resolve, resolved, run_and_prove

@@ -15,11 +15,11 @@ from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.sink.dead_letters.jobs import LetterJobs
 from calve.sink_core.sink.status import status
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.dagster_runs import run
 from tests.pipelines import TIMEOUT_S, Flow

@@ -16,8 +16,8 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.control.events import Paused, Resumed
 from calve.sink_core.errors import BadRecord
-from calve.sink_core.sink.control.events import CommitComplete, DataComplete
 from calve.sink_core.sink.run import Bounds, run_pipeline
+from calve.sink_core.tables.log.events import CommitComplete, DataComplete
 from calve.spark_jobs.engine import SparkEngine
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow, reached

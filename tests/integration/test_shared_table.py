@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.table_maintenance import Compact, Expire
 from calve.sink_core.errors import FindingError
-from calve.sink_core.maintenance.trim import trim
-from calve.sink_core.verify.report import VerifyReport
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.trim import trim
+from calve.sink_core.sink.verify.proof import verify
+from calve.sink_core.tables.proof import VerifyReport
 from calve.spark_jobs.maintenance.compact import compact
 from calve.spark_jobs.maintenance.expire import expire
 from calve.spark_jobs.maintenance.work import Work

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.maintenance.tasks import run_task
 from tests.pipelines import Flow

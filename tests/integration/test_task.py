@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.iceberg.catalog.opening import open_catalog
+from calve.sink_core.iceberg.create.tables import ensure_tables
 from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.sink.loop.writing import task_spec
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import run_task
-from calve.sink_core.sink.writing import task_spec
-from calve.sink_core.tables.catalog import open_catalog
-from calve.sink_core.tables.create import ensure_tables
 from tests.pipelines import Flow, record
 from tests.support import Produce, TopicFactory
 

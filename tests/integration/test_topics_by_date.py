@@ -13,7 +13,7 @@ from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import BatchAbandoned
 from calve.sink_core.control.publisher import GivenUp
 from calve.sink_core.errors import ConfigError, FindingError
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from tests import damage
 from tests.pipelines import TIMEOUT_S, Flow, reached
 from tests.resolving import resolved

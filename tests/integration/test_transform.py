@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.checks.tables import TableChecks
-from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.checks.tables import TableChecks
+from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+from calve.sink_core.sink.verify.proof import verify
 from tests.pipelines import Flow
 from tests.support import Produce, TopicFactory
 

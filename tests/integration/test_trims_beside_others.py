@@ -13,11 +13,11 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.log import REQUIRED_CONFIG, ControlLog
 from calve.sink_core.failpoints import VARIABLE
-from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.sink.control.events import DataComplete, StartCommit, TableCheckpoint
 from calve.sink_core.sink.status import status
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.trim import trim
+from calve.sink_core.sink.verify.proof import verify
+from calve.sink_core.tables.log.events import DataComplete, StartCommit, TableCheckpoint
 from tests import support
 from tests.launch import forked
 from tests.pipelines import Died, Flow, reached

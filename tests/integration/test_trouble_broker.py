@@ -20,9 +20,9 @@ from calve.sink_core.errors import EXIT_UNREACHABLE, RetriableError, UnknownOutc
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.source import end_offsets, high_watermarks
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.sink.control.events import DataComplete
-from calve.sink_core.sink.control.fold import SINK
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
+from calve.sink_core.tables.log.events import DataComplete
+from calve.sink_core.tables.log.fold import SINK
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow, reached
 

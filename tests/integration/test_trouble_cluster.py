@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Message
 
 from calve.sink_core.errors import RetriableError, UnknownOutcome
 from calve.sink_core.kafka import clients, reader
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.cluster import ThreeBrokers
 from tests.pipelines import Flow, reached

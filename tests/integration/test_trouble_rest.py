@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.commit.swap import ATTEMPTS
 from calve.sink_core.errors import ConfigError, TableUnusable, UnknownOutcome, Unreachable
-from calve.sink_core.tables import rest
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.iceberg.catalog import rest
+from calve.sink_core.iceberg.commit.swap import ATTEMPTS
+from calve.sink_core.sink.verify.proof import verify
 from tests.launch import calve
 from tests.pipelines import Flow, reached
 from tests.rest_catalog import Answer, Proxy, RestCatalog, proxied

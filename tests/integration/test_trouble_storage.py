@@ -17,7 +17,7 @@ import pytest
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import EXIT_UNREACHABLE, UnknownOutcome, Unreachable
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from tests.e2e.faults.processes import ROOT
 from tests.object_store import BUCKET, ObjectStore
 from tests.pipelines import Flow, reached

@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.dagster.sink import verdicts
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.dead_letters.jobs import LetterJobs
-from calve.sink_core.schema_preview import schema_preview
-from calve.sink_core.sink.control.events import DataComplete
-from calve.sink_core.sink.planning import Planner
+from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+from calve.sink_core.sink.loop.planning import Planner
+from calve.sink_core.sink.schema_preview import schema_preview
 from calve.sink_core.sink.status import status
+from calve.sink_core.tables.log.events import DataComplete
 from tests import support
 from tests.pipelines import Flow
 from tests.support import TopicFactory

@@ -14,15 +14,15 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.dagster.sink.metadata import of_commit
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.dead_letters.choice import CHANGING
-from calve.sink_core.dead_letters.jobs import LetterJobs
 from calve.sink_core.errors import BadRecord, TableUnusable
-from calve.sink_core.maintenance.orphans import named_by_events
-from calve.sink_core.range_jobs.jobs import RangeJobs
-from calve.sink_core.range_jobs.selected import Wanted
+from calve.sink_core.iceberg.maintenance.orphans import named_by_events
 from calve.sink_core.sink.batches import Ingest
+from calve.sink_core.sink.dead_letters.choice import CHANGING
+from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+from calve.sink_core.sink.range_jobs.jobs import RangeJobs
+from calve.sink_core.sink.range_jobs.selected import Wanted
 from calve.sink_core.sink.status import status
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_chdb, by_spark
 from tests.launch import calve

@@ -11,10 +11,10 @@ import pytest
 from pyiceberg.table import Table
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.sink.control.events import StartCommit
 from calve.sink_core.sink.status import StatusReport, status
-from calve.sink_core.verify.report import VerifyReport, Violation
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
+from calve.sink_core.tables.log.events import StartCommit
+from calve.sink_core.tables.proof import VerifyReport, Violation
 from tests import support
 from tests.pipelines import Died, Flow, reached
 from tests.support import TopicFactory

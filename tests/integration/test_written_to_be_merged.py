@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_spark
 from tests.integration.test_merge import commit_by_spark

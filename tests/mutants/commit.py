@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_APPEND = "tests/unit/commit/test_append.py"
-_MERGE = "tests/unit/commit/test_merge.py"
-_OWN = "tests/unit/commit/test_own.py"
+_APPEND = "tests/unit/iceberg/commit/test_append.py"
+_MERGE = "tests/unit/iceberg/commit/test_merge.py"
+_OWN = "tests/unit/iceberg/commit/test_snapshot_record.py"
 _PARTITION_DELETES = "tests/integration/test_partition_deletes.py"
-_REMOVAL = "tests/unit/commit/test_removal.py"
-_REPLACE = "tests/unit/commit/test_replace.py"
-_STAGING = "tests/unit/commit/test_staging.py"
-_TABLE = "tests/unit/commit/test_table.py"
+_REMOVAL = "tests/unit/iceberg/commit/test_removal.py"
+_REPLACE = "tests/unit/iceberg/commit/test_replace.py"
+_STAGING = "tests/unit/iceberg/commit/test_staging.py"
+_TABLE = "tests/unit/iceberg/commit/test_table.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "no-head-assertion",
-        "sink_core/commit/append.py",
+        "sink_core/iceberg/commit/append.py",
         ", at_ref(branch, parent.snapshot_id if parent else None))",
         ",)",
         (
@@ -28,7 +28,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no-tag-assertion",
-        "sink_core/commit/append.py",
+        "sink_core/iceberg/commit/append.py",
         "(*requirements, at_ref(tag, tagged.snapshot_id if tagged else None))",
         "requirements",
         (f"{_APPEND}::test_a_commit_that_rests_on_another_tag_than_there_is_does_not_land",),
@@ -36,7 +36,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no-uuid-assertion",
-        "sink_core/commit/append.py",
+        "sink_core/iceberg/commit/append.py",
         "= (AssertTableUUID(uuid=metadata.table_uuid),)",
         "= ()",
         (f"{_APPEND}::test_files_for_a_table_that_was_dropped_do_not_go_into_the_one_of_its_name",),
@@ -44,7 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "head-forgotten",
-        "sink_core/commit/append.py",
+        "sink_core/iceberg/commit/append.py",
         "listed += there",
         "listed += there[:0]",
         (f"{_APPEND}::test_what_is_there_stays_and_what_comes_is_added",),
@@ -52,7 +52,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "files-grow-younger",
-        "sink_core/tables/manifests.py",
+        "sink_core/iceberg/files/manifests.py",
         "                sequence_number=entry.sequence_number,",
         "                sequence_number=metadata.last_sequence_number,",
         (f"{_REPLACE}::test_a_file_that_stays_is_as_old_as_it_was",),
@@ -60,7 +60,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "replay-base-unchecked",
-        "sink_core/commit/replace.py",
+        "sink_core/iceberg/commit/replace.py",
         "if replaces.base_snapshot_id is not None and replaces.base_snapshot_id not in line:",
         "if False:",
         (f"{_REPLACE}::test_files_that_are_there_again_after_a_roll_back_keep_their_rows_to_themselves",),
@@ -68,7 +68,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "replay-deletes-unchecked",
-        "sink_core/commit/replace.py",
+        "sink_core/iceberg/commit/replace.py",
         "if has_deletes(head) or not all(",
         "if not all(",
         (f"{_REPLACE}::test_rows_that_somebody_deleted_meanwhile_do_not_come_back",),
@@ -76,7 +76,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "deletes-carried-over-uncounted",
-        "sink_core/commit/replace.py",
+        "sink_core/iceberg/commit/replace.py",
         "manifest.added_files_count + (manifest.existing_files_count or 0) > 0",
         "manifest.added_files_count > 0",
         (f"{_REPLACE}::test_a_manifest_of_deletes_counts_while_it_names_any",),
@@ -84,7 +84,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "replay-added-unchecked",
-        "sink_core/commit/replace.py",
+        "sink_core/iceberg/commit/replace.py",
         "if not _all_there(table.io, event.added) or not _exist(",
         "if not _exist(",
         (f"{_REPLACE}::test_a_replay_whose_own_files_are_gone_takes_nothing_out",),
@@ -92,7 +92,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "replay-data-files-unchecked",
-        "sink_core/commit/replace.py",
+        "sink_core/iceberg/commit/replace.py",
         " and _exist(io, paths_of(io, manifests))",
         "",
         (f"{_REPLACE}::test_a_replay_whose_own_files_are_gone_takes_nothing_out",),
@@ -100,7 +100,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "replay-of-some-files",
-        "sink_core/commit/replace.py",
+        "sink_core/iceberg/commit/replace.py",
         "return wanted <= live",
         "return bool(wanted & live)",
         (f"{_REPLACE}::test_rows_of_a_file_that_somebody_rewrote_meanwhile_are_not_doubled",),
@@ -108,7 +108,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "two-replays-at-once",
-        "sink_core/commit/replace.py",
+        "sink_core/iceberg/commit/replace.py",
         "        *replacing[:-1],\n",
         "",
         (f"{_REPLACE}::test_of_two_replays_the_first_is_dropped",),
@@ -116,7 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "replay-beside-deletes",
-        "sink_core/commit/replace.py",
+        "sink_core/iceberg/commit/replace.py",
         "if changing or not _fits(",
         "if not _fits(",
         (f"{_REPLACE}::test_a_replay_beside_deletes_is_dropped",),
@@ -124,7 +124,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "letters-deletes-unchecked",
-        "sink_core/commit/removal.py",
+        "sink_core/iceberg/commit/removal.py",
         "if has_deletes(head_manifests(table)):",
         "if False:",
         (f"{_REMOVAL}::test_dead_letters_that_somebody_deleted_do_not_come_back_with_the_file_they_were_in",),
@@ -132,7 +132,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "letters-beside-lost",
-        "sink_core/commit/removal.py",
+        "sink_core/iceberg/commit/removal.py",
         "Removal(_gone(table, gone), _kept(table, kept), rows)",
         "Removal(_gone(table, gone), (), rows)",
         (f"{_REMOVAL}::test_what_was_moved_leaves_and_what_shares_its_file_stays",),
@@ -140,7 +140,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "relist-only-above-2-specs",
-        "sink_core/commit/relisting.py",
+        "sink_core/iceberg/commit/relisting.py",
         "len(metadata.partition_specs) > 1",
         "len(metadata.partition_specs) > 2",
         (f"{_PARTITION_DELETES}::test_a_spec_that_was_added_for_a_commit_that_never_came_is_used_by_the_next",),
@@ -148,7 +148,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "relist-not-asserted",
-        "sink_core/commit/relisting.py",
+        "sink_core/iceberg/commit/relisting.py",
         "    if not any(_of_partitions(metadata, ref) for ref in manifests):\n        return ()\n",
         "    return ()\n",
         (f"{_PARTITION_DELETES}::test_a_commit_fails_if_the_spec_changes_before_it_lands",),
@@ -156,7 +156,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "deletes-share-snapshot",
-        "sink_core/commit/own.py",
+        "sink_core/iceberg/commit/snapshot_record.py",
         "if logged.event.deletes and groups[-1]:",
         "if False:",
         (f"{_OWN}::test_a_batch_with_deletes_begins_a_snapshot",),
@@ -164,7 +164,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "first-share-stores-all",
-        "sink_core/commit/own.py",
+        "sink_core/iceberg/commit/snapshot_record.py",
         "Share(one, following[0].offset, ",
         "Share(one, stored_offset, ",
         (f"{_OWN}::test_each_of_several_batches_with_deletes_is_a_snapshot_of_its_own",),
@@ -172,7 +172,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "vtts-before-history",
-        "sink_core/commit/own.py",
+        "sink_core/iceberg/commit/snapshot_record.py",
         "if state.rules.vtts_waits_for_the_history and not from_now and",
         "if False and",
         (f"{_OWN}::test_a_table_is_valid_through_once_it_has_what_was_published_without_it",),
@@ -180,7 +180,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "merge-slow-not-dropped",
-        "sink_core/commit/merge.py",
+        "sink_core/iceberg/commit/merge.py",
         "in_time = time.time() - began_s < LONGEST_S",
         "in_time = True",
         (f"{_MERGE}::test_a_merge_that_took_too_long_is_made_again",),
@@ -188,7 +188,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "merge-head-unasserted",
-        "sink_core/commit/staging.py",
+        "sink_core/iceberg/commit/staging.py",
         "for ref in (MAIN_BRANCH, tag)),",
         "for ref in (tag,)),",
         (f"{_MERGE}::test_what_was_rolled_back_just_before_the_head_was_moved_does_not_come_back_unasked",),
@@ -196,7 +196,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "merge-of-any-branch-head",
-        "sink_core/commit/staging.py",
+        "sink_core/iceberg/commit/staging.py",
         "if alike and found.parent_snapshot_id == staging.root else None",
         "if alike else None",
         (_STAGING,),
@@ -204,7 +204,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "merge-by-any-schema",
-        "sink_core/commit/staging.py",
+        "sink_core/iceberg/commit/staging.py",
         "if alike and found.parent_snapshot_id == staging.root else None",
         "if found.parent_snapshot_id == staging.root else None",
         (_STAGING,),
@@ -212,7 +212,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "part-stores-all",
-        "sink_core/commit/table.py",
+        "sink_core/iceberg/commit/table.py",
         "Share(part.events, rest[0].offset, ",
         "Share(part.events, stored_offset, ",
         (f"{_MERGE}::test_what_waited_beside_changes_and_is_not_merged_is_taken_in_as_well",),
@@ -220,7 +220,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "limit-ignored",
-        "sink_core/commit/table.py",
+        "sink_core/iceberg/commit/table.py",
         "view.stored_offset), state.limit",
         "view.stored_offset), state.next_offset",
         (f"{_TABLE}::test_a_batch_of_which_the_end_is_not_visible_yet_comes_later_and_not_never",),
@@ -228,7 +228,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "swap-always-landed",
-        "sink_core/commit/swap.py",
+        "sink_core/iceberg/commit/swap.py",
         "return None if _landed_after_all(catalog, table, attempt, error) else error",
         "return None",
         (f"{_TABLE}::test_a_commit_whose_reply_was_lost_is_looked_for",),
@@ -236,7 +236,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "snapshot-not-looked-for",
-        "sink_core/commit/swap.py",
+        "sink_core/iceberg/commit/swap.py",
         "if metadata.snapshot_by_id(attempt.snapshot_id) is not None:",
         "if False:",
         (f"{_TABLE}::test_a_commit_whose_reply_was_lost_is_looked_for",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _BY_DATE = "tests/integration/test_topics_by_date.py"
-_DECISION = "tests/unit/sink/control/test_decision.py"
+_DECISION = "tests/unit/sink/loop/test_decision.py"
 _FINDINGS = "tests/integration/test_findings.py"
 _STOPS = f"{_FINDINGS}::test_a_finding_stops_the_pipeline_before_it_does_anything"
 _GROUP = "tests/unit/control/test_group.py"
@@ -15,7 +15,7 @@ _PUBLISH = "tests/integration/test_publish.py"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "decision-log-not-asked",
-        "sink_core/sink/control/decision.py",
+        "sink_core/sink/loop/decision.py",
         "logged = rules.own_batch_is_looked_up and plan.batch_id in state.batches",
         "logged = False",
         (f"{_DECISION}::test_our_batch_in_the_log_counts_even_if_others_have_published_since",),
@@ -48,7 +48,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no-topic-recheck-after-fence",
-        "sink_core/sink/job.py",
+        "sink_core/sink/loop/job.py",
         "if decision.verdict is not Verdict.ALREADY_PUBLISHED:",
         "if False:",
         (
@@ -60,7 +60,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "bootstrap-no-truncated-check",
-        "sink_core/sink/planning.py",
+        "sink_core/sink/loop/planning.py",
         "self._stop_on(checks.truncated(state, session.log.topic))",
         "pass",
         (f"{_PLANNING}::test_a_log_that_was_cut_since_the_pipeline_was_bound_is_not_taken_for_that_of_a_new_one",),
@@ -68,7 +68,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "missing-positions-no-fence",
-        "sink_core/sink/planning.py",
+        "sink_core/sink/loop/planning.py",
         "if last is not None and last.kind is POSITIONS_MISSING:",
         "if False:",
         (f"{_PLANNING}::test_a_topic_taken_out_while_it_gets_a_partition_has_lost_no_position",),
@@ -76,7 +76,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "broker-time-after-watermark",
-        "sink_core/sink/planning.py",
+        "sink_core/sink/loop/planning.py",
         "predecessor, started.broker_time_ms)",
         "predecessor, session.log.append(session.new_binding()).broker_time_ms)",
         (f"{_PLANNING}::test_what_is_appended_after_the_high_watermarks_is_no_older_than_the_plan_s_time",),
@@ -92,7 +92,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "decision-predecessor-not-compared",
-        "sink_core/sink/control/decision.py",
+        "sink_core/sink/loop/decision.py",
         "    if foreign and rules.predecessor_is_compared:\n",
         "    if False:\n",
         (f"{_DECISION}::test_outstanding_plans_are_stale_once_they_were_given_up_and_say_that_they_are_planned_again",),
@@ -100,7 +100,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "decision-position-behind-is-fine",
-        "sink_core/sink/control/decision.py",
+        "sink_core/sink/loop/decision.py",
         "if position.offset != ranges[at].start:",
         "if position.offset > ranges[at].start:",
         (f"{_DECISION}::test_a_position_that_is_not_where_the_plan_starts_makes_it_stale_with_both_values",),
@@ -108,7 +108,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "decision-gone-position-is-fine",
-        "sink_core/sink/control/decision.py",
+        "sink_core/sink/loop/decision.py",
         "    if gone:\n",
         "    if False:\n",
         (f"{_DECISION}::test_a_partition_of_the_last_publish_whose_position_is_gone_makes_the_plan_stale",),
@@ -116,7 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "decision-by-log-abandoned",
-        "sink_core/sink/control/decision.py",
+        "sink_core/sink/loop/decision.py",
         "plan.batch_id in state.abandoned or ",
         "",
         (f"{_DECISION}::test_such_a_plan_is_stale_when_it_was_given_up_also_after_a_trim_of_both_events",),
@@ -124,7 +124,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "decision-by-log-not-started",
-        "sink_core/sink/control/decision.py",
+        "sink_core/sink/loop/decision.py",
         " or plan.batch_id not in state.started:",
         ":",
         (f"{_DECISION}::test_such_a_plan_is_stale_when_it_was_given_up_also_after_a_trim_of_both_events",),
@@ -197,7 +197,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "planning-new-partition-from-its-end",
-        "sink_core/sink/planning.py",
+        "sink_core/sink/loop/planning.py",
         "return position.offset if position else self.starts[at]",
         "return position.offset if position else self.ends[at]",
         (f"{_PUBLISH}::test_a_partition_added_later_starts_at_its_beginning",),
@@ -205,7 +205,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "planning-positions-read-once",
-        "sink_core/sink/planning.py",
+        "sink_core/sink/loop/planning.py",
         "            if self._positions(partitions) == found:\n",
         "            if True:\n",
         (f"{_FINDINGS}::test_a_publish_between_reading_positions_and_log_is_no_finding",),
@@ -213,7 +213,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "planning-recreated-topic-let-pass",
-        "sink_core/sink/planning.py",
+        "sink_core/sink/loop/planning.py",
         "self._stop_on(checks.topic_recreated(topic_ids, self._session.log.refresh()))",
         "self._session.log.refresh()",
         (f"{_STOPS}[recreate_the_source_topic---]",),
@@ -222,7 +222,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "planning-retention-let-pass",
-        "sink_core/sink/planning.py",
+        "sink_core/sink/loop/planning.py",
         "        self._stop_on(finding)\n        return Source(",
         "        return Source(",
         (f"{_STOPS}[lose_records_to_retention---]",),
@@ -230,7 +230,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "bootstrap-takes-positions-over",
-        "sink_core/sink/planning.py",
+        "sink_core/sink/loop/planning.py",
         "            if found:\n                return Decision(Verdict.STALE",
         "            if False:\n                return Decision(Verdict.STALE",
         (f"{_PUBLISH}::test_positions_that_were_there_before_the_first_use_are_not_taken_over",),

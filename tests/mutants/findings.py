@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_FINDINGS = "tests/unit/commit/test_findings.py"
-_HELD = "tests/unit/commit/test_held.py"
-_TABLE = "tests/unit/commit/test_table.py"
+_FINDINGS = "tests/unit/iceberg/commit/test_findings.py"
+_HELD = "tests/unit/iceberg/commit/test_preconditions.py"
+_TABLE = "tests/unit/iceberg/commit/test_table.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "held-any-file",
-        "sink_core/commit/held.py",
+        "sink_core/iceberg/commit/preconditions.py",
         "bool(added) and added <= held",
         "added <= held",
         (f"{_HELD}::test_a_tagged_snapshot_that_added_nothing_proves_nothing",),
@@ -20,7 +20,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "held-some-files",
-        "sink_core/commit/held.py",
+        "sink_core/iceberg/commit/preconditions.py",
         "bool(added) and added <= held",
         "bool(added & held)",
         (f"{_HELD}::test_a_table_that_lost_one_of_them_does_not_hold_them",),
@@ -28,7 +28,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "schema-spec-unchecked",
-        "sink_core/commit/held.py",
+        "sink_core/iceberg/commit/preconditions.py",
         "if manifest.spec_id not in specs or event.schema_id not in schemas:",
         "if False:",
         (_HELD,),
@@ -36,7 +36,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "schema-unchecked",
-        "sink_core/commit/held.py",
+        "sink_core/iceberg/commit/preconditions.py",
         "manifest.spec_id not in specs or event.schema_id not in schemas",
         "manifest.spec_id not in specs",
         (f"{_HELD}::test_files_of_a_schema_that_was_removed_are_not_committed",),
@@ -44,7 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fed-twice-unasked",
-        "sink_core/commit/table.py",
+        "sink_core/iceberg/commit/table.py",
         "finding or self._fed_twice(view, state)",
         "finding",
         (f"{_TABLE}::test_a_table_that_another_pipeline_feeds_with_who_knows_what_is_not_committed_to",),
@@ -52,15 +52,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "read-twice-by-start",
-        "sink_core/commit/others.py",
+        "sink_core/iceberg/commit/other_pipelines.py",
         'if row["end_offset"] > begin:',
         'if row["start_offset"] >= begin:',
-        ("tests/unit/commit/test_others.py",),
+        ("tests/unit/iceberg/commit/test_other_pipelines.py",),
         "Records that another pipeline read in the batch before this one's beginning would be in the table twice.",
     ),
     Mutant(
         "tag-moved-back-counts",
-        "sink_core/commit/view.py",
+        "sink_core/iceberg/commit/view.py",
         "self.counted((self.tagged, self.nearest))",
         "self.counted((self.tagged,))",
         (f"{_FINDINGS}::test_a_tag_moved_back_to_an_older_snapshot_of_ours_does_not_double_the_later_ones",),
@@ -68,15 +68,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "rebuilt-topic-counts",
-        "sink_core/commit/view.py",
+        "sink_core/iceberg/commit/view.py",
         "if own is not None and own.control_topic_id == topic_id]",
         "if own is not None]",
-        ("tests/unit/commit/test_view.py",),
+        ("tests/unit/iceberg/commit/test_view.py",),
         "Offsets of a control topic that was rebuilt since would count: events below them are never committed.",
     ),
     Mutant(
         "removed-tag-unnoticed",
-        "sink_core/commit/findings.py",
+        "sink_core/iceberg/commit/findings.py",
         "if view.newest is not None:",
         "if False:",
         (f"{_FINDINGS}::test_a_tag_that_was_removed_is_missed_though_the_branch_was_rolled_back_as_well",),
@@ -84,7 +84,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "restored-unnoticed",
-        "sink_core/commit/findings.py",
+        "sink_core/iceberg/commit/findings.py",
         "if reported <= view.stored_offset:",
         "if True:",
         (
@@ -95,7 +95,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "recreated-unnoticed-after-trim",
-        "sink_core/commit/findings.py",
+        "sink_core/iceberg/commit/findings.py",
         "if reported and view.tag is None and",
         "if False and view.tag is None and",
         (f"{_FINDINGS}::test_a_recreated_table_is_seen_by_its_reports_once_the_events_were_trimmed",),
@@ -103,7 +103,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "copy-stands-for-all",
-        "sink_core/commit/findings.py",
+        "sink_core/iceberg/commit/findings.py",
         ' of ours is not among its ancestors") if lost else None',
         ' of ours is not among its ancestors") if False else None',
         (f"{_FINDINGS}::test_a_cherry_picked_copy_does_not_bring_back_the_snapshots_below_it",),
@@ -111,7 +111,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "rewritten-log-unnoticed",
-        "sink_core/commit/findings.py",
+        "sink_core/iceberg/commit/findings.py",
         "if own.last_event_id and own.last_event_id not in known and",
         "if False and",
         (f"{_FINDINGS}::test_a_log_that_has_other_events_at_the_same_offsets_is_seen_by_the_last_event_taken_in",),
@@ -120,7 +120,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "other-control-topic-unnoticed",
-        "sink_core/commit/findings.py",
+        "sink_core/iceberg/commit/findings.py",
         "if own.control_topic_id != now.control_topic_id:",
         "if False:",
         (f"{_FINDINGS}::test_a_table_whose_offsets_speak_of_another_control_topic_is_not_committed_to",),
@@ -128,7 +128,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "other-cluster-unnoticed",
-        "sink_core/commit/findings.py",
+        "sink_core/iceberg/commit/findings.py",
         "if own.cluster_id != now.cluster_id:",
         "if False:",
         (f"{_FINDINGS}::test_a_table_of_another_cluster_is_not_committed_to",),

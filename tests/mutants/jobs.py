@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_CHOICE = "tests/unit/dead_letters/test_choice.py"
-_JOB = "tests/unit/range_jobs/test_job.py"
-_JUMP = "tests/unit/resolve/test_jump.py"
-_LOSS = "tests/unit/resolve/test_loss.py"
-_MISSING = "tests/unit/range_jobs/test_missing.py"
+_CHOICE = "tests/unit/sink/dead_letters/test_choice.py"
+_JOB = "tests/unit/sink/range_jobs/test_job.py"
+_JUMP = "tests/unit/sink/resolve/test_jump.py"
+_LOSS = "tests/unit/sink/resolve/test_loss.py"
+_MISSING = "tests/unit/sink/range_jobs/test_missing.py"
 _OVERTAKEN = "tests/integration/test_overtaken_jobs.py"
 _RESOLVE_POSITIONS = "tests/integration/test_resolve_positions.py"
 _RESOLVE_TABLES = "tests/integration/test_resolve_tables.py"
-_RESOLVING = "tests/unit/range_jobs/test_resolving.py"
-_SELECTED = "tests/unit/range_jobs/test_selected.py"
+_RESOLVING = "tests/unit/iceberg/commit/test_resolving.py"
+_SELECTED = "tests/unit/sink/range_jobs/test_selected.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "restore-keeps-token",
-        "sink_core/resolve/positions.py",
+        "sink_core/sink/resolve/positions.py",
         '    positions[token] = Position(before.offset, f"restored-{mark}")\n',
         "",
         (f"{_OVERTAKEN}::test_a_range_job_that_slept_while_the_group_was_lost_and_put_back_publishes_nothing",),
@@ -26,7 +26,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "accept-beyond-the-end",
-        "sink_core/resolve/positions.py",
+        "sink_core/sink/resolve/positions.py",
         "if now[at].offset > end]",
         "if False]",
         (f"{_RESOLVE_POSITIONS}::test_positions_that_were_moved_beyond_the_end_are_not_accepted",),
@@ -34,7 +34,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "skip-in-every-topic",
-        "sink_core/resolve/positions.py",
+        "sink_core/sink/resolve/positions.py",
         "max(offset, log_starts[at]) if at.topic == topic else offset)",
         "max(offset, log_starts[at]))",
         (f"{_JUMP}::test_only_what_lies_below_the_log_start_of_that_topic_is_skipped",),
@@ -42,7 +42,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "jump-over-the-token",
-        "sink_core/resolve/jump.py",
+        "sink_core/sink/resolve/jump.py",
         "self.seen.keys() | found.keys() if state.rules.answer_compares_the_token else set[TopicPartition]()",
         "set[TopicPartition]()",
         (f"{_JUMP}::test_a_position_that_changed_makes_a_jump_stale",),
@@ -50,7 +50,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "jump-over-a-publish",
-        "sink_core/resolve/jump.py",
+        "sink_core/sink/resolve/jump.py",
         "if state.last_batch_id != self.predecessor:",
         "if False:",
         (f"{_JUMP}::test_a_publish_in_between_makes_a_jump_stale",),
@@ -58,7 +58,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "recommit-what-is-there",
-        "sink_core/resolve/tables.py",
+        "sink_core/sink/resolve/tables.py",
         " or _held_already(table, loss.events)",
         "",
         (f"{_RESOLVE_TABLES}::test_recommit_is_refused_when_somebody_put_the_files_back_himself",),
@@ -66,7 +66,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "recommit-what-is-gone",
-        "sink_core/resolve/tables.py",
+        "sink_core/sink/resolve/tables.py",
         "not_there(table, loss.events) or ",
         "",
         (f"{_RESOLVE_TABLES}::test_recommit_is_refused_when_a_data_file_is_gone",),
@@ -74,7 +74,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "recommit-what-a-copy-holds",
-        "sink_core/resolve/loss.py",
+        "sink_core/sink/resolve/loss.py",
         "        and logged.event.batch_id not in kept\n",
         "",
         (f"{_LOSS}::test_a_cherry_picked_copy_holds_what_its_source_says",),
@@ -82,7 +82,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "recommit-what-was-given-up",
-        "sink_core/resolve/loss.py",
+        "sink_core/sink/resolve/loss.py",
         "        and not any(start <= logged.offset < end for start, end in given_up)\n",
         "",
         (f"{_LOSS}::test_what_was_given_up_before_is_not_lost_again",),
@@ -90,7 +90,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "recommit-behind-a-trim",
-        "sink_core/resolve/loss.py",
+        "sink_core/sink/resolve/loss.py",
         "elif since < state.log_start:",
         "elif False:",
         (f"{_LOSS}::test_behind_a_trim_nobody_knows_what_was_published",),
@@ -98,7 +98,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "recreated-table-stores-too-little",
-        "sink_core/resolve/loss.py",
+        "sink_core/sink/resolve/loss.py",
         "stored = max([view.stored_offset, *others, *reported])",
         "stored = max([view.stored_offset, *reported])",
         (f"{_LOSS}::test_a_recreated_table_begins_behind_the_last_batch_for_the_old_one",),
@@ -106,7 +106,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "missing-partial-range",
-        "sink_core/range_jobs/missing.py",
+        "sink_core/sink/range_jobs/missing.py",
         ".range_cardinality(row.start, row.end) == row.end - row.start",
         ".range_cardinality(row.start, row.end) > 0",
         (f"{_MISSING}::test_a_batch_of_which_a_part_was_read_is_still_missing",),
@@ -114,7 +114,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "missing-what-was-dropped",
-        "sink_core/range_jobs/missing.py",
+        "sink_core/sink/range_jobs/missing.py",
         "for job in state.range_jobs_of(table) if not job.conditional)",
         "for job in state.range_jobs_of(table))",
         (f"{_MISSING}::test_a_job_that_may_have_been_dropped_gives_nothing",),
@@ -122,7 +122,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "missing-what-fed",
-        "sink_core/range_jobs/missing.py",
+        "sink_core/sink/range_jobs/missing.py",
         "if table not in row.written and not read:",
         "if not read:",
         (f"{_JOB}::test_history_is_what_neither_a_batch_nor_a_job_gave_the_table_in_whole_batches",),
@@ -130,7 +130,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "range-token-unchecked",
-        "sink_core/range_jobs/job.py",
+        "sink_core/sink/range_jobs/job.py",
         "if found.metadata == planned.metadata or not state.rules.range_job_compares_the_token:",
         "if True:",
         (f"{_JOB}::test_a_job_is_published_under_the_token_it_was_planned_with",),
@@ -138,7 +138,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "range-log-unasked",
-        "sink_core/range_jobs/job.py",
+        "sink_core/sink/range_jobs/job.py",
         "if batch_id in state.batches or found.batch_id == batch_id:",
         "if found.batch_id == batch_id:",
         (f"{_JOB}::test_a_job_in_the_log_was_published_whatever_the_token_says",),
@@ -146,7 +146,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "range-partly-deleted",
-        "sink_core/range_jobs/job.py",
+        "sink_core/sink/range_jobs/job.py",
         "for r in ranges if r.start < log_starts[r.at]",
         "for r in ranges if r.end <= log_starts[r.at]",
         (f"{_JOB}::test_what_retention_took_is_named_to_the_offset",),
@@ -154,7 +154,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refill-what-a-copy-holds",
-        "sink_core/range_jobs/lost.py",
+        "sink_core/sink/range_jobs/lost.py",
         "lost=frozenset(x.event.batch_id for x in written if base.stored_offset <= x.offset < covers) - held,",
         "lost=frozenset(x.event.batch_id for x in written if base.stored_offset <= x.offset < covers),",
         (f"{_RESOLVING}::test_what_the_head_holds_by_a_copy_is_not_lost",),
@@ -162,7 +162,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refill-for-another-state",
-        "sink_core/range_jobs/resolving.py",
+        "sink_core/iceberg/commit/resolving.py",
         "        == (named.tagged_snapshot_id, named.base_snapshot_id)\n",
         "        == (named.tagged_snapshot_id, event.resolves.base_snapshot_id)\n",
         (f"{_RESOLVING}::test_a_job_for_another_state_of_the_table_is_dropped",),
@@ -170,7 +170,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refill-for-another-incarnation",
-        "sink_core/range_jobs/resolving.py",
+        "sink_core/iceberg/commit/resolving.py",
         "if e.event.table_uuid == view.uuid and e.event.resolves is not None]",
         "if e.event.resolves is not None]",
         (f"{_RESOLVING}::test_a_job_for_another_incarnation_is_dropped",),
@@ -178,7 +178,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refill-past-another-incarnation",
-        "sink_core/range_jobs/resolving.py",
+        "sink_core/iceberg/commit/resolving.py",
         "if any(offset > covers for uuid, offset in",
         "if any(False for uuid, offset in",
         (
@@ -189,7 +189,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refill-taken-in-again",
-        "sink_core/range_jobs/resolving.py",
+        "sink_core/iceberg/commit/resolving.py",
         "if covers < state.log_start and _had(view, state) > covers:",
         "if False:",
         (f"{_RESOLVING}::test_a_job_that_was_taken_in_once_is_dropped_if_what_came_with_it_may_be_trimmed",),
@@ -197,7 +197,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refill-with-what-is-above",
-        "sink_core/range_jobs/resolving.py",
+        "sink_core/iceberg/commit/resolving.py",
         "Resolution([*pending, job], after(job.offset))",
         "Resolution([*pending, job], state.limit)",
         (f"{_RESOLVING}::test_the_job_comes_with_what_is_pending_up_to_it_and_nothing_later",),
@@ -205,7 +205,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "replay-of-lost-offsets",
-        "sink_core/range_jobs/selected.py",
+        "sink_core/sink/range_jobs/selected.py",
         " and not row.lost and _has_fed(",
         " and _has_fed(",
         (f"{_SELECTED}::test_ranges_that_the_table_never_got_are_refused",),
@@ -213,7 +213,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "replay-of-two-topics",
-        "sink_core/range_jobs/selected.py",
+        "sink_core/sink/range_jobs/selected.py",
         "if both := offsets & former.get(at, NONE):",
         "if both := offsets & NONE:",
         (f"{_SELECTED}::test_offsets_that_two_topics_had_are_refused",),
@@ -221,7 +221,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "replay-of-fewer-rows",
-        "sink_core/range_jobs/selected.py",
+        "sink_core/sink/range_jobs/selected.py",
         "if expected.get(place, part.rows) != part.rows:",
         "if False:",
         (f"{_SELECTED}::test_ranges_of_whole_rows_must_give_as_many_rows_as_before",),
@@ -229,7 +229,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "letters-go-where-they-are",
-        "sink_core/dead_letters/choice.py",
+        "sink_core/sink/dead_letters/choice.py",
         "(holds(table, {at: back}).get(at, NONE) if back else NONE)",
         "NONE",
         (f"{_CHOICE}::test_what_was_moved_before_goes_only_where_it_is_not",),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_EXPIRY = "tests/unit/maintenance/test_expiry.py"
-_ORPHANS = "tests/unit/maintenance/test_orphans.py"
+_EXPIRY = "tests/unit/iceberg/maintenance/test_expiry.py"
+_ORPHANS = "tests/unit/iceberg/maintenance/test_orphans.py"
 _OVERTAKEN = "tests/integration/test_overtaken_jobs.py"
-_TRIM = "tests/unit/maintenance/test_trim.py"
+_TRIM = "tests/unit/sink/test_trim.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "expiry-above-the-tag",
-        "sink_core/maintenance/expiry.py",
+        "sink_core/iceberg/maintenance/expiry.py",
         "min([wanted_ms, *(s.timestamp_ms for held in above.values() for s in held)])",
         "wanted_ms",
         (f"{_EXPIRY}::test_snapshots_between_tag_and_head_stay_whatever_their_age",),
@@ -20,7 +20,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "expiry-above-one-tag",
-        "sink_core/maintenance/expiry.py",
+        "sink_core/iceberg/maintenance/expiry.py",
         "for held in above.values() for s in held",
         "for held in [*above.values()][:1] for s in held",
         (f"{_EXPIRY}::test_of_two_pipelines_the_older_tag_counts",),
@@ -28,7 +28,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "orphan-list-off-by-one",
-        "sink_core/maintenance/orphans.py",
+        "sink_core/iceberg/maintenance/orphans.py",
         "sequence_number >= table.metadata.next_sequence_number()",
         "sequence_number > table.metadata.next_sequence_number()",
         (f"{_ORPHANS}::test_the_manifest_list_of_a_commit_that_sleeps_may_still_land_until_another_took_its_turn",),
@@ -36,7 +36,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "orphan-metadata-off-by-one",
-        "sink_core/maintenance/orphans.py",
+        "sink_core/iceberg/maintenance/orphans.py",
         "or ours > current",
         "or ours > current + 1",
         (f"{_ORPHANS}::test_a_metadata_file_that_is_about_to_become_the_table_s_may_still_land",),
@@ -44,7 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "orphan-metadata-unnumbered",
-        "sink_core/maintenance/orphans.py",
+        "sink_core/iceberg/maintenance/orphans.py",
         "return ours is None or current is None or ours > current",
         "return ours is not None and current is not None and ours > current",
         (f"{_ORPHANS}::test_a_metadata_file_of_which_the_name_says_no_number_may_still_land",),
@@ -52,7 +52,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "orphan-rewritten-any",
-        "sink_core/maintenance/orphans.py",
+        "sink_core/iceberg/maintenance/orphans.py",
         "return again is not None and again >= table.metadata.next_sequence_number()",
         "return False",
         (f"{_ORPHANS}::test_what_a_commit_writes_again_may_still_land_until_another_took_its_turn",),
@@ -60,7 +60,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "orphan-kept-unnamed",
-        "sink_core/maintenance/orphans.py",
+        "sink_core/iceberg/maintenance/orphans.py",
         "(*logged.event.added, *gone)",
         "(*logged.event.manifests, *gone)",
         (f"{_ORPHANS}::test_what_events_name_is_named_with_the_files_in_it",),
@@ -68,7 +68,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "orphan-gone-unnamed",
-        "sink_core/maintenance/orphans.py",
+        "sink_core/iceberg/maintenance/orphans.py",
         "(*logged.event.added, *gone)",
         "logged.event.added",
         (f"{_ORPHANS}::test_what_events_name_is_named_with_the_files_in_it",),
@@ -76,7 +76,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "orphan-files-unnamed",
-        "sink_core/maintenance/orphans.py",
+        "sink_core/iceberg/maintenance/orphans.py",
         "if io.new_input(ref.path).exists():",
         "if False:",
         (f"{_ORPHANS}::test_what_events_name_is_named_with_the_files_in_it",),
@@ -92,7 +92,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "trim-no-second-look",
-        "sink_core/maintenance/trim.py",
+        "sink_core/sink/trim.py",
         "return read and again is not None and again.kept.offset >= below",
         "return read",
         (f"{_OVERTAKEN}::test_a_trim_keeps_the_events_that_a_table_lacks_since_it_was_looked_at",),
@@ -100,7 +100,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "trim-off-by-one",
-        "sink_core/maintenance/trim.py",
+        "sink_core/sink/trim.py",
         "if logged.offset >= has:",
         "if logged.offset > has:",
         (f"{_TRIM}::test_a_table_that_is_behind_keeps_what_it_lacks_and_nothing_below",),
@@ -108,7 +108,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "trim-unlooked-table",
-        "sink_core/maintenance/trim.py",
+        "sink_core/sink/trim.py",
         "stored = taken.get(table, 0)",
         "stored = taken.get(table, state.next_offset)",
         (f"{_TRIM}::test_a_table_nobody_looked_at_keeps_all_its_events",),
@@ -116,7 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "trim-of-a-table-that-is-gone",
-        "sink_core/maintenance/trim.py",
+        "sink_core/sink/trim.py",
         "has = state.reported_offset(table, logged.event.table_uuid) if stored is None else stored",
         "has = state.next_offset if stored is None else stored",
         (f"{_TRIM}::test_a_table_that_is_gone_keeps_what_nobody_reported",),
@@ -124,7 +124,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "trim-incomplete-batch",
-        "sink_core/maintenance/trim.py",
+        "sink_core/sink/trim.py",
         "if state.limit < state.next_offset:",
         "if False:",
         (f"{_TRIM}::test_an_incomplete_batch_stays",),

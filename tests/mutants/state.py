@@ -5,15 +5,15 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CHECKS = "tests/unit/control/test_checks.py"
-_CHECKPOINT = "tests/unit/sink/control/test_checkpoint.py"
-_COMPLETE = "tests/unit/sink/control/test_complete.py"
-_STATE = "tests/unit/sink/control/test_state.py"
-_TRIMMED = "tests/unit/sink/control/test_trimmed.py"
+_CHECKPOINT = "tests/unit/tables/log/test_checkpoint.py"
+_COMPLETE = "tests/unit/sink/loop/test_complete.py"
+_STATE = "tests/unit/tables/log/test_state.py"
+_TRIMMED = "tests.unit.tables.log.test_trimmed.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "pending-without-complete",
-        "sink_core/sink/control/state.py",
+        "sink_core/tables/log/state.py",
         "            and logged.event.batch_id in self.batches\n",
         "",
         (_STATE,),
@@ -23,7 +23,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "limit-past-incomplete-batches",
-        "sink_core/sink/control/state.py",
+        "sink_core/tables/log/state.py",
         "return min([self.next_offset, *self._incomplete.values()])",
         "return self.next_offset",
         (f"{_STATE}::test_no_table_takes_in_events_past_one_whose_batch_is_not_complete",),
@@ -31,7 +31,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "pending-for-another-incarnation",
-        "sink_core/sink/control/state.py",
+        "sink_core/tables/log/state.py",
         "            and (logged.event.table_uuid == table_uuid or not self.rules.recreated_table_is_a_finding)\n",
         "",
         (f"{_STATE}::test_events_for_another_incarnation_of_a_table_are_not_for_this_one",),
@@ -39,7 +39,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "pending-resolves-nothing",
-        "sink_core/sink/control/state.py",
+        "sink_core/tables/log/state.py",
         "            and (logged.event.resolves is None or not self.rules.resolving_job_is_for_its_finding)\n",
         "",
         (f"{_STATE}::test_events_that_resolve_a_finding_are_not_part_of_an_ordinary_commit",),
@@ -47,7 +47,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "pending-below-stored",
-        "sink_core/sink/control/state.py",
+        "sink_core/tables/log/state.py",
         "if stored_offset <= logged.offset < self.limit",
         "if stored_offset - 1 <= logged.offset < self.limit",
         (f"{_STATE}::test_what_lies_below_the_stored_offset_is_in_the_table_already",),
@@ -71,7 +71,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "report-last-counts",
-        "sink_core/sink/control/state.py",
+        "sink_core/tables/log/state.py",
         "by_uuid[table_uuid] = max(stored_offset, by_uuid.get(table_uuid, 0))",
         "by_uuid[table_uuid] = stored_offset",
         (f"{_STATE}::test_the_highest_stored_offset_reported_per_table_and_uuid_counts_not_the_last",),
@@ -79,7 +79,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "report-of-another-control-topic",
-        "sink_core/sink/control/state.py",
+        "sink_core/tables/log/state.py",
         'event.control_topic_id in ("", self.bound.control_topic_id)',
         "True",
         (f"{_STATE}::test_a_report_of_a_control_topic_that_was_created_again_since_does_not_count",),
@@ -119,7 +119,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "vtts-of-the-fastest-partition",
-        "sink_core/sink/control/state.py",
+        "sink_core/tables/log/state.py",
         "return min((self.through_ms[at] for at",
         "return max((self.through_ms[at] for at",
         (f"{_STATE}::test_vtts_is_the_lowest_over_the_partitions",),
@@ -127,7 +127,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "vtts-goes-back",
-        "sink_core/sink/control/state.py",
+        "sink_core/tables/log/state.py",
         "self._through.append((offset, max(promised, self._lowest_through())))",
         "self._through.append((offset, self._lowest_through()))",
         (f"{_STATE}::test_vtts_does_not_go_back_when_a_partition_appears",),
@@ -135,7 +135,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "vtts-of-batches-that-are-not-there",
-        "sink_core/sink/control/state.py",
+        "sink_core/tables/log/state.py",
         "for offset, through in self._through if offset < up_to]",
         "for offset, through in self._through]",
         (f"{_STATE}::test_vtts_of_a_table_counts_only_the_batches_it_has",),
@@ -143,7 +143,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "vtts-of-a-partition-that-lags",
-        "sink_core/sink/control/complete.py",
+        "sink_core/sink/loop/complete.py",
         "if log_append_time and caught_up and broker_time_ms > 0:",
         "if log_append_time and broker_time_ms > 0:",
         (f"{_COMPLETE}::test_a_partition_read_to_its_lso_below_open_transactions_is_not_caught_up",),
@@ -151,7 +151,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "vtts-of-producers-clocks",
-        "sink_core/sink/control/complete.py",
+        "sink_core/sink/loop/complete.py",
         "min(counts.max_timestamp_ms, broker_time_ms) if broker_time_ms > 0 else counts.max_timestamp_ms",
         "counts.max_timestamp_ms",
         (f"{_COMPLETE}::test_a_partition_is_read_through",),
@@ -159,7 +159,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "idle-partitions-keep-their-batch",
-        "sink_core/sink/control/complete.py",
+        "sink_core/sink/loop/complete.py",
         "positions=offsets_to_dense({r.at: r.end for r in plan.ranges})",
         "positions=offsets_to_dense({r.at: r.end for r in plan.ranges if r.span})",
         (f"{_COMPLETE}::test_all_positions_move_to_the_ends_idle_partitions_included",),

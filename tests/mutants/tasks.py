@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_INGEST = "tests/unit/sink/test_writing.py"
+_INGEST = "tests/unit/sink/loop/test_writing.py"
 _READER = "tests/integration/test_reader.py"
 _RUNNER = "tests/unit/spark_jobs/test_engine.py"
 _TASK = "tests/integration/test_task.py"
@@ -20,7 +20,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "counts-max-timestamp-last",
-        "sink_core/sink/writing.py",
+        "sink_core/sink/loop/writing.py",
         "total.max_timestamp_ms = max(total.max_timestamp_ms, piece.max_timestamp_ms)",
         "total.max_timestamp_ms = piece.max_timestamp_ms",
         (f"{_INGEST}::test_the_latest_timestamp_of_any_slice_is_the_partition_s",),
@@ -28,7 +28,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "counts-of-the-last-slice",
-        "sink_core/sink/writing.py",
+        "sink_core/sink/loop/writing.py",
         "setattr(total, name, getattr(total, name) + getattr(piece, name))",
         "setattr(total, name, getattr(piece, name))",
         (f"{_INGEST}::test_each_partition_that_moves_has_one_row_for_all_of_its_offsets",),
@@ -36,7 +36,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "counts-rows-of-the-last-slice",
-        "sink_core/sink/writing.py",
+        "sink_core/sink/loop/writing.py",
         "mine.update({name: mine.get(name, 0) + number for name, number in its.items()})",
         "mine.update(its)",
         (f"{_INGEST}::test_rows_by_table_are_added_up_and_tables_that_are_named_have_their_number",),
@@ -60,7 +60,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "attempts-share-names",
-        "sink_core/tables/writer.py",
+        "sink_core/iceberg/write/writer.py",
         'f"{self._prefix}-{uuid.uuid4()}.parquet"',
         'f"{self._prefix}-0.parquet"',
         (f"{_TASK}::test_attempts_of_one_task_share_no_file",),

@@ -16,12 +16,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from calve.sink_core.changes import fold, rows, writer
-from calve.sink_core.changes.fold import Folded
-from calve.sink_core.commit import append, own
-from calve.sink_core.commit.own import Share
+from calve.sink_core.iceberg.changes import writer
+from calve.sink_core.iceberg.commit import append
+from calve.sink_core.iceberg.commit import snapshot_record as own
+from calve.sink_core.iceberg.commit.snapshot_record import Share
+from calve.sink_core.iceberg.files import manifests
+from calve.sink_core.records.changes import fold, rows
+from calve.sink_core.records.changes.fold import Folded
 from calve.sink_core.sink.write import change_pieces
-from calve.sink_core.tables import manifests
 
 SwitchOff = Callable[[pytest.MonkeyPatch], None]
 

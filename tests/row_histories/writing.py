@@ -11,14 +11,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType
 
-from calve.sink_core.batch import TableOutput
-from calve.sink_core.changes import rows, writer
-from calve.sink_core.changes.settings import RowChanges
-from calve.sink_core.changes.standing import standing_of, standing_schema
+from calve.sink_core.iceberg.changes import writer
+from calve.sink_core.iceberg.changes.existing_rows import standing_of, standing_schema
+from calve.sink_core.iceberg.changes.settings import RowChanges
+from calve.sink_core.iceberg.write.budget import Budget
+from calve.sink_core.iceberg.write.outputs import output_of
+from calve.sink_core.records.changes import rows
 from calve.sink_core.sink.write.change_pieces import ChangePieces
 from calve.sink_core.sink.write.pieces import Outbox, Piece, rows_of
-from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.outputs import output_of
+from calve.sink_core.tables.batch import TableOutput
 from calve.spark_jobs.standing import standing_pieces
 from tests.row_histories.records import Kind, Record
 

@@ -22,30 +22,30 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-import calve.sink_core.commit.append
+import calve.sink_core.iceberg.commit.append
+import calve.sink_core.iceberg.maintenance.orphans
 import calve.sink_core.kafka.clients
 import calve.sink_core.kafka.source
-import calve.sink_core.maintenance.orphans
-import calve.sink_core.maintenance.trim
-import calve.sink_core.range_jobs.jobs
-import calve.sink_core.range_jobs.replacing
-import calve.sink_core.resolve.jump
-import calve.sink_core.resolve.ledger
-import calve.sink_core.resolve.rebuild
 import calve.sink_core.sink.batches
-import calve.sink_core.sink.session
+import calve.sink_core.sink.loop.session
+import calve.sink_core.sink.range_jobs.jobs
+import calve.sink_core.sink.range_jobs.replacing
+import calve.sink_core.sink.resolve.jump
+import calve.sink_core.sink.resolve.ledger
+import calve.sink_core.sink.resolve.rebuild
+import calve.sink_core.sink.trim
 import calve.spark_jobs.maintenance.expire
 import calve.spark_jobs.maintenance.orphans
-from calve.sink_core.commit.merge import Merging
-from calve.sink_core.commit.staging import left_behind
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.failpoints import reach
-from calve.sink_core.maintenance.orphans import Listed
-from calve.sink_core.maintenance.shape import SNAPSHOTS
+from calve.sink_core.iceberg.commit.merge import Merging
+from calve.sink_core.iceberg.commit.staging import left_behind
+from calve.sink_core.iceberg.files.entries import live_entries
+from calve.sink_core.iceberg.maintenance.orphans import Listed
+from calve.sink_core.iceberg.maintenance.shape import SNAPSHOTS
 from calve.sink_core.rules import ALL, Rules
-from calve.sink_core.sink.control.fold import SINK
-from calve.sink_core.sink.control.parts import in_parts
-from calve.sink_core.tables.entries import live_entries
+from calve.sink_core.tables.log.fold import SINK
+from calve.sink_core.tables.log.parts import in_parts
 from tests.simulation.clients import SimAdmin, SimConsumer, SimProducer
 from tests.simulation.merging import merge
 from tests.simulation.storage import (
@@ -93,7 +93,7 @@ class Environment:
             calve.sink_core.sink.batches, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named)
         )
         patch.setattr(
-            calve.sink_core.sink.session,
+            calve.sink_core.sink.loop.session,
             "Merging",
             SimpleNamespace(of=lambda *_: Merging(self.world.merged, partial(merge, self.world))),
         )
@@ -103,22 +103,28 @@ class Environment:
             calve.spark_jobs.maintenance.expire, "left_behind", lambda of, _now_ms: left_behind(of, sys.maxsize)
         )
         # Range jobs are few in a history, and have few ranges.
-        patch.setattr(calve.sink_core.maintenance.trim, "in_parts", partial(in_parts, most=3))
-        patch.setattr(calve.sink_core.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
-        patch.setattr(calve.sink_core.resolve.ledger, "_batches_in", lambda table: self.world.batches_in(table))
-        patch.setattr(calve.sink_core.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))
-        patch.setattr(calve.sink_core.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))
-        patch.setattr(calve.sink_core.resolve.jump, "output_of", lambda *given: self.world.output_of(*given))
-        patch.setattr(calve.sink_core.range_jobs.jobs, "output_of", lambda *given: self.world.output_of(*given))
-        patch.setattr(calve.sink_core.range_jobs.jobs, "ledger_rows", lambda session: self.world.ledger_rows(session))
-        patch.setattr(calve.sink_core.range_jobs.jobs, "dead_letters_in", lambda *_: {})
+        patch.setattr(calve.sink_core.sink.trim, "in_parts", partial(in_parts, most=3))
+        patch.setattr(calve.sink_core.sink.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
+        patch.setattr(calve.sink_core.sink.resolve.ledger, "_batches_in", lambda table: self.world.batches_in(table))
+        patch.setattr(calve.sink_core.sink.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))
+        patch.setattr(calve.sink_core.sink.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))
+        patch.setattr(calve.sink_core.sink.resolve.jump, "output_of", lambda *given: self.world.output_of(*given))
+        patch.setattr(calve.sink_core.sink.range_jobs.jobs, "output_of", lambda *given: self.world.output_of(*given))
         patch.setattr(
-            calve.sink_core.range_jobs.jobs, "rewrite_files", lambda spec, files, _: self.world.rewrite(spec, files)
+            calve.sink_core.sink.range_jobs.jobs, "ledger_rows", lambda session: self.world.ledger_rows(session)
         )
-        patch.setattr(calve.sink_core.range_jobs.replacing, "output_of", lambda *given: self.world.kept_of(*given))
-        patch.setattr(calve.sink_core.range_jobs.replacing, "_named", lambda *given: self.world.gone_of(*given))
+        patch.setattr(calve.sink_core.sink.range_jobs.jobs, "dead_letters_in", lambda *_: {})
         patch.setattr(
-            calve.sink_core.range_jobs.replacing, "may_hold", lambda file, _fields, runs: self.world.holds(file, runs)
+            calve.sink_core.sink.range_jobs.jobs,
+            "rewrite_files",
+            lambda spec, files, _: self.world.rewrite(spec, files),
+        )
+        patch.setattr(calve.sink_core.sink.range_jobs.replacing, "output_of", lambda *given: self.world.kept_of(*given))
+        patch.setattr(calve.sink_core.sink.range_jobs.replacing, "_named", lambda *given: self.world.gone_of(*given))
+        patch.setattr(
+            calve.sink_core.sink.range_jobs.replacing,
+            "may_hold",
+            lambda file, _fields, runs: self.world.holds(file, runs),
         )
         wherever(patch, reach, lambda name: self.world.reach(name))
 
@@ -126,12 +132,12 @@ class Environment:
         def manifests(snapshot: Snapshot, _io: object) -> list[ListedManifest]:
             return list(self.world.store.manifest_list(snapshot.manifest_list).manifests)
 
-        patch.setattr(calve.sink_core.sink.session, "open_catalog", lambda _settings: self.world.catalog)
-        patch.setattr(calve.sink_core.commit.append, "write_manifest_list", self._writing_list)
-        patch.setattr(calve.sink_core.commit.append, "write_without", self._without)
+        patch.setattr(calve.sink_core.sink.loop.session, "open_catalog", lambda _settings: self.world.catalog)
+        patch.setattr(calve.sink_core.iceberg.commit.append, "write_manifest_list", self._writing_list)
+        patch.setattr(calve.sink_core.iceberg.commit.append, "write_without", self._without)
         patch.setattr(Snapshot, "manifests", manifests)
         wherever(patch, live_entries, entries_of)
-        patch.setattr(calve.sink_core.maintenance.orphans, "_sequence_number", _sequence_number)
+        patch.setattr(calve.sink_core.iceberg.maintenance.orphans, "_sequence_number", _sequence_number)
         patch.setattr(calve.spark_jobs.maintenance.orphans, "list_files", self._list_files)
         patch.setattr(calve.spark_jobs.maintenance.expire, "shape", _shape)
 

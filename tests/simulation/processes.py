@@ -13,14 +13,14 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from calve.sink_core.config.table_maintenance import Expire, Orphans
 from calve.sink_core.control.events import Paused, Resumed
 from calve.sink_core.errors import CommitConflict, RetriableError
-from calve.sink_core.maintenance.trim import trim
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.range_jobs.jobs import RangeJobs
-from calve.sink_core.range_jobs.selected import Wanted
-from calve.sink_core.resolve.resolve import REFILL, carry_out, prepare
-from calve.sink_core.resolve.standing import standing
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.range_jobs.jobs import RangeJobs
+from calve.sink_core.sink.range_jobs.selected import Wanted
+from calve.sink_core.sink.resolve.current_findings import standing
+from calve.sink_core.sink.resolve.resolve import REFILL, carry_out, prepare
 from calve.sink_core.sink.run import Bounds, run_pipeline
-from calve.sink_core.sink.session import Session
+from calve.sink_core.sink.trim import trim
 from calve.spark_jobs.maintenance.expire import expire
 from calve.spark_jobs.maintenance.orphans import remove_orphans
 from calve.spark_jobs.maintenance.work import Work

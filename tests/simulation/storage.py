@@ -349,13 +349,13 @@ def writing_list(store: FileStore, **given: Any) -> Generator[ListWriter]:
 
 
 def entries_of(store: FileStore, manifest: ManifestFile | ListedManifest) -> list[Any]:
-    """In place of `calve.sink_core.tables.entries.live_entries`."""
+    """In place of `calve.sink_core.iceberg.files.entries.live_entries`."""
     listed = manifest if isinstance(manifest, ListedManifest) else ListedManifest(store, manifest.manifest_path, -1)
     return listed.entries()
 
 
 def manifest_without(store: FileStore, manifest: ListedManifest, gone: Set[str], snapshot_id: int, path: str) -> Any:
-    """In place of `calve.sink_core.tables.manifests.write_without`."""
+    """In place of `calve.sink_core.iceberg.files.manifests.write_without`."""
     left = {e.data_file.file_path: e.snapshot_id for e in manifest.entries()}
     left = {file: added for file, added in left.items() if file not in gone}
     return ListedManifest(store, store.write(path, Manifest(tuple(left))), snapshot_id, left)

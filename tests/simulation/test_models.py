@@ -19,8 +19,8 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 from pyiceberg.types import LongType, NestedField
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.commit.append import Attempt, Step, build_append
 from calve.sink_core.config.load import load
+from calve.sink_core.iceberg.commit.append import Attempt, Step, build_append
 from calve.sink_core.kafka import clients
 from tests import support
 from tests.simulation.environment import installed

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from calve.sink_core.control.events import BatchAbandoned, Event, Paused, PipelineBound, Resolved, Resumed
-from calve.sink_core.sink.control.events import (
+from calve.sink_core.tables.log.events import (
     CheckpointPart,
     CommitComplete,
     CommitToTable,
@@ -16,8 +16,8 @@ from calve.sink_core.sink.control.events import (
     StartCommit,
     TableCheckpoint,
 )
-from calve.sink_core.sink.control.fold import SINK
-from calve.sink_core.sink.control.state import CommitState
+from calve.sink_core.tables.log.fold import SINK
+from calve.sink_core.tables.log.state import CommitState
 
 TRANSITIONS = (
     "bound",

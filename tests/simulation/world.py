@@ -11,23 +11,23 @@ from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
 
-from calve.sink_core.batch import BatchPlan, ManifestRef, TableOutput, WrittenBatch
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Event, Logged
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
+from calve.sink_core.iceberg.files.kafka_rows import Runs
+from calve.sink_core.iceberg.write.rewrite import Rewritten
 from calve.sink_core.offsets import OffsetRange, TopicPartition
-from calve.sink_core.range_jobs.rewrite import RewriteSpec
-from calve.sink_core.resolve.accounts import Accounts, fold
 from calve.sink_core.rules import ALL, Rules
-from calve.sink_core.sink.control.events import DataWritten
-from calve.sink_core.sink.engine import InProcess
-from calve.sink_core.sink.session import Session
+from calve.sink_core.sink.ledger.rows import LedgerRow, with_former
+from calve.sink_core.sink.loop.engine import InProcess
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.range_jobs.rewrite import RewriteSpec
+from calve.sink_core.sink.resolve.accounts import Accounts, fold
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult
-from calve.sink_core.tables.kafka_rows import Runs
-from calve.sink_core.tables.rewrite import Rewritten
-from calve.sink_core.verify.ledger import LedgerRow, with_former
+from calve.sink_core.tables.batch import BatchPlan, ManifestRef, TableOutput, WrittenBatch
+from calve.sink_core.tables.log.events import DataWritten
 from tests.simulation.broker import Cluster
 from tests.simulation.clients import Network
 from tests.simulation.oracle import BAD, GAP, OLD, TOPIC, Batch, Oracle

@@ -16,7 +16,7 @@ from calve.orchestration.dagster.sink.verdicts import Verdict
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 if TYPE_CHECKING:
-    from calve.sink_core.sink.session import Session
+    from calve.sink_core.sink.loop.session import Session
 
 
 def specs(pipeline: SinkPipeline) -> list[dg.AssetCheckSpec]:
@@ -59,7 +59,7 @@ def look(pipeline: SinkPipeline, session: "Session") -> list[Verdict]:
 
 def prove(pipeline: SinkPipeline, session: "Session") -> Iterator[Verdict]:
     """The proof, as far back as `dagster.prove_since` says; nothing if there is nothing to prove yet."""
-    from calve.sink_core.verify.verify import verify
+    from calve.sink_core.sink.verify.proof import verify
 
     back_s = pipeline.config.dagster.prove_since
     since_ms = None if back_s is None else time.time_ns() // 1_000_000 - round(back_s * 1000)

@@ -22,7 +22,7 @@ from calve.sink_core.errors import CalveError, ConfigError
 
 if TYPE_CHECKING:
     from calve.orchestration.dagster.parts import AssetJob
-    from calve.sink_core.sink.session import Session
+    from calve.sink_core.sink.loop.session import Session
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 

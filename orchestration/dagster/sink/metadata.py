@@ -21,10 +21,10 @@ from calve.orchestration.wording import moment_text
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-    from calve.sink_core.commit.table import TableCommit
-    from calve.sink_core.dead_letters.listing import Letters
-    from calve.sink_core.range_jobs.jobs import RangePreview, RangeReport
+    from calve.sink_core.iceberg.commit.table import TableCommit
     from calve.sink_core.sink.batches import BatchReport
+    from calve.sink_core.sink.dead_letters.listing import Letters
+    from calve.sink_core.sink.range_jobs.jobs import RangePreview, RangeReport
 
 SHOWN_RANGES = 100
 
@@ -140,7 +140,7 @@ def of_range_jobs(reports: Sequence[RangeReport]) -> dict[str, Any]:
 
 def of_schema(schema: Schema) -> dict[str, Any]:
     """The columns with their Iceberg types."""
-    from calve.sink_core.tables.type_text import type_text
+    from calve.sink_core.records.columns.type_text import type_text
 
     return column_schema((f.name, type_text(f.field_type), f.required, f.doc) for f in schema.fields)
 

@@ -12,7 +12,7 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from calve.sink_core.sink.session import Session
+    from calve.sink_core.sink.loop.session import Session
 
 
 @contextmanager

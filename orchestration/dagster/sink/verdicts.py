@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from calve.orchestration.wording import counted, dropped_text
-from calve.sink_core.config.kinds.sink import SinkObjectives
+from calve.sink_core.config.sink import SinkObjectives
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 if TYPE_CHECKING:
-    from calve.sink_core.dead_letters.misfits import Misfits
-    from calve.sink_core.sink.control.state import BatchSeen
+    from calve.sink_core.sink.dead_letters.misfits import Misfits
     from calve.sink_core.sink.status import PartitionStatus, StatusReport, TableStatus
-    from calve.sink_core.verify.report import VerifyReport
+    from calve.sink_core.tables.log.state import BatchSeen
+    from calve.sink_core.tables.proof import VerifyReport
 
 RATE_BATCHES = 100
 SMALL_FILES_FROM = 50
@@ -164,7 +164,7 @@ def file_sizes(table: TableStatus, target_bytes: int) -> Verdict:
 def dropped_fields(table: TableStatus) -> Verdict:
     """Fields that records have and the table does not: nothing says that nobody misses them."""
     # Heavy, and needed where checks run only.
-    from calve.sink_core.tables.kafka_column import KAFKA_TIME
+    from calve.sink_core.records.columns.kafka_column import KAFKA_TIME
 
     fields = {name: number for name, number in table.dropped.items() if name != KAFKA_TIME}
     what_to_do = "allow evolve: [add_column], or name in ignore_fields what nobody misses"

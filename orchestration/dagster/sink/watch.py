@@ -21,8 +21,8 @@ from calve.sink_core.errors import ConfigError, FindingError, ProtocolError, Ter
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, topics_like
 from calve.sink_core.offsets import Offsets, TopicPartition
-from calve.sink_core.sink.control.fold import SINK
-from calve.sink_core.sink.control.state import CommitState
+from calve.sink_core.tables.log.fold import SINK
+from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.timing import Deadline
 
 LOOK_TIMEOUT_S = 2.0

@@ -14,30 +14,30 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from calve.sink_core.changes.deleted import DELETED_COLUMN
-from calve.sink_core.changes.events import Events
-from calve.sink_core.changes.kafka_key import keyed_events, keyed_rows, keyless, told_by
-from calve.sink_core.changes.keys import RowKeyDecoder, orderless
-from calve.sink_core.changes.rows import NO_ORDER, change_schema, changes_of
-from calve.sink_core.changes.settings import RowChanges, columns_read, events_of
-from calve.sink_core.decode.decoded import Decoded, sifted
-from calve.sink_core.decode.keys import ReadKeys, key_type
-from calve.sink_core.decode.names import ALL, Names, names_of
+from calve.sink_core.iceberg.catalog.metadata import mapped_names
+from calve.sink_core.iceberg.catalog.opening import open_io, unreachable_as_ours
+from calve.sink_core.iceberg.changes.deleted import DELETED_COLUMN
+from calve.sink_core.iceberg.changes.settings import RowChanges, columns_read, events_of
+from calve.sink_core.iceberg.files.written import WrittenFile
+from calve.sink_core.iceberg.write.budget import Budget
+from calve.sink_core.iceberg.write.writer import TableWriter
+from calve.sink_core.records.changes.events import Events
+from calve.sink_core.records.changes.kafka_key import keyed_events, keyed_rows, keyless, told_by
+from calve.sink_core.records.changes.keys import RowKeyDecoder, orderless
+from calve.sink_core.records.changes.rows import NO_ORDER, change_schema, changes_of
+from calve.sink_core.records.columns.arrow import arrow_schema, column_of
+from calve.sink_core.records.columns.evolution import evolved
+from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, KAFKA_TIME, has_kafka_column
+from calve.sink_core.records.columns.names import ALL, Names, names_of
+from calve.sink_core.records.decode.decoded import Decoded, sifted
+from calve.sink_core.records.keys import ReadKeys, key_type
 from calve.sink_core.sink.write.change_pieces import ChangePieces
 from calve.sink_core.sink.write.pieces import Outbox, PieceWriter
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
-from calve.sink_core.tables.arrow import arrow_schema, column_of
-from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.catalog import open_io, unreachable_as_ours
-from calve.sink_core.tables.evolution import evolved
-from calve.sink_core.tables.files import WrittenFile
-from calve.sink_core.tables.kafka_column import KAFKA_COLUMN, KAFKA_TIME, has_kafka_column
-from calve.sink_core.tables.metadata import mapped_names
-from calve.sink_core.tables.writer import TableWriter
 
 if TYPE_CHECKING:
-    from calve.sink_core.changes.writer import ChangeWriter
-    from calve.sink_core.transform.transform import Transforming
+    from calve.sink_core.iceberg.changes.writer import ChangeWriter
+    from calve.sink_core.records.transform.transform import Transforming
 
 _Writer: TypeAlias = "TableWriter | PieceWriter | ChangeWriter | ChangePieces"
 
@@ -97,7 +97,7 @@ class Output:
         if table.changes is None:
             return TableWriter(io, self.metadata, self._file_prefix, target_file_size=size, budget=budget)
         # Imported where it is needed: most tasks have no row changes.
-        from calve.sink_core.changes.writer import ChangeWriter
+        from calve.sink_core.iceberg.changes.writer import ChangeWriter
 
         return ChangeWriter(
             io,
@@ -145,7 +145,7 @@ class Feed(Output):
         if self._table.transform is None:
             return self._columns
         # Imported where it is needed: a task without transforms starts without DuckDB.
-        from calve.sink_core.transform.transform import input_schema
+        from calve.sink_core.records.transform.transform import input_schema
 
         return input_schema(self._table.transform, self._columns)
 
@@ -154,7 +154,7 @@ class Feed(Output):
         """What makes rows of that."""
         if self._table.transform is None:
             return None
-        from calve.sink_core.transform.transform import Transforming
+        from calve.sink_core.records.transform.transform import Transforming
 
         return Transforming(self._table.transform, self._columns, table=self.name, key=self.key_type)
 

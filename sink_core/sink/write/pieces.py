@@ -16,12 +16,12 @@ from typing import IO
 import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 
-from calve.sink_core.changes.standing import Bounds
-from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.files import WrittenFile
-from calve.sink_core.tables.gathered import Gathered
-from calve.sink_core.tables.partition import split
-from calve.sink_core.tables.sort_order import Distribution, Order
+from calve.sink_core.iceberg.changes.existing_rows import Bounds
+from calve.sink_core.iceberg.files.partition import split
+from calve.sink_core.iceberg.files.sort_order import Distribution, Order
+from calve.sink_core.iceberg.files.written import WrittenFile
+from calve.sink_core.iceberg.write.budget import Budget
+from calve.sink_core.iceberg.write.gathered import Gathered
 
 PIECE_BYTES = 4 * 1024 * 1024
 """Of Arrow, at most; Spark holds several at a time."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from calve.sink_core.decode.decoded import BadValue
-from calve.sink_core.decode.texts import TextField
-from calve.sink_core.formats import Format
+from calve.sink_core.config.routing import Condition, Naming, Rule
 from calve.sink_core.kafka.messages import Int64s
-from calve.sink_core.routing import Condition, Naming, Rule
+from calve.sink_core.records.decode.decoded import BadValue
+from calve.sink_core.records.formats import Format
+from calve.sink_core.records.routing_field import TextField
 
 Part = Int64s | None
 """Places of records in ascending order; None for all."""

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calve.sink_core.changes.settings import RowChanges
-from calve.sink_core.changes.standing import Standing
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.reading import BINARY, Readings
+from calve.sink_core.config.routing import ALL, Naming, Rule
 from calve.sink_core.config.tables import EvolveStep, Transform
+from calve.sink_core.iceberg.changes.existing_rows import Standing
+from calve.sink_core.iceberg.changes.settings import RowChanges
+from calve.sink_core.iceberg.files.sort_order import Distribution
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.routing import ALL, Naming, Rule
-from calve.sink_core.tables.sort_order import Distribution
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,20 +14,20 @@ from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
 from calve.sink_core.counts import Dropped, PartitionCounts
-from calve.sink_core.decode.decoded import BadValue
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.garbage import rare_collections
+from calve.sink_core.iceberg.files.written import WrittenFile
+from calve.sink_core.iceberg.write.budget import Budget
 from calve.sink_core.kafka.messages import Int64s, Messages, only
 from calve.sink_core.kafka.reader import RangeReader
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.records.columns.kafka_column import kafka_array, kafka_with_more
+from calve.sink_core.records.decode.decoded import BadValue
 from calve.sink_core.sink.write.feeds import Feeds, Sorted
 from calve.sink_core.sink.write.outputs import Output
 from calve.sink_core.sink.write.pieces import Outbox
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
-from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.files import WrittenFile
 from calve.sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
-from calve.sink_core.tables.kafka_column import kafka_array, kafka_with_more
 
 # The client returns a list and leaves an exception set. A call written as `record.headers()` is, once it is hot,
 # specialised to one that does not look for that: the exception then surfaces anywhere, and the list crashes its reader.

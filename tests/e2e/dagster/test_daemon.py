@@ -14,7 +14,7 @@ import pytest
 from calve.orchestration.dagster.names import ERROR_TAG, pool
 from calve.orchestration.dagster.sink.names import COMMIT, INGEST
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.e2e.dagster.stack import BIN, DEFINITIONS, Stack, stack, until
 from tests.pipelines import Flow

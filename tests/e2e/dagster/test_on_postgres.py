@@ -10,7 +10,7 @@ import pytest
 
 from calve.orchestration.dagster.names import ERROR_TAG, WHY_TAG
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.verify.verify import verify
+from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.e2e.dagster.stack import Stack, on_postgres, stack, until
 from tests.pipelines import Flow

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from calve.sink_core.config.connections import Connections
 from calve.sink_core.config.document import DOCS, documents, schema_of
-from calve.sink_core.config.kinds.sink import SinkConfig
+from calve.sink_core.config.sink import SinkConfig
 
 
 @pytest.mark.parametrize("name", sorted(documents()))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from calve.sink_core.config.routing import ALL, Rule, fill_value, gives, matching
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.routing import ALL, Rule, fill_value, gives, matching
 from tests.unit.config.files import Load
 
 SHOP = r"shop\.(?P<entity>[a-z.]+)"

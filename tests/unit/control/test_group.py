@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calve.sink_core.control.group import to_kafka
 from calve.sink_core.offsets import Position
-from tests.unit.sink.control.build import TOPIC, at
+from tests.unit.tables.log.build import TOPIC, at
 
 
 def test_kafka_gets_the_next_offset_with_the_batch_id_as_metadata() -> None:

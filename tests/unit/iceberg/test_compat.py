@@ -31,7 +31,7 @@ from calve.sink_core.iceberg.compat import (
     delete_old_metadata,
     inherited,
 )
-from calve.sink_core.tables.type_text import schema_of
+from calve.sink_core.records.columns.type_text import schema_of
 
 KEPT_TO_ITSELF: list[tuple[Any, str, list[str]]] = [
     (manifest, "_inherit_from_manifest", ["entry", "manifest"]),

@@ -19,7 +19,7 @@ import typer
 from calve.orchestration.cli.main import app
 from calve.orchestration.dagster.sink.verdicts import CHECKS
 from calve.sink_core.config.load import load
-from calve.sink_core.sink.control.fold import SINK
+from calve.sink_core.tables.log.fold import SINK
 from tests.documents import ROOT, section, sources, table_rows, text
 
 DOCUMENTS = (

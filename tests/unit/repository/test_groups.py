@@ -81,7 +81,7 @@ def test_a_worker_has_whole_chains() -> None:
     files = [
         "tests/unit/config/test_units.py",
         "tests/unit/control/test_checks.py",
-        "tests/unit/sink/test_plan.py",
+        "tests/unit/sink/loop/test_plan.py",
     ]
     options = ["-vv", "--noconftest", "-p", "tests.groups", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"]
     command = [sys.executable, "-m", "pytest", *options, *files]

@@ -3,13 +3,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from calve.sink_core.batch import ManifestRef
 from calve.sink_core.control.events import BatchAbandoned, Event
 from calve.sink_core.offsets import Position, TopicPartition
-from calve.sink_core.sink.control.events import DataComplete, DataWritten, StartCommit
-from calve.sink_core.sink.control.fold import SINK
-from calve.sink_core.sink.control.state import CommitState
 from calve.sink_core.sink.status import in_flight, last_batch, partition_statuses, topic_statuses, uncommitted
+from calve.sink_core.tables.batch import ManifestRef
+from calve.sink_core.tables.log.events import DataComplete, DataWritten, StartCommit
+from calve.sink_core.tables.log.fold import SINK
+from calve.sink_core.tables.log.state import CommitState
 
 A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)
 NOW = 1_000_000

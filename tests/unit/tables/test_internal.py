@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from calve.sink_core.batch import BatchPlan
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.tables.batch import BatchPlan
 from calve.sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA, DeadLetter, dead_letter_rows, ledger_rows
 
 MOMENT_MS = 1_717_149_600_123

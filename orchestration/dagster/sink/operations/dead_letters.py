@@ -18,7 +18,7 @@ from calve.sink_core.error_codes.operations import OTHER_RANGE_JOB
 from calve.sink_core.errors import RetriableError
 
 if TYPE_CHECKING:
-    from calve.sink_core.dead_letters.jobs import LettersReport
+    from calve.sink_core.sink.dead_letters.jobs import LettersReport
 
 
 class ListConfig(dg.Config):
@@ -43,7 +43,7 @@ def listing(pipeline: SinkPipeline) -> Operation[ListConfig]:
     """Shows the newest, and how many there are of each error."""
 
     def work(at: Work, config: ListConfig) -> Generator[Told, None, dict[str, Any]]:
-        from calve.sink_core.dead_letters.listing import letters
+        from calve.sink_core.sink.dead_letters.listing import letters
 
         yield from ()
         since_ms = moment_or_age_ms(config.since, "since", datetime.now(UTC)) if config.since else None
@@ -66,7 +66,7 @@ def replay(pipeline: SinkPipeline) -> Operation[ReplayConfig]:
 
     def work(at: Work, config: ReplayConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.control.decision import Verdict
-        from calve.sink_core.dead_letters.jobs import LetterJobs
+        from calve.sink_core.sink.dead_letters.jobs import LetterJobs
 
         wanted = [offset_range(text, "ranges") for text in config.ranges]
         at.session.bind_published()

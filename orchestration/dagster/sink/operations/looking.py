@@ -32,7 +32,7 @@ def verify(pipeline: SinkPipeline) -> Operation[VerifyConfig]:
     """Proves that every source offset was accounted for once. The run is red if it was not."""
 
     def work(at: Work, config: VerifyConfig) -> Generator[Told, None, dict[str, Any]]:
-        from calve.sink_core.verify.verify import verify as prove
+        from calve.sink_core.sink.verify.proof import verify as prove
 
         since_ms = moment_or_age_ms(config.since, "since", datetime.now(UTC)) if config.since else None
         report = prove(at.session, deep=config.deep, since_ms=since_ms, on_progress=at.say)

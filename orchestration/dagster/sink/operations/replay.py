@@ -20,8 +20,8 @@ from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN
 from calve.sink_core.errors import ConfigError, RetriableError
 
 if TYPE_CHECKING:
-    from calve.sink_core.range_jobs.jobs import RangeJobs, RangePreview, RangeReport
-    from calve.sink_core.range_jobs.selected import Wanted
+    from calve.sink_core.sink.range_jobs.jobs import RangeJobs, RangePreview, RangeReport
+    from calve.sink_core.sink.range_jobs.selected import Wanted
 
 TRIES = 5
 """How often a replay is started again that another range job was faster than."""
@@ -95,7 +95,7 @@ def replay_hours(pipeline: SinkPipeline) -> Operation[HoursConfig]:
     first_day = pipeline.config.dagster.hours_from or datetime.now(UTC).date() - OFFERED
 
     def work(at: Work, config: HoursConfig) -> Generator[Told, None, dict[str, Any]]:
-        from calve.sink_core.range_jobs.selected import Wanted
+        from calve.sink_core.sink.range_jobs.selected import Wanted
 
         window = at.context.partition_time_window
         wanted = Wanted(_ms(window.start), _ms(window.end))
@@ -136,7 +136,7 @@ def replay_hours(pipeline: SinkPipeline) -> Operation[HoursConfig]:
 
 
 def _jobs(at: Work) -> "RangeJobs":
-    from calve.sink_core.range_jobs.jobs import RangeJobs
+    from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 
     at.session.bind_published()
     return RangeJobs(at.session, on_progress=at.progress)

@@ -14,7 +14,7 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.files import OPTION
 
 if TYPE_CHECKING:
-    from calve.sink_core.resolve.resolve import Offer
+    from calve.sink_core.sink.resolve.resolve import Offer
 
 
 class ResolveConfig(dg.Config):
@@ -32,7 +32,7 @@ def resolve(pipeline: SinkPipeline) -> Operation[ResolveConfig]:
 
     def work(at: Work, config: ResolveConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.errors import ConfigError
-        from calve.sink_core.resolve.resolve import carry_out, offers, prepare
+        from calve.sink_core.sink.resolve.resolve import carry_out, offers, prepare
 
         yield from ()
         subject = config.subject or None

@@ -16,8 +16,8 @@ from calve.orchestration.dagster import kinds
 from calve.orchestration.dagster.components import PipelineAttributes
 from calve.orchestration.dagster.names import PIPELINE_TAG, STAGE_TAG
 from calve.orchestration.dagster.sensor import REASON_TAG
+from calve.sink_core.config import kinds as registry
 from calve.sink_core.config.document import documents
-from calve.sink_core.config.kinds import registry
 from calve.sink_core.config.references import HIDDEN
 from calve.sink_core.errors import EXIT_BAD_INPUT
 from tests import toy_kind

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from calve.orchestration.dagster import trigger
 from calve.orchestration.dagster.trigger import Decision, LastRuns, Memory, Sight, Unreached
-from calve.sink_core.config.kinds.common import Trigger
+from calve.sink_core.config.common import Trigger
 
 NOW = 1_800_000_000.0
 NOW_TEXT = "2027-01-15 08:00:00 UTC"

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from calve.sink_core.decode.texts import TextField
-from calve.sink_core.formats import Json
-from calve.sink_core.routing import ALL, Condition, Naming, Rule
+from calve.sink_core.config.routing import ALL, Condition, Naming, Rule
+from calve.sink_core.records.formats import Json
+from calve.sink_core.records.routing_field import TextField
 from calve.sink_core.sink.write.router import Routed, Router
 
 TOPICS = ["a", "b"]

@@ -15,7 +15,6 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 from calve.orchestration.dagster.runs import error_tags
 from calve.orchestration.dagster.sink import metadata
 from calve.orchestration.local.detached import free_port
-from calve.sink_core.commit.table import TableCommit
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.errors import (
@@ -27,10 +26,11 @@ from calve.sink_core.errors import (
     TerminalError,
     Unreachable,
 )
+from calve.sink_core.iceberg.catalog.opening import open_catalog
+from calve.sink_core.iceberg.commit.table import TableCommit
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.first_contact import cluster
 from calve.sink_core.sink.batches import BatchReport
-from calve.sink_core.tables.catalog import open_catalog
 
 BATCHES = dg.AssetKey(["p", "batches"])
 LARGE_ID = 2**63 - 1

@@ -14,9 +14,9 @@ from calve.orchestration.dagster.sink import checks, verdicts
 from calve.orchestration.dagster.sink.verdicts import Verdict
 from calve.sink_core.config.load import load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.sink.control.state import BatchSeen
 from calve.sink_core.sink.status import PartitionStatus, StatusReport, TableStatus, Uncommitted
-from calve.sink_core.verify.report import VerifyReport, Violation
+from calve.sink_core.tables.log.state import BatchSeen
+from calve.sink_core.tables.proof import VerifyReport, Violation
 
 TABLE = "air.flights"
 MIB = 2**20

@@ -1,0 +1,221 @@
+"""Opening the catalog and a table's storage, and what their errors mean for the user."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pyiceberg.catalog import Catalog, CatalogType, load_catalog
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
+    CommitStateUnknownException,
+    ForbiddenError,
+    NotInstalledError,
+    OAuthError,
+    RESTError,
+    SignError,
+    UnauthorizedError,
+)
+from pyiceberg.io import FileIO, load_file_io
+from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
+
+from calve.sink_core.config.effective import CatalogSettings
+from calve.sink_core.config.error_text import describe
+from calve.sink_core.config.references import resolve
+from calve.sink_core.error_codes.catalogs import (
+    CATALOG_AWAY,
+    CATALOG_REFUSES,
+    CATALOG_SETTING,
+    DATABASE_LOCKED,
+    METADATA_GONE,
+    NO_CATALOG,
+    NO_TAGS,
+    NOT_INSTALLED,
+    STORAGE_FULL,
+)
+from calve.sink_core.error_codes.tables import DROPPED_MEANWHILE
+from calve.sink_core.errors import CalveError, ConfigError, TableUnusable, Unreachable
+
+_SQLITE = "sqlite"
+_VENDS_CREDENTIALS = "rest"
+# Loaded by name, so that other catalogs don't pay for the import of an HTTP client.
+_OURS = {"rest": "calve.sink_core.iceberg.catalog.rest.BoundedRestCatalog"}
+
+_REFUSED = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError, SignError, PermissionError)
+_BAD_ADDRESS = (InvalidURL, InvalidSchema, MissingSchema, ArgumentError, NoSuchModuleError)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Clients of catalogs and object stores that are optional, so that their exceptions can't be named here.
+_OPTIONAL_CLIENTS = ("botocore", "thrift", "google", "azure", "aiohttp")
+
+# What Nessie's REST interface answers when it is asked for its configuration.
+_IS_NESSIE = "nessie.is-nessie-catalog"
+_BY_TAG = "By its tag Calve knows what a table has taken in"
+_NO_TAGS_HINT = "take a catalog that keeps a table's snapshots and tags, as Iceberg's specification has them"
+_REFUSED_HINT = "check `credential`, `token` (REST), the access keys and what the catalog and its storage grant them"
+_FULL_HINT = "free or add space where the table's files lie, or raise its quota; then run again: nothing was lost"
+_LOCKED_HINT = (
+    "another process holds the SQLite database: run again; for several writers keep the catalog in a server's"
+)
+_ADDRESS_HINT = "correct `uri` under `catalog` in connections.yaml"
+_ANSWER_HINT = "is `uri` under `catalog` the catalog's own address, with nothing in between that answers for it?"
+_UNREACHABLE_HINT = "check `uri` (its user and password too) and `warehouse` under `catalog`, and that the service runs"
+
+
+def open_catalog(settings: CatalogSettings) -> Catalog:
+    """The catalog, its references resolved in this process. The folder of a new SQLite catalog is created.
+
+    Raises ConfigError (a variable, setting or library is missing, the log-in is refused, the catalog is one that keeps
+    no tags) and Unreachable.
+    """
+    properties = resolve(settings.properties)
+    with unreachable_as_ours(f"opening catalog {settings.name}"):
+        _create_sqlite_folder(properties)
+        try:
+            opened = _load(settings.name, {key: _as_text(value) for key, value in properties.items()})
+        except (ValueError, ModuleNotFoundError) as error:
+            if isinstance(error, _BAD_ADDRESS):
+                raise
+            why = describe(error)
+            if "CatalogType" in why:
+                kinds = ", ".join(sorted(kind.value for kind in CatalogType))
+                why = f"{properties.get('type')!r} is no type of catalog: there are {kinds}"
+            message = f"opening catalog {settings.name}: {why}"
+            raise ConfigError(message, hint="correct it under `catalog`", code=CATALOG_SETTING) from None
+    if opened.properties.get(_IS_NESSIE) == "true":
+        raise ConfigError(
+            f"opening catalog {settings.name}: it is Nessie's and keeps no tags. {_BY_TAG}",
+            hint=_NO_TAGS_HINT,
+            code=NO_TAGS,
+        )
+    return opened
+
+
+def open_io(catalog: CatalogSettings, table: str, location: str) -> FileIO:
+    """The FileIO for `table`, whose files are at `location`.
+
+    A REST catalog is asked for the table, since it may hand out credentials for just that one; otherwise the catalog's
+    properties say it all and the catalog is not touched. Called in the process that writes. Raises ConfigError and
+    Unreachable.
+    """
+    if catalog.properties.get("type") == _VENDS_CREDENTIALS:
+        with unreachable_as_ours(f"loading table {table}"):
+            return open_catalog(catalog).load_table(table).io
+    # Nested ones (`auth`) are a REST client's.
+    flat = {k: v for k, v in resolve(catalog.properties).items() if not isinstance(v, dict | list)}
+    return load_file_io({key: str(value) for key, value in flat.items()}, location)
+
+
+def without_tags(table: str, tag: str) -> CalveError:
+    """The error for a catalog that has taken in a snapshot and left out the tag that came with it."""
+    message = f"{table}: the catalog took in a snapshot and left out its tag {tag}. {_BY_TAG}"
+    return TableUnusable(message, hint=_NO_TAGS_HINT, code=NO_TAGS)
+
+
+def dropped_meanwhile(tables: str) -> TableUnusable:
+    """The error for tables that somebody has dropped since the run has seen them."""
+    return TableUnusable(f"{tables}: dropped while this run was at work", hint="run again", code=DROPPED_MEANWHILE)
+
+
+def has_one_writer(settings: CatalogSettings) -> bool:
+    """Whether who writes waits for everybody else who does: a SQLite database."""
+    return str(resolve(settings.properties).get("uri", "")).startswith(_SQLITE)
+
+
+def _load(name: str, properties: Mapping[str, Any]) -> Catalog:
+    if ours := _OURS.get(properties.get("type", "")):
+        properties = {**{k: v for k, v in properties.items() if k != "type"}, "py-catalog-impl": ours}
+    try:
+        return load_catalog(name, **properties)
+    except SQLAlchemyError as error:
+        # Two processes that open a new SQL catalog at the same moment both create its tables.
+        if "already exists" not in str(error):
+            raise
+        return load_catalog(name, **properties)
+
+
+@contextmanager
+def unreachable_as_ours(doing: str) -> Generator[None]:
+    """Raise a catalog's or its storage's trouble, met while `doing` something ("loading table t"), as Calve's errors.
+
+    Unreachable where a later try may go through, ConfigError for a refused log-in, a bad address or a missing library,
+    TableUnusable for a metadata file that is gone. CalveErrors, NoSuchTableError and whatever else tells about a table
+    or a commit pass through. Messages hold no SQL, and no password of a URI.
+    """
+    try:
+        yield
+    except Exception as error:
+        ours = _classify(error, doing)
+        if ours is None:
+            raise
+        # As a cause the original would be printed with tracebacks, with its SQL and addresses.
+        raise ours from None
+
+
+def _classify(error: Exception, doing: str) -> CalveError | None:
+    if isinstance(error, CalveError | CommitStateUnknownException):
+        return None
+    message = f"{doing}: {describe(error)}"
+    if isinstance(error, NotInstalledError):
+        return ConfigError(
+            message, hint="install what it names beside Calve, on Spark's executors too", code=NOT_INSTALLED
+        )
+    if isinstance(error, _REFUSED):
+        return ConfigError(message, hint=_REFUSED_HINT, code=CATALOG_REFUSES)
+    if isinstance(error, _BAD_ADDRESS):
+        return ConfigError(message, hint=_ADDRESS_HINT, code=CATALOG_SETTING)
+    if isinstance(error, BadRequestError):
+        return ConfigError(
+            message,
+            hint="check `uri`, `warehouse` and `prefix` under `catalog` in connections.yaml",
+            code=CATALOG_SETTING,
+        )
+    if isinstance(error, FileNotFoundError):
+        return TableUnusable(
+            message, hint="restore the file, or have the catalog point to metadata that exists", code=METADATA_GONE
+        )
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return Unreachable(message, hint=_FULL_HINT, code=STORAGE_FULL)
+    if isinstance(error, ValidationError):
+        return Unreachable(
+            f"{doing}: the answer is no catalog's: {describe(error)}", hint=_ANSWER_HINT, code=NO_CATALOG
+        )
+    if isinstance(error, OperationalError) and "database is locked" in str(error):
+        return Unreachable(message, hint=_LOCKED_HINT, code=DATABASE_LOCKED)
+    if isinstance(error, OSError | SQLAlchemyError | RESTError) or _of_optional_client(error):
+        return Unreachable(message, hint=_UNREACHABLE_HINT, code=CATALOG_AWAY)
+    return None
+
+
+def _of_optional_client(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] in _OPTIONAL_CLIENTS
+
+
+def _as_text(value: Any) -> Any:
+    # pyiceberg reads its flags and numbers from texts; `auth` and the like are mappings.
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, dict | list) else str(value)
+
+
+def _create_sqlite_folder(properties: Mapping[str, Any]) -> None:
+    uri = str(properties.get("uri", ""))
+    if not uri.startswith(_SQLITE):
+        return
+    database = make_url(uri).database
+    if not database or database == ":memory:" or database.startswith("file:"):
+        return
+    try:
+        Path(database).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"the folder of the SQLite catalog {database} can't be created: {error.strerror}",
+            hint=_ADDRESS_HINT,
+            code=CATALOG_SETTING,
+        ) from None

@@ -1,0 +1,148 @@
+"""Changes of a table into files: data files with the rows that come, equality deletes with the keys that go.
+
+The changes of a key must all go through one writer. It holds the last change of each of its keys until it is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadata
+
+from calve.sink_core.error_codes.general import FAULT
+from calve.sink_core.errors import ProtocolError
+from calve.sink_core.iceberg.changes.equality import keys_only
+from calve.sink_core.iceberg.changes.settings import RowChanges
+from calve.sink_core.iceberg.files.written import WrittenFile
+from calve.sink_core.iceberg.write.budget import Budget
+from calve.sink_core.iceberg.write.writer import TableWriter
+from calve.sink_core.records.changes.fold import check_unmoved, folded, last_by_key, not_outdated
+from calve.sink_core.records.changes.keeping import filled, needed
+from calve.sink_core.records.changes.rows import places_of
+from calve.sink_core.records.columns.arrow import column_of
+
+FOLD_BYTES = 32 * 1024 * 1024
+"""Of Arrow, gathered before the changes of each key become one."""
+
+
+class ChangeWriter:
+    """Writes the `changes` of `table`. `topics` are those that the changes' sources are of, all
+    else is as for `TableWriter`.
+    """
+
+    def __init__(
+        self,
+        io: FileIO,
+        metadata: TableMetadata,
+        file_prefix: str,
+        *,
+        changes: RowChanges,
+        table: str,
+        topics: Sequence[str],
+        target_file_size: int | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        budget = budget or Budget()
+        self._changes, self._table, self._topics = changes, table, topics
+        self._schema = metadata.schema()
+        self._places = places_of(changes.key, self._schema)
+        self._rows = TableWriter(io, metadata, file_prefix, target_file_size=target_file_size, budget=budget)
+        self._keys = TableWriter(
+            io,
+            keys_only(metadata, changes.key),
+            f"{file_prefix}-deletes",
+            target_file_size=target_file_size,
+            budget=budget,
+        )
+        self._gathered: list[pa.Table] = []
+        self._bytes, self._limit, self._is_folded = 0, FOLD_BYTES, False
+        self._standing: list[pa.RecordBatch] = []
+        self._standing_bytes = 0
+
+    def write(self, changes: pa.RecordBatch) -> None:
+        """Take in changes with the columns of `change_schema`. Raises BadRecord as `last_by_key` does, ProtocolError
+        once the table's rows were there.
+        """
+        if self._standing:
+            raise ProtocolError(
+                f"{self._table}: a change came after the rows that all changes are held against", code=FAULT
+            )
+        self._gathered.append(pa.Table.from_batches([changes]))
+        self._is_folded = False
+        self._bytes += changes.nbytes
+        if self._bytes > self._limit:
+            self._fold()
+            # Where most keys differ, folding what is folded again and again would take the square of the time.
+            self._limit = max(FOLD_BYTES, 2 * self._bytes)
+
+    def hold_against(self, standing: pa.RecordBatch) -> None:
+        """Leave out the changes that are older than these rows of the table, of `standing_schema`, or refuse those of
+        keys that came from elsewhere; no change may come any more. Raises BadRecord as `check_unmoved` does.
+        """
+        self._standing.append(standing)
+        self._standing_bytes += standing.nbytes
+        if self._standing_bytes > FOLD_BYTES:
+            self._hold()
+
+    def close(self) -> list[WrittenFile]:
+        """Write what the last changes say, close all files, and describe them. The writer is done with then."""
+        if self._gathered:
+            self._hold()
+            found = folded(self._last(), self._places, soft=self._changes.soft)
+            self._gathered = []
+            for batch in found.rows.to_batches():
+                self._rows.write(batch)
+            for batch in found.keys.to_batches():
+                self._keys.write(batch)
+        keys = (replace(file, equality_ids=tuple(self._changes.key)) for file in self._keys.close())
+        return [*self._rows.close(), *keys]
+
+    def abort(self) -> None:
+        """As `TableWriter.abort`."""
+        self._gathered = []
+        self._rows.abort()
+        self._keys.abort()
+
+    def _fold(self) -> None:
+        """What is needed of the changes so far takes the place of what was gathered."""
+        if not self._changes.keeps_old:
+            self._last()
+            return
+        changes = pa.concat_tables(self._gathered)
+        self._last_of(changes)
+        # Which of them has the value that the last one keeps is known when all are there.
+        self._keep(needed(changes, self._places))
+        self._is_folded = False
+
+    def _last(self) -> pa.Table:
+        """The last change of each key, which take the place of what was gathered."""
+        if not self._is_folded:
+            changes = pa.concat_tables(self._gathered)
+            self._keep(self._last_of(filled(changes, self._places) if self._changes.keeps_old else changes))
+        return self._gathered[0]
+
+    def _last_of(self, changes: pa.Table) -> pa.Table:
+        order = self._order(changes)
+        return last_by_key(changes, self._places, table=self._table, topics=self._topics, order=order)
+
+    def _hold(self) -> None:
+        last = self._last()
+        order = self._order(last)
+        if self._standing:
+            standing = pa.Table.from_batches(self._standing)
+            if order is None:
+                check_unmoved(last, self._places, standing, table=self._table, topics=self._topics)
+            else:
+                self._keep(not_outdated(last, self._places, order, standing))
+            # Not empty: no change may come any more.
+            self._standing, self._standing_bytes = [self._standing[0].slice(0, 0)], 0
+
+    def _order(self, changes: pa.Table) -> pa.ChunkedArray | None:
+        order = self._changes.order
+        return None if order is None else column_of(changes, order, self._schema)
+
+    def _keep(self, last: pa.Table) -> None:
+        self._gathered, self._bytes, self._is_folded = [last], last.nbytes, True

@@ -1,0 +1,172 @@
+"""From an Avro schema to the columns that hold each of its records without loss.
+
+| Avro | column |
+|---|---|
+| boolean, int, long, float, double, bytes, string | boolean, int, long, float, double, binary, string |
+| enum; fixed(n) | string; fixed(n) |
+| record, array, map | struct, list, map |
+| decimal(p, s), date, time-…, uuid | decimal(p, s), date, time, uuid |
+| timestamp-…; local-timestamp-… | timestamptz; timestamp |
+| a union of `null` and another type | that type, optional |
+| `null`, an empty record | no column: there is nothing to store |
+
+What isn't a union with `null` is required. Docs become the columns' docs. Anything else (a union of several types, a
+record within itself, a decimal of more than 38 digits) is refused by naming the field; a table that is there is given
+no column for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any, cast
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.records.avro.schema import Node, WriterSchema, logical, shown
+from calve.sink_core.records.columns.checked import Columns, of_fields
+from calve.sink_core.records.columns.names import EXACT, Names
+from calve.sink_core.records.columns.schema_wants import schema_wants
+from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
+
+_PLAIN: dict[str, IcebergType] = {
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "bytes": BinaryType(),
+    "string": StringType(),
+    "enum": StringType(),
+}
+_LOGICAL: dict[str, IcebergType] = {
+    "date": DateType(),
+    "time-millis": TimeType(),
+    "time-micros": TimeType(),
+    "uuid": UUIDType(),
+    **{f"timestamp-{unit}": TimestamptzType() for unit in ("millis", "micros", "nanos")},
+    **{f"local-timestamp-{unit}": TimestampType() for unit in ("millis", "micros", "nanos")},
+}
+
+
+def avro_columns(schema: WriterSchema) -> Columns:
+    """The columns for records of `schema`, field ids from 1. Raises ConfigError naming the field that has none."""
+    record = schema.record
+    if record is None:
+        raise ConfigError(
+            f"{schema.name} is {shown(schema.resolved(schema.root))}; columns can only be made of a record",
+            hint="name the columns under auto_create.columns",
+            code=NO_RECORD,
+        )
+    columns = _Columns(schema, partial(next, count(1)))
+    return of_fields(schema.name, columns.fields(record, "", ()))
+
+
+def avro_wants(
+    schema: WriterSchema, table: Schema, steps: Collection[EvolveStep], names: Names = EXACT
+) -> Schema | None:
+    """As `schema_wants`, of records of `schema`."""
+    if schema.record is None:
+        return None
+    columns = _Columns(schema, partial(next, count(table.highest_field_id + 1)), later=True)
+    fields = columns.fields(schema.record, "", ())
+    return schema_wants(fields, table, steps, names, columns.refused)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """`outer` are the names of the records that a field is within. `later`: for a table that is there; what no column
+    could hold is left out, and `refused` gets its path."""
+
+    schema: WriterSchema
+    next_id: Callable[[], int]
+    later: bool = False
+    refused: set[str] = field(default_factory=set[str])
+
+    def fields(self, record: dict[str, Any], path: str, outer: tuple[str, ...]) -> list[NestedField]:
+        fields: list[NestedField] = []
+        for member in record["fields"]:
+            field_id, name = self.next_id(), str(member["name"])
+            try:
+                kind, required = self._type(member["type"], f"{path}{name}", (*outer, str(record["name"])))
+            except ConfigError:
+                if not self.later:
+                    raise
+                self.refused.add(f"{path}{name}")
+                continue
+            if kind is not None:
+                fields.append(NestedField(field_id, name, kind, required=required, doc=member.get("doc")))
+        return fields
+
+    def _type(self, given: Node, path: str, outer: tuple[str, ...]) -> tuple[IcebergType | None, bool]:
+        """The type, None if there is nothing to store, and whether it is required."""
+        node = self.schema.resolved(given)
+        if not isinstance(node, list):
+            return self._one(node, path, outer), True
+        branches = [branch for branch in node if branch != "null"]
+        if len(branches) > 1:
+            raise self._refused(path, f"is {shown(node)}")
+        return (self._type(branches[0], path, outer)[0] if branches else None), len(branches) == len(node)
+
+    def _one(self, node: Node, path: str, outer: tuple[str, ...]) -> IcebergType | None:
+        if isinstance(node, str):
+            return _PLAIN.get(node)
+        parts, kind, meaning = cast(dict[str, Any], node), str(cast(dict[str, Any], node)["type"]), logical(node)
+        if meaning == "decimal":
+            if parts["precision"] > DECIMAL_DIGITS:
+                raise self._refused(path, f"has {parts['precision']} digits; a decimal has {DECIMAL_DIGITS} at most")
+            return DecimalType(int(parts["precision"]), int(parts.get("scale", 0)))
+        if meaning is not None:
+            return _LOGICAL[meaning]
+        if kind == "fixed":
+            return FixedType(int(parts["size"]))
+        if kind in _PLAIN or kind == "null":
+            return _PLAIN.get(kind)
+        return self._nested(parts, kind, path, outer)
+
+    def _nested(self, parts: dict[str, Any], kind: str, path: str, outer: tuple[str, ...]) -> IcebergType | None:
+        if kind == "array":
+            element_id = self.next_id()
+            element, required = self._type(parts["items"], f"{path}.element", outer)
+            return element and ListType(element_id, element, element_required=required)
+        if kind == "map":
+            key_id, value_id = self.next_id(), self.next_id()
+            value, required = self._type(parts["values"], f"{path}.value", outer)
+            return value and MapType(key_id, StringType(), value_id, value, value_required=required)
+        if str(parts["name"]) in outer:
+            raise self._refused(path, f"is a {parts['name']} within a {parts['name']}")
+        fields = self.fields(parts, f"{path}.", outer)
+        return StructType(*fields) if fields else None
+
+    def _refused(self, path: str, why: str) -> ConfigError:
+        return ConfigError(
+            f"{self.schema.name}: field {path} {why}",
+            hint=f"name the columns under auto_create.columns with the type {path} is to have, or without it",
+            code=NO_COLUMN_TYPE,
+        )

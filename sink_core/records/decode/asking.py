@@ -1,0 +1,91 @@
+"""What the schemas of records want of a table, and what they have that it lacks, each looked at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from pyiceberg.schema import Schema, index_by_name
+
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.records.columns.checked import Columns
+from calve.sink_core.records.columns.evolution import merged
+from calve.sink_core.records.columns.names import Names
+from calve.sink_core.records.columns.schema_wants import schema_wants
+from calve.sink_core.records.decode.decoded import Decoded
+from calve.sink_core.records.decode.others import lacking
+
+S = TypeVar("S")
+
+
+def asking_columns(
+    table: Schema, steps: Collection[EvolveStep], columns_of: Callable[[S], Columns], names: Names
+) -> Asking[S]:
+    """`columns_of` gives the columns for records of a schema, or raises ConfigError: such a schema wants nothing."""
+
+    def wants(schema: S) -> Schema | None:
+        columns = _columns(columns_of, schema)
+        return schema_wants(columns.fields, table, steps, names) if columns else None
+
+    return Asking(steps, wants, lacks_columns(table, columns_of, names))
+
+
+def lacks_columns(table: Schema, columns_of: Callable[[S], Columns], names: Names) -> Callable[[S], Sequence[str]]:
+    """Gives the fields of a schema that the table has no column for; none for one that gives no columns."""
+
+    there = index_by_name(table) if table.fields else {}
+
+    def lacks(schema: S) -> Sequence[str]:
+        columns = _columns(columns_of, schema) if names.count else None
+        if columns is None:
+            return ()
+        # Of two fields with one name but for its case the table may have the one that a new table would not.
+        has = there.keys() - index_by_name(columns).keys()
+        left_out = [name for name in columns.left_out if names.counts(name) and name not in has]
+        return [*lacking(columns.as_struct(), table.as_struct(), names), *left_out]
+
+    return lacks
+
+
+def _columns(columns_of: Callable[[S], Columns], schema: S) -> Columns | None:
+    try:
+        return columns_of(schema)
+    except ConfigError:
+        return None
+
+
+@dataclass(slots=True)
+class Asking(Generic[S]):
+    """`wants` says what records of a schema need of the table, as `schema_wants` does; nobody asks without `steps`.
+    `lacks` says which fields of theirs it has no column for.
+    """
+
+    steps: Collection[EvolveStep]
+    wants: Callable[[S], Schema | None]
+    lacks: Callable[[S], Sequence[str]]
+    _wanted: list[Schema] = field(default_factory=list[Schema])
+    _lacking: dict[int, tuple[S, Sequence[str]]] = field(default_factory=dict[int, Any])
+    _dropped: Counter[str] = field(default_factory=Counter[str])
+
+    def met(self, schema: S) -> None:
+        """Records of `schema` have come, for the first time."""
+        wanted = self.wants(schema) if self.steps else None
+        if wanted is not None:
+            self._wanted.append(wanted)
+
+    def count(self, schema: S, records: int) -> None:
+        """So many records of `schema` have come."""
+        # The schema is kept, so that no other one gets its id.
+        found = self._lacking.get(id(schema)) or self._lacking.setdefault(id(schema), (schema, self.lacks(schema)))
+        self._dropped.update(dict.fromkeys(found[1], records))
+
+    def told(self, decoded: Decoded) -> Decoded:
+        """With what is wanted, and was dropped, since the last time."""
+        if not self._wanted and not self._dropped:
+            return decoded
+        wanted, dropped = merged(self._wanted) if self._wanted else None, self._dropped
+        self._wanted, self._dropped = [], Counter()
+        return replace(decoded, wanted=wanted, dropped={**decoded.dropped, **dropped})

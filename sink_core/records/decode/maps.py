@@ -1,0 +1,155 @@
+"""Maps for a parser that doesn't know them: a record is written again with each map as a list of its entries.
+
+Only tables with map columns pay for this. Numbers keep their digits, and nothing is judged here that the parser judges
+as well: where an object is wanted and something else stands, or the other way round, the parser gets to see a mismatch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
+from typing import cast
+
+from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.types import (
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    StructType,
+)
+
+from calve.sink_core.records.columns.names import EXACT, Names
+
+_LONG_DIGITS = 19
+_UNQUOTED = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType)
+_NUMBER_OR_BOOLEAN = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|true|false")
+
+
+class Digits(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+def has_maps(schema: Schema) -> bool:
+    """Whether a field of the schema, nested ones included, is a map."""
+    return any(isinstance(field.field_type, MapType) for field in index_by_id(schema).values())
+
+
+def with_entries(value: bytes, wanted: StructType, names: Names = EXACT) -> bytes:
+    """The JSON object `value` with `wanted` fields only, under their own names, each map in them as a list of
+    `{"key": …, "value": …}`.
+
+    Raises TwoOfOne, ValueError (also for broken UTF-8 and JSON) for what isn't a JSON object or has a key twice, and
+    RecursionError for a value nested too deeply.
+    """
+    decoded: object = json.loads(
+        value.decode(), object_pairs_hook=no_key_twice, parse_int=Digits, parse_float=Digits, parse_constant=Digits
+    )
+    if not isinstance(decoded, dict):
+        raise ValueError("not a JSON object")
+    return _rewrite(cast(object, decoded), wanted, names).encode()
+
+
+def with_whole_numbers(value: bytes, wanted: StructType) -> bytes | None:
+    """The JSON object `value` with what stands for whole numbers written without fraction and exponent, which the
+    parser does not take for an integer (`1.0`, `2e3`); all else as it is. None if there is no such number.
+
+    Raises as `with_entries` does.
+    """
+    decoded: object = json.loads(
+        value.decode(), object_pairs_hook=no_key_twice, parse_int=Digits, parse_float=Digits, parse_constant=Digits
+    )
+    changed = [False]
+    text = _plain(decoded, wanted, changed)
+    return text.encode() if changed[0] else None
+
+
+def _plain(value: object, wanted: IcebergType | None, changed: list[bool]) -> str:
+    if isinstance(value, dict):
+        members = cast(dict[str, object], value)
+        kinds = {field.name: field.field_type for field in wanted.fields} if isinstance(wanted, StructType) else {}
+        return f"{{{','.join(f'{json.dumps(k)}:{_plain(v, kinds.get(k), changed)}' for k, v in members.items())}}}"
+    if isinstance(value, list):
+        element = wanted.element_type if isinstance(wanted, ListType) else None
+        return f"[{','.join(_plain(item, element, changed) for item in cast(list[object], value))}]"
+    if isinstance(value, Digits):
+        whole = _whole(value, wanted)
+        changed[0] = changed[0] or whole is not value
+        return whole
+    return json.dumps(value)
+
+
+def _whole(number: Digits, wanted: IcebergType | None) -> str:
+    """As an integer is written, if it is one and the type is an integer's."""
+    if not isinstance(wanted, IntegerType | LongType) or number.lstrip("-").isdigit():
+        return number
+    try:
+        found = Decimal(number)
+    except InvalidOperation:
+        return number
+    # An exponent may stand for any number of digits.
+    is_whole = found.is_finite() and found.adjusted() < _LONG_DIGITS and found == found.to_integral_value()
+    return str(int(found)) if is_whole else number
+
+
+def _rewrite(value: object, wanted: IcebergType, names: Names) -> str:
+    if isinstance(value, dict):
+        members = cast(dict[str, object], value)
+        return _entries(members, wanted, names) if isinstance(wanted, MapType) else _object(members, wanted, names)
+    if isinstance(value, list):
+        return _list(cast(list[object], value), wanted, names)
+    return _whole(value, wanted) if isinstance(value, Digits) else json.dumps(value)
+
+
+def _entries(members: dict[str, object], wanted: MapType, names: Names) -> str:
+    pairs = ((_key(key, wanted.key_type), _rewrite(value, wanted.value_type, names)) for key, value in members.items())
+    entries = ",".join(f'{{"key":{key},"value":{value}}}' for key, value in pairs)
+    return f"[{entries}]"
+
+
+def _object(members: dict[str, object], wanted: IcebergType, names: Names) -> str:
+    if not isinstance(wanted, StructType):
+        return "{}"
+    kinds = {field.name: field.field_type for field in wanted.fields}
+    own = own_names(members, wanted, names)
+    kept = ",".join(f"{json.dumps(own[key])}:{_rewrite(members[key], kinds[own[key]], names)}" for key in own)
+    return f"{{{kept}}}"
+
+
+def own_names(members: dict[str, object], wanted: StructType, names: Names) -> dict[str, str]:
+    """As `Names.own_names`, of an object for a struct."""
+    kinds = {field.name for field in wanted.fields}
+    given = (key for key, value in members.items() if value is not None or key in kinds)
+    return names.own_names(((field.field_id, field.name) for field in wanted.fields), given)
+
+
+def _list(items: list[object], wanted: IcebergType, names: Names) -> str:
+    if not isinstance(wanted, ListType):
+        # A list of entries must not pass for a map; anywhere else a list is a mismatch already.
+        return "{}" if isinstance(wanted, MapType) else "[]"
+    return f"[{','.join(_rewrite(item, wanted.element_type, names) for item in items)}]"
+
+
+def _key(key: str, wanted: IcebergType) -> str:
+    """JSON's keys are in quotes always; the parser wants numbers and booleans without."""
+    bare = isinstance(wanted, _UNQUOTED) and _NUMBER_OR_BOOLEAN.fullmatch(key)
+    return key if bare else json.dumps(key)
+
+
+def no_key_twice(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
+    """The object of these members. Raises ValueError if a key stands twice."""
+    members: dict[str, object] = {}
+    for key, value in pairs:
+        if key in members:
+            raise ValueError(f"key {key!r} stands twice in one object")
+        members[key] = value
+    return members

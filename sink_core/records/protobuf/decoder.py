@@ -1,0 +1,104 @@
+"""Protobuf messages, decoded to Arrow columns typed by an Iceberg schema; `protobuf_types` says what fits which column.
+
+Each value is parsed on its own; then each field of all messages becomes a column at once. Where that fails the messages
+are halved, in the end to single ones, whose verdict decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from google.protobuf.message import DecodeError
+from pyiceberg.schema import Schema
+
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.records.columns.arrow import file_schema
+from calve.sink_core.records.columns.names import EXACT, Names
+from calve.sink_core.records.decode.asking import asking_columns
+from calve.sink_core.records.decode.bisection import bisect
+from calve.sink_core.records.decode.convert import Converter, from_typed
+from calve.sink_core.records.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
+from calve.sink_core.records.protobuf.columns import protobuf_columns
+from calve.sink_core.records.protobuf.schema import Messages, MessageSchema
+from calve.sink_core.records.protobuf.types import Foreign, Make, Unfit, of_message
+
+
+@dataclass(slots=True)
+class _Group:
+    """Messages of one schema, with their places among the values."""
+
+    schema: MessageSchema
+    places: list[int] = field(default_factory=list[int])
+    messages: list[Any] = field(default_factory=list[Any])
+
+
+class ProtobufDecoder:
+    """Decodes records for one table. `schema` is the table's without what isn't read from the value (`_kafka`), `steps`
+    says what the table may be given: what the messages' own schemas ask for.
+    """
+
+    def __init__(
+        self, schema: Schema, messages: Messages, steps: Collection[EvolveStep] = (), names: Names = EXACT
+    ) -> None:
+        self._messages, self._names = messages, names
+        self._asking = asking_columns(schema, steps, protobuf_columns, names)
+        self._typed = file_schema(schema)
+        self._converter = Converter(schema, from_typed)
+        self._makers: dict[int, tuple[MessageSchema, Make]] = {}
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """As `Decoder.decode`."""
+        bad: dict[int, BadValue] = {}
+        nothing = pa.RecordBatch.from_arrays([pa.nulls(0) for _ in self._typed], names=self._typed.names)
+        pieces = [([], self._converter.convert(nothing)[0])]
+        for group in self._parsed(values, bad):
+            self._asking.count(group.schema, len(group.places))
+            for places, carried in self._carried(group, bad):
+                columns, misfits = self._converter.convert(carried)
+                bad |= {places[row]: BadValue(places[row], FIT, cut(text)) for row, text in misfits.items()}
+                pieces.append(([place for place in places if place not in bad] if misfits else places, columns))
+        good, columns = pieces[1] if len(pieces) == 2 else in_order(pieces)
+        decoded = Decoded(columns, good if bad else None, tuple(bad[place] for place in sorted(bad)))
+        return self._asking.told(decoded)
+
+    def _parsed(self, values: Sequence[bytes], bad: dict[int, BadValue]) -> list[_Group]:
+        groups: dict[int, _Group] = {}
+        opened = self._messages.opened
+        for place, value in enumerate(values):
+            try:
+                schema, at = opened(value)
+                message = schema.parse(value[at:])
+            except ValueError as error:
+                bad[place] = BadValue(place, DECODE, cut(str(error)))
+                continue
+            except DecodeError as error:
+                schema = self._messages.writer_of(value)
+                text = f"truncated, or not written with {schema.name}: {error}"
+                bad[place] = BadValue(place, DECODE, cut(text))
+                continue
+            group = groups.get(id(schema)) or groups.setdefault(id(schema), _Group(schema))
+            group.places.append(place)
+            group.messages.append(message)
+        return list(groups.values())
+
+    def _carried(self, group: _Group, bad: dict[int, BadValue]) -> list[tuple[list[int], pa.RecordBatch]]:
+        """The group's messages as batches, with their places; what doesn't fit goes to `bad`."""
+        make = self._maker(group.schema)
+        places, messages = group.places, group.messages
+        made, failed = bisect(len(messages), lambda part: make(messages[part[0] : part[-1] + 1]), (Unfit, Foreign))
+        for i, error in failed.items():
+            foreign = isinstance(error, Foreign)
+            text = f"not written with {group.schema.name}: {error}" if foreign else str(error)
+            bad[places[i]] = BadValue(places[i], DECODE if foreign else FIT, cut(text))
+        return [(places[part[0] : part[-1] + 1], pa.RecordBatch.from_struct_array(carried)) for part, carried in made]
+
+    def _maker(self, schema: MessageSchema) -> Make:
+        # The schema is kept, so that no other one gets its id.
+        found = self._makers.get(id(schema))
+        if found is None:
+            found = self._makers[id(schema)] = (schema, of_message(schema.descriptor, self._typed, self._names))
+            self._asking.met(schema)
+        return found[1]

@@ -1,0 +1,169 @@
+"""Protobuf schemas: their text compiled, and the message a value holds.
+
+Registries hand out text, and some of them nothing else, so it is protoc that reads it. In a process of its own: it
+prints what is wrong with a text, and takes a few tenths of a second once for each schema and worker.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from calve.sink_core.error_codes.records import PROTOC
+from calve.sink_core.errors import RetriableError
+from calve.sink_core.records.decode.framing import Framing
+from calve.sink_core.records.protobuf.known import known_files
+
+_ROOT = "calve-root.proto"
+_COMPILED_KEPT = 256
+_DEEPEST = 64
+_LAST_SHIFT = 63
+_SHOWN_CHARACTERS = 150
+# What protoc's libraries log beside its own words.
+_LOGGED = re.compile(r"WARNING: |[IWEF]\d{4} ")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProtoFile:
+    """A schema's file, which may define several messages."""
+
+    name: str
+    file: FileDescriptor = field(repr=False)
+
+    @property
+    def unfit(self) -> str | None:
+        """Why values can't be rows; None if they can."""
+        return None if self.file.message_types_by_name else f"{self.name} defines no message"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageSchema:
+    """The message that values are. `parse` makes one of its bytes and raises DecodeError."""
+
+    name: str
+    descriptor: Descriptor = field(repr=False)
+    parse: Callable[[bytes], Any] = field(repr=False)
+
+    @property
+    def unfit(self) -> str | None:
+        """Why values can't be rows; None if they can."""
+        return None
+
+
+class Messages:
+    """The messages of values in Confluent's wire format: behind the schema's id stands which of its messages it is."""
+
+    def __init__(self, schemas: Framing[ProtoFile]) -> None:
+        self._schemas = schemas
+        self._by_header: dict[bytes, MessageSchema] = {}
+
+    @property
+    def header_bytes(self) -> int:
+        """Of the part that tells schemas apart."""
+        return self._schemas.header_bytes
+
+    def writer_of(self, value: bytes) -> MessageSchema:
+        """As `Framing.writer_of`."""
+        return self.opened(value)[0]
+
+    def opened(self, value: bytes) -> tuple[MessageSchema, int]:
+        """The message's schema and where it begins. Raises as `Framing.writer_of` does."""
+        # Nearly always the first message of its file, for which one byte stands.
+        short = self._schemas.header_bytes + 1
+        if (found := self._by_header.get(value[:short])) is not None:
+            return found, short
+        file = self._schemas.writer_of(value)
+        path, at = _path(value, self._schemas.header_bytes)
+        found = self._by_header.get(value[:at])
+        if found is None:
+            found = self._by_header[value[:at]] = _message(file, path)
+        return found, at
+
+
+def proto_file(name: str, text: str, references: Sequence[tuple[str, str]] = ()) -> ProtoFile:
+    """The schema written in `text`; `references` are names that it imports, and texts. Raises ValueError."""
+    pool = DescriptorPool()
+    for part in FileDescriptorSet.FromString(_compiled(text, tuple(references))).file:
+        pool.Add(part)
+    return ProtoFile(name, pool.FindFileByName(_ROOT))
+
+
+@lru_cache(_COMPILED_KEPT)
+def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> bytes:
+    """A FileDescriptorSet with all imports. Raises ValueError with protoc's words."""
+    with TemporaryDirectory(prefix="calve-protoc-") as folder, known_files() as known:
+        root, out = Path(folder, "in"), Path(folder, "out")
+        for name, body in (*references, (_ROOT, text)):
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts:
+                raise ValueError(f"not a Protobuf schema: it imports {name!r}")
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(body, encoding="utf-8")
+        command = ["-m", "grpc_tools.protoc", f"-I{root}", *known, "--include_imports"]
+        done = subprocess.run(  # noqa: S603 - our own interpreter, and paths that are ours
+            [sys.executable, *command, f"--descriptor_set_out={out}", str(root / _ROOT)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode < 0:
+            raise RetriableError(
+                f"protoc was ended by signal {-done.returncode}", hint="see whether memory is short", code=PROTOC
+            )
+        if done.returncode:
+            said = " ".join(
+                line for line in done.stderr.replace(f"{root}/", "").splitlines() if not _LOGGED.match(line)
+            )
+            raise ValueError(f"not a Protobuf schema: {said[:_SHOWN_CHARACTERS]}")
+        return out.read_bytes()
+
+
+def _path(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """Which message of the file, and of the message around it, and where the data begins. Raises ValueError."""
+    number, at = _whole(value, at)
+    if not 0 <= number <= _DEEPEST:
+        raise ValueError(f"not Confluent's wire format for Protobuf: a message {number} deep")
+    path: list[int] = []
+    for _ in range(number):
+        index, at = _whole(value, at)
+        path.append(index)
+    return tuple(path) or (0,), at
+
+
+def _whole(value: bytes, at: int) -> tuple[int, int]:
+    """A number as Protobuf writes sint64, and where it ends. Raises ValueError."""
+    found, shift = 0, 0
+    while True:
+        if at >= len(value) or shift > _LAST_SHIFT:
+            raise ValueError("not Confluent's wire format for Protobuf: no message index behind the schema id")
+        byte = value[at]
+        found |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return (found >> 1) ^ -(found & 1), at
+
+
+def _message(file: ProtoFile, path: tuple[int, ...]) -> MessageSchema:
+    """The message at a path of indexes. Raises ValueError if there is none."""
+    parts = list(file.file.message_types_by_name.values())
+    found: Descriptor | None = None
+    for index in path:
+        if not 0 <= index < len(parts):
+            shown = ", ".join(map(str, path))
+            raise ValueError(f"{file.name} has no message [{shown}]")
+        found = parts[index]
+        parts = list(found.nested_types)
+    assert found is not None  # a path has one index at least
+    return MessageSchema(f"{file.name}, message {found.full_name}", found, GetMessageClass(found).FromString)

@@ -1,0 +1,210 @@
+"""The range job that tries dead letters again: those that fit now go to the tables, and leave with the same publish.
+
+It goes the way of other range jobs: the token, files, one transaction, commits. Its transaction has a `DATA_WRITTEN`
+for each table that gets rows and one for the dead letters; so a record leaves where it was exactly if it comes where it
+belongs. Tables are committed one by one: for a moment a reader may see it in both or in neither, as with any batch.
+
+Crash points, and what the next one finds (docs/design.md has the whole table):
+
+    range.after-start-commit    a START_COMMIT without files
+    range.after-files           files that nobody names: orphans; the next replay tries the same dead letters
+    range.after-manifests       as above
+    publish.after-commit        published: any commit takes the rows in, and the dead letters out
+    letters.after-files         as above; dead letters written again that nobody names
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyroaring import BitMap64
+
+from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.failpoints import reach
+from calve.sink_core.iceberg.commit.table import TableCommit
+from calve.sink_core.iceberg.files.kafka_rows import runs_of
+from calve.sink_core.iceberg.write.outputs import output_of
+from calve.sink_core.offset_sets import ranges_of, union
+from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions, TopicPartition
+from calve.sink_core.sink.dead_letters.choice import Offsets
+from calve.sink_core.sink.dead_letters.events import Tried, events
+from calve.sink_core.sink.dead_letters.look import LettersPlan, plan_letters
+from calve.sink_core.sink.dead_letters.task import LettersResult, Set, try_letters
+from calve.sink_core.sink.loop.fitting import Tables, give, until_fit
+from calve.sink_core.sink.loop.job import OnProgress, Progress, Publication, announce, carry_out, commit_published
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.loop.writing import task_spec
+from calve.sink_core.sink.range_jobs.job import decide
+from calve.sink_core.sink.range_jobs.look import token_and_log
+from calve.sink_core.tables.log.state import CommitState
+from calve.sink_core.timing import back_off
+
+TRIES = 20
+"""How often in a row a replay is planned again because another range job was published first."""
+
+Job = tuple[str, Tried, Decision | None]
+"""A job's id and what it tried; without a decision if nothing came of it."""
+
+OVERTAKEN: Job = "", Tried({}, {}, {}), Decision(Verdict.STALE, "another replay of dead letters was published first")
+"""One that was not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class LettersReport:
+    """What became of a replay of dead letters. `jobs` are the ids of what it has published.
+
+    `moved` are in the tables now, `still_bad` were tried and stay, `left` counts by reason those that can't be tried.
+    """
+
+    table: str
+    ended: str
+    jobs: tuple[str, ...] = ()
+    moved: int = 0
+    still_bad: int = 0
+    left: Mapping[str, int] = field(default_factory=dict[str, int])
+    verdict: Verdict | None = None
+    commits: tuple[TableCommit, ...] = ()
+
+
+class LetterJobs:
+    """Replays of the dead letters of one pipeline, which must be bound."""
+
+    def __init__(self, session: Session, *, on_progress: OnProgress | None = None) -> None:
+        self._session = session
+        self._progress = on_progress or (lambda _progress: None)
+        self._name = session.pipeline.dead_letter_table
+
+    def replay(self, wanted: Sequence[OffsetRange] = ()) -> LettersReport:
+        """Try the dead letters in `wanted`, or all, once each; in jobs of at most `choice.MOST`.
+
+        Planned again if another range job is published meanwhile; after `TRIES` of these in a row the report's verdict
+        is STALE. Raises FindingError, TableUnusable for dead letters that can't be told apart, RetriableError, and what
+        a table's commit raises: what is published by then is taken in by the next one.
+        """
+        done, moved, stale = Offsets(), 0, 0
+        jobs, commits = list[str](), list[TableCommit]()
+        while True:
+            token, state = token_and_log(self._session)
+            if state.paused:
+                return self._report(str(state.paused), jobs, moved, done, commits)
+            self._commit()
+            self._progress(Progress("plan", f"looking at {self._name}"))
+            plan = plan_letters(self._session, wanted, done)
+            if plan is not None and not plan.chosen.total:
+                ended = f"{moved:,} moved" if moved else f"nothing to do: none of {self._name} fits now"
+                return self._report(ended, jobs, moved, done, commits, left=plan.chosen.left)
+            batch_id, tried, decision = self._job(token, plan) if plan is not None else OVERTAKEN
+            if decision is not None and decision.verdict is Verdict.STALE:
+                stale += 1
+                if stale == TRIES:
+                    return self._report(decision.why, jobs, moved, done, commits, verdict=Verdict.STALE)
+                back_off(stale, first_s=0.05)
+                continue
+            stale, moved = 0, moved + tried.number_moved
+            done = union([done, tried.left])
+            if decision is not None:
+                jobs.append(batch_id)
+                commits += self._commit()
+
+    def _report(
+        self,
+        ended: str,
+        jobs: Iterable[str],
+        moved: int,
+        done: Offsets,
+        commits: Iterable[TableCommit],
+        *,
+        left: Mapping[str, int] | None = None,
+        verdict: Verdict | None = None,
+    ) -> LettersReport:
+        still_bad = sum(map(len, done.values()))
+        return LettersReport(self._name, ended, tuple(jobs), moved, still_bad, left or {}, verdict, tuple(commits))
+
+    def _job(self, token: Position, plan: LettersPlan) -> Job:
+        batch_id = str(uuid.uuid4())
+        announce(self._session, batch_id, token)
+        done: list[Tried] = []
+
+        def write() -> Publication | None:
+            tried, made = self._try(batch_id, token, plan)
+            done.append(tried)
+            return made
+
+        decision = carry_out(self._session, batch_id, write, self._progress)
+        return batch_id, done[0], decision
+
+    def _try(self, batch_id: str, token: Position, plan: LettersPlan) -> tuple[Tried, Publication | None]:
+        session, pipeline = self._session, self._session.pipeline
+        total = plan.chosen.total
+        self._progress(Progress("write", f"trying {total:,} dead letters", batch_id, total))
+        runs = runs_of(ranges_of(plan.chosen.offsets))
+
+        def write(tables: Tables, evolving: bool) -> list[LettersResult]:
+            # A table that no batch has fed is not created for letters.
+            spec = replace(task_spec(batch_id, pipeline, tables, evolving=evolving), evolving=False)
+            results = try_letters(spec, plan.files, runs, session.engine)
+            sets = sum((result.sets for result in results), Counter[Set]())
+            if len(sets) > 1:
+                # The event names offsets once for all tables that it feeds; the others are for the next job.
+                results = try_letters(
+                    spec, plan.files, runs, session.engine, only=max(sets, key=lambda s: (sets[s], s))
+                )
+            return results
+
+        def change(wanted: Mapping[str, Schema]) -> Tables:
+            give(session, wanted, self._progress)
+            return {**self._load(plan.tables), self._name: plan.letters}
+
+        tables, results = until_fit({**plan.tables, self._name: plan.letters}, write, change)
+        reach("range.after-files")
+        tried = _tried(results)
+        if not tried.moved and not tried.changed:
+            return tried, None
+        outputs = {
+            name: output_of(batch_id, name, table, [file for r in results for file in r.files.get(name, ())])
+            for name, table in tables.items()
+        }
+        letters = outputs.pop(self._name)
+        reach("range.after-manifests")
+        token_at, topic_ids = session.publisher.token, plan.chosen.topic_ids
+
+        def decided(found: Positions, state: CommitState) -> Decision:
+            return decide(batch_id, token, found.get(token_at, NO_TOKEN), state)
+
+        fed = [output for output in outputs.values() if output.manifests]
+        return tried, Publication(
+            f"{tried.number_moved:,} dead letters fit",
+            events(batch_id, token, tried, fed, letters, topic_ids, session.pipeline_id),
+            {token_at: Position(token.offset + 1, batch_id)},
+            dict(topic_ids),
+            decided,
+        )
+
+    def _load(self, names: Iterable[str]) -> dict[str, Table]:
+        """Tables as they are now; raises what stands against one."""
+        found = {name: self._session.committer().load_checked(name) for name in names}
+        return {name: table[0] for name, table in found.items() if table is not None}
+
+    def _commit(self) -> list[TableCommit]:
+        """Take what is published into all tables; raises what stands against that."""
+        report = commit_published(self._session, self._session.pipeline.table_names, self._progress)
+        report.raise_failures()
+        return report.landed
+
+
+def _tried(results: Iterable[LettersResult]) -> Tried:
+    results = list(results)
+    return Tried(
+        _sets(result.moved for result in results),
+        _sets(result.changed for result in results),
+        _sets(result.same for result in results),
+    )
+
+
+def _sets(parts: Iterable[Mapping[TopicPartition, Sequence[int]]]) -> Offsets:
+    return union({at: BitMap64(offsets) for at, offsets in part.items()} for part in parts)

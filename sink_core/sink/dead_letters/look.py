@@ -1,0 +1,129 @@
+"""What a replay of dead letters is planned on: the dead letters of the head, the ledger, and what the tables have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyroaring import BitMap64
+
+from calve.sink_core.error_codes.operations import DELETE_FILES, FILES_GONE, LETTER_TWICE, LETTERS_ROLLED_BACK
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
+from calve.sink_core.iceberg.commit.replace import has_deletes, head_manifests
+from calve.sink_core.iceberg.files.kafka_rows import may_hold, place_fields, runs_of
+from calve.sink_core.iceberg.verify.files import ReadableFiles, head_tasks
+from calve.sink_core.iceberg.write.usable import check_usable
+from calve.sink_core.offset_sets import by_partition, ranges_of, shown
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, has_kafka_column
+from calve.sink_core.sink.dead_letters.choice import Chosen, Offsets, choose
+from calve.sink_core.sink.ledger.stored_offsets import NONE, Held
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.range_jobs.look import ledger_rows, places_in
+from calve.sink_core.tables.proof import Evidence
+
+_COLUMNS = ("batch_id", "topic", "partition", "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class LettersPlan:
+    """What a job tries: `letters` is their table as loaded, `files` are its data files that may hold them, and `tables`
+    get them.
+    """
+
+    chosen: Chosen
+    letters: Table
+    files: tuple[DataFile, ...]
+    tables: Mapping[str, Table]
+
+
+def plan_letters(
+    session: Session, wanted: Sequence[OffsetRange], tried: Mapping[TopicPartition, BitMap64]
+) -> LettersPlan | None:
+    """Choose among the dead letters of the head those in `wanted` (all if empty) and not in `tried`.
+
+    To be called after the token and the log were read, and what is published was committed; None if another replay was
+    published since. Raises FindingError and TableUnusable.
+    """
+    pipeline = session.pipeline
+    name = pipeline.dead_letter_table
+    rows = ledger_rows(session)
+    session.log.refresh_to_end()
+    # What a name with placeholders stands for comes with its first record.
+    there = [t.name for t in pipeline.tables if t.explicit or session.committer().load_checked(t.name) is not None]
+    loaded = {table: _load(session, table) for table in (*there, name)}
+    letters, stored = loaded.pop(name)
+    state = session.log.state
+    if any(e.event.removes for e in state.pending(name, str(letters.metadata.table_uuid), stored)):
+        return None
+    with unreachable_as_ours(f"reading the manifests of {name}"):
+        if has_deletes(head_manifests(letters)):
+            raise TableUnusable(
+                f"{name}: has delete files: which dead letters are left can't be told by its data files alone",
+                hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); then run again",
+                code=DELETE_FILES,
+            )
+    places, files = _places(letters, name, by_partition(wanted) if wanted else None, tried)
+
+    def holds(table: str, offsets: Offsets) -> Offsets:
+        return _holds(session, loaded[table][0], table, offsets)
+
+    jobs = list(state.range_jobs.values())
+    chosen = choose(places, rows, list(loaded), name, jobs, holds, pipeline.changing)
+    targets = {table: loaded[table][0] for table in chosen.tables}
+    for table, each in {**targets, name: letters}.items():
+        check_usable(each.metadata, table=table)
+    fields, runs = place_fields(letters.schema(), struct=None), runs_of(ranges_of(chosen.offsets))
+    return LettersPlan(chosen, letters, tuple(file for file in files if may_hold(file, fields, runs)), targets)
+
+
+def _load(session: Session, name: str) -> tuple[Table, int]:
+    found = session.committer().load_checked(name)
+    if found is None:
+        raise dropped_meanwhile(name)
+    return found[0], found[1].stored_offset
+
+
+def _places(
+    table: Table, name: str, wanted: Offsets | None, tried: Mapping[TopicPartition, BitMap64]
+) -> tuple[dict[tuple[str, TopicPartition], BitMap64], tuple[DataFile, ...]]:
+    """The dead letters by batch and partition, and the table's data files.
+
+    Raises TableUnusable for one that is there twice: as two records it would be in the tables twice.
+    """
+    evidence, found, all_of = Evidence(), dict[tuple[str, TopicPartition], BitMap64](), Held()
+    tasks = head_tasks(table, name, evidence) or []
+    for batch in ReadableFiles(table, name, tasks, evidence).read(_COLUMNS):
+        all_of.take(*(batch.column(c) for c in _COLUMNS[1:]))
+        for batch_id, topic, partition, offset in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+            at = TopicPartition(topic, partition)
+            if (wanted is None or offset in wanted.get(at, NONE)) and offset not in tried.get(at, NONE):
+                found.setdefault((batch_id, at), BitMap64()).add(offset)
+    if evidence.violations:
+        raise TableUnusable(
+            f"{name}: can't be read as a whole: {evidence.violations[0].message}",
+            hint="calve verify FILE names more",
+            code=FILES_GONE,
+        )
+    twice = [each for at, offsets in sorted(all_of.twice.items()) for each in shown(at, offsets)]
+    if twice:
+        raise TableUnusable(
+            f"{name}: {twice[0]} is there more than once: a replay would put it into the tables as often",
+            hint="somebody has added it again; delete one of them by hand",
+            code=LETTER_TWICE,
+        )
+    return found, tuple(task.file for task in tasks)
+
+
+def _holds(session: Session, table: Table, name: str, offsets: Offsets) -> Offsets:
+    if not has_kafka_column(table.schema(), table=name):
+        raise TableUnusable(
+            f"{name}: has no column {KAFKA_COLUMN}: whether it has dead letters that were moved before can't be told",
+            hint="the dead letters were rolled back after a replay; leave these ranges out",
+            code=LETTERS_ROLLED_BACK,
+        )
+    seen = places_in(session, name, [KAFKA_COLUMN], struct=KAFKA_COLUMN)
+    return {at: wanted & seen.get(at, NONE) for at, wanted in offsets.items()}

@@ -1,0 +1,45 @@
+"""Keeping the positions of a pipeline that publishes nothing: brokers drop the offsets of groups without members."""
+
+from __future__ import annotations
+
+import time
+
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.tables.log.state import CommitState
+from calve.sink_core.tables.maintenance_report import TaskOutcome
+
+TASK = "keep_alive"
+
+KEEP_ALIVE_AFTER_S = 42 * 3600
+"""A quarter of the seven days after which brokers by default drop the offsets of a group without members."""
+
+
+def is_due(state: CommitState, now_ms: int) -> bool:
+    """Whether nothing was published for a while. When the positions were kept alive last, the log does not say."""
+    if state.complete is None:
+        return state.last_publish is not None
+    return now_ms - state.complete.event.written_at_ms > KEEP_ALIVE_AFTER_S * 1000
+
+
+def keep_alive(session: Session) -> TaskOutcome:
+    """Commit every position again as it is, unless a publish did so not long ago. For paused pipelines too.
+
+    The session must be bound. Raises Fenced if others fence this again and again, UnknownOutcome if the broker stops
+    answering.
+    """
+    state, now_ms = session.log.refresh(), time.time_ns() // 1_000_000
+    if state.last_publish is None:
+        return _nothing(session, f"pipeline {session.pipeline.name} has not published anything yet")
+    if state.complete is not None and not is_due(state, now_ms):
+        age_s = (now_ms - state.complete.event.written_at_ms) / 1000
+        since = f"the last publish, {age_s:,.0f} s ago, committed them"
+        return _nothing(session, f"{since}; due after {KEEP_ALIVE_AFTER_S:,} s")
+    number = session.publisher.keep_alive()
+    if not number:
+        return _nothing(session, "the group has no positions")
+    did, numbers = f"{number:,} offsets committed again, as they were", {"offsets": number}
+    return TaskOutcome(TASK, session.pipeline.group, did, True, numbers, numbers)
+
+
+def _nothing(session: Session, why: str) -> TaskOutcome:
+    return TaskOutcome(TASK, session.pipeline.group, f"nothing to do: {why}", False)

@@ -1,0 +1,122 @@
+"""Where the tasks of a sink run: on Spark, or in this process while the work is small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from calve.sink_core.iceberg.commit.merge import MergeWork
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.sink.write.spec import IngestSpec
+from calve.sink_core.sink.write.task import TaskResult, run_task
+
+T = TypeVar("T")
+Task = Callable[[int], T]
+"""Gets the number of the task. It and what it refers to must be picklable, and its result too."""
+
+Slices = Sequence[OffsetRange]
+
+
+class Engine(Protocol):
+    """What runs tasks. `records` is the size of the work, by which an engine may choose where."""
+
+    def parallelism(self) -> int:
+        """Tasks that run at the same time."""
+        ...
+
+    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:
+        """`[task(0), …, task(n - 1)]`. Raises the CalveError that a task raised, that of the lowest number."""
+        ...
+
+    def write(self, spec: IngestSpec, tasks: Sequence[Slices]) -> list[TaskResult]:
+        """Results of `run_task` for each of the tasks, and of those that the rows of distributed tables went to.
+
+        Raises what they raise, and RetriableError if rows that were sent did not arrive once.
+        """
+        ...
+
+    @property
+    def merge(self) -> Callable[[MergeWork], None] | None:
+        """Merges changes into a branch of their table, in one snapshot or none; None where that can't be done."""
+        ...
+
+    def needs_start(self, records: int) -> bool:
+        """Whether work of that size waits some seconds until the engine has started."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess:
+    """Tasks one after the other, where the caller is."""
+
+    tasks: int = 1
+
+    def parallelism(self) -> int:
+        return self.tasks
+
+    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:  # noqa: ARG002 - as all engines
+        return [task(number) for number in range(n)]
+
+    def write(self, spec: IngestSpec, tasks: Sequence[Slices]) -> list[TaskResult]:
+        if spec.is_distributed:
+            # All rows of a table that is spread by key or order come to one task, as through a shuffle to one bucket.
+            tasks = joined(tasks)
+        return self.run(lambda number: run_task(spec, tasks[number], number), len(tasks), records=0)
+
+    @property
+    def merge(self) -> None:
+        return None
+
+    def needs_start(self, records: int) -> bool:  # noqa: ARG002 - as all engines
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class BySize:
+    """`small` for work of fewer records than `spark_from`, `spark` for the rest.
+
+    Spark also does what only it can: merges, and changes that are held against the rows of their table.
+    """
+
+    spark: Engine
+    spark_from: int
+    small: Engine = InProcess()
+
+    def parallelism(self) -> int:
+        return self.spark.parallelism()
+
+    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:
+        return self._for(records).run(task, n, records=records)
+
+    def write(self, spec: IngestSpec, tasks: Sequence[Slices]) -> list[TaskResult]:
+        records = sum(part.span for slices in tasks for part in slices)
+        engine = self.spark if spec.looks_at_tables else self._for(records)
+        return engine.write(spec, tasks)
+
+    @property
+    def merge(self) -> Callable[[MergeWork], None] | None:
+        return self.spark.merge
+
+    def needs_start(self, records: int) -> bool:
+        return self._for(records).needs_start(records)
+
+    def _for(self, records: int) -> Engine:
+        return self.small if records < self.spark_from else self.spark
+
+
+def joined(tasks: Sequence[Slices]) -> list[list[OffsetRange]]:
+    """One task for all slices, in one piece where a partition was cut, and one for each that does not adjoin: a task
+    reads a partition once.
+    """
+    first: dict[TopicPartition, OffsetRange] = {}
+    apart: list[list[OffsetRange]] = []
+    for part in (part for slices in tasks for part in slices):
+        before = first.get(part.at)
+        if before is None:
+            first[part.at] = part
+        elif before.end == part.start:
+            first[part.at] = OffsetRange(part.topic, part.partition, before.start, part.end)
+        else:
+            apart.append([part])
+    return [list(first.values()), *apart]

@@ -1,0 +1,62 @@
+"""Writing again once the tables have what the records need: what a first try wants is changed once, for all tasks.
+
+What the first try wrote is nobody's, and left to orphan cleanup: the names of all files are unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from calve.sink_core.iceberg.commit.schema_change import change_schema
+from calve.sink_core.records.columns.evolution import merged_by_table
+from calve.sink_core.sink.loop.job import OnProgress, Progress
+from calve.sink_core.sink.loop.session import Session
+
+CHANGES = 3
+"""How often tables are changed for one batch. What does not fit them after that is for the dead letters."""
+
+Tables = Mapping[str, Table]
+ChangeTables = Callable[[Mapping[str, Schema]], Tables]
+"""Gives tables, by name, what is wanted of them, and loads all again."""
+
+
+class Wants(Protocol):
+    """What a task came back with. `wanted` has, by table, the fields that its records need and the table lacks."""
+
+    @property
+    def wanted(self) -> Mapping[str, Schema]: ...
+
+
+def give(session: Session, wanted: Mapping[str, Schema], on_progress: OnProgress, *, new: Collection[str] = ()) -> None:
+    """Give tables what is wanted of them, as far as their `evolve` allows, and create the `new` ones, which records
+    name. Raises as `change_schema` and `Session.create_named` do.
+    """
+    for name in session.create_named({name: wanted[name] for name in sorted(new)}):
+        on_progress(Progress("write", f"{name}: created"))
+    for table in session.pipeline.tables:
+        if table.name in wanted and table.name not in new:
+            changes = change_schema(session.catalog, table.name, wanted[table.name], table.evolve)
+            on_progress(Progress("write", f"{table.name}: {', '.join(changes) or 'changed by others'}"))
+
+
+R = TypeVar("R", bound=Wants)
+
+
+def until_fit(
+    tables: Tables, write: Callable[[Tables, bool], Sequence[R]], change: ChangeTables | None
+) -> tuple[Tables, Sequence[R]]:
+    """The tables as they were written to, and what all tasks of that try came back with.
+
+    `write` is told the tables, and whether its tasks may want something. Without `change` they may not.
+    """
+    for _ in range(CHANGES if change else 0):
+        results = write(tables, True)
+        wanted = merged_by_table(result.wanted for result in results)
+        if not wanted or change is None:
+            return tables, results
+        tables = change(wanted)
+    return tables, write(tables, False)

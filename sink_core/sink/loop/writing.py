@@ -1,0 +1,167 @@
+"""A batch from plan to files: its tasks, then one manifest per table and spec, the ledger included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyiceberg.table import Table
+
+from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
+from calve.sink_core.counts import PartitionCounts
+from calve.sink_core.error_codes.records import TOO_MANY_BAD
+from calve.sink_core.errors import BadRecord
+from calve.sink_core.failpoints import reach
+from calve.sink_core.iceberg.catalog.metadata import without_history
+from calve.sink_core.iceberg.changes.existing_rows import standing_of
+from calve.sink_core.iceberg.changes.settings import row_changes_of
+from calve.sink_core.iceberg.files.sort_order import distribution_of
+from calve.sink_core.iceberg.write.outputs import output_of, write_ledger
+from calve.sink_core.iceberg.write.parquet import target_file_bytes
+from calve.sink_core.iceberg.write.usable import check_usable
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.records.decode.others import sum_dropped
+from calve.sink_core.sink.loop.complete import COUNTED
+from calve.sink_core.sink.loop.engine import Engine
+from calve.sink_core.sink.loop.fitting import ChangeTables, Tables, until_fit
+from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
+from calve.sink_core.sink.write.task import FirstBad, TaskResult
+from calve.sink_core.tables.batch import BatchPlan, WrittenBatch
+
+
+def write_batch(
+    plan: BatchPlan,
+    *,
+    pipeline: SinkPipeline,
+    tables: Mapping[str, Table],
+    engine: Engine,
+    change: ChangeTables | None = None,
+) -> WrittenBatch:
+    """Write the files and manifests of a batch. Nothing names them until the batch is published.
+
+    `tables` holds the pipeline's tables by name, ledger and dead letters included. If records need what tables lack, or
+    tables that are not there, `change` is asked for it and the batch is written again. Raises TableUnusable, BadRecord
+    (also for more bad records than `dead_letters.stop_above` allows), and what reading, storage and Spark raise.
+    """
+
+    def write(tables: Tables, evolving: bool) -> list[TaskResult]:
+        for name, table in tables.items():
+            check_usable(table.metadata, table=name)
+        spec = task_spec(plan.batch_id, pipeline, tables, evolving=evolving, read=[part.at for part in plan.ranges])
+        return engine.write(spec, plan.tasks)
+
+    tables, results = until_fit(tables, write, change)
+    reach("write.after-files")
+    named = [table.name for table in pipeline.tables if table.explicit]
+    counts = merge_counts(plan, [count for result in results for count in result.counts], named)
+    _check_share(pipeline, counts, [result.first_bad for result in results if result.first_bad])
+    files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}
+    files[pipeline.ledger_table] += write_ledger(plan, counts, tables[pipeline.ledger_table])
+    changes = {name: sum(count.written.get(name, 0) for count in counts) for name in pipeline.changing}
+    to_merge = {
+        settings.name: row_changes.to_merge
+        for settings in pipeline.tables
+        if settings.name in tables and (row_changes := row_changes_of(tables[settings.name].metadata, settings))
+    }
+    outputs = tuple(
+        output_of(plan.batch_id, name, table, files[name], changes.get(name), to_merge.get(name))
+        for name, table in tables.items()
+    )
+    reach("write.after-manifests")
+    return WrittenBatch(plan, outputs, counts, sum_dropped(result.dropped for result in results))
+
+
+def merge_counts(
+    plan: BatchPlan, slices: Iterable[PartitionCounts], tables: Sequence[str]
+) -> tuple[PartitionCounts, ...]:
+    """Counts of slices added up by partition, in the plan's order, for each partition whose position moves; all of them
+    name `tables`.
+    """
+    merged = {
+        part.at: PartitionCounts(part.topic, part.partition, part.start, part.end, written=dict.fromkeys(tables, 0))
+        for part in plan.ranges
+        if part.span
+    }
+    for piece in slices:
+        total = merged[TopicPartition(piece.topic, piece.partition)]
+        for name in COUNTED:
+            setattr(total, name, getattr(total, name) + getattr(piece, name))
+        total.max_timestamp_ms = max(total.max_timestamp_ms, piece.max_timestamp_ms)
+        total.timestamp_type = max(total.timestamp_type, piece.timestamp_type)
+        for mine, its in ((total.written, piece.written), (total.left_out, piece.left_out)):
+            mine.update({name: mine.get(name, 0) + number for name, number in its.items()})
+    return tuple(merged.values())
+
+
+def task_spec(
+    batch_id: str,
+    pipeline: SinkPipeline,
+    tables: Mapping[str, Table],
+    *,
+    evolving: bool = False,
+    read: Sequence[TopicPartition] = (),
+) -> IngestSpec:
+    """What each task of a batch is given: tables as they are now, connections as they stand in the files.
+
+    `tables` holds the dead letters and those to be written. Only if `evolving` may tasks want more of them, or others.
+    `read` are the partitions there are: where a table has one only, no key comes from another.
+    """
+    # Those that records have asked for since it was planned are among the tables.
+    pipeline = pipeline.having(pipeline.matched, {*pipeline.known_tables, *tables}) if pipeline.is_open else pipeline
+
+    def target(name: str) -> int:
+        return target_file_bytes(tables[name].metadata, pipeline.target_file_size(name))
+
+    def spec(t: TableSettings) -> TableSpec:
+        metadata = tables[t.name].metadata
+        changes = row_changes_of(metadata, t)
+        several = len([at for at in read if t.rule.takes_topic(at.topic)]) > 1
+        # A merge compares the order itself.
+        looks = changes is not None and changes.held and (several if changes.order is None else not t.merged)
+        return TableSpec(
+            t.name,
+            without_history(metadata),
+            target(t.name),
+            # All changes of a key must come to one task.
+            distribution="hash" if changes else distribution_of(metadata),
+            evolve=t.evolve if evolving else (),
+            ignored=t.ignore_fields,
+            strict=t.unknown_fields == "dead_letter",
+            any_case=t.case_insensitive,
+            rule=t.rule,
+            explicit=t.explicit,
+            transform=t.transform,
+            keys_as=pipeline.keys_as(t),
+            changes=changes,
+            standing=standing_of(metadata, changes.key, changes.held) if changes and looks else None,
+        )
+
+    letters = pipeline.dead_letter_table
+    return IngestSpec(
+        batch_id=batch_id,
+        group=pipeline.group,
+        catalog=pipeline.catalog,
+        tables=tuple(spec(t) for t in pipeline.tables if t.name in tables),
+        dead_letters=TableSpec(letters, without_history(tables[letters].metadata), target(letters)),
+        stop_on_bad_record=pipeline.config.on_bad_record == "stop",
+        readings=pipeline.readings,
+        kafka=pipeline.kafka.properties,
+        namings=pipeline.namings,
+        topics=pipeline.topics,
+        evolving=evolving,
+    )
+
+
+def _check_share(pipeline: SinkPipeline, counts: Iterable[PartitionCounts], first_bad: Sequence[FirstBad]) -> None:
+    """Before anything names the batch's files: they are orphans if its share of bad records is too large."""
+    bad, records = 0, 0
+    for count in counts:
+        bad, records = bad + count.dead_lettered, records + count.records
+    limit = pipeline.config.dead_letters.stop_above
+    if limit is not None and bad > limit * records:
+        raise BadRecord(
+            f"{bad:,} of {records:,} records of the batch ({bad / records:.2%}) can't be stored, more than "
+            f"dead_letters.stop_above allows ({limit:.2%}); nothing was published; the first: {min(first_bad)}",
+            hint="correct the producer or the tables; to set them aside all the same raise dead_letters.stop_above, or "
+            "leave it out",
+            code=TOO_MANY_BAD,
+        )

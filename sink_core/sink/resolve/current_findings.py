@@ -1,0 +1,32 @@
+"""Which findings stand now, by the checks that every run and every commit makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from calve.sink_core.errors import FindingError
+from calve.sink_core.sink.loop.planning import Planner
+from calve.sink_core.sink.loop.session import Session
+
+
+def standing(session: Session) -> list[FindingError]:
+    """The findings on the pipeline, those on its tables last; binds the session.
+
+    One on binding or control topic hides all others: nothing else can be compared then. Raises what can't be reached.
+    """
+    found = list(_raised(session.bind))
+    if found:
+        return found
+    planner = Planner(session, max_tasks=1)
+    found += _raised(planner.look)
+    committer = session.committer(planner.first_reading)
+    for name in dict.fromkeys([*session.pipeline.table_names, *session.log.state.tables]):
+        found += _raised(lambda name=name: committer.load_checked(name))
+    return found
+
+
+def _raised(check: Callable[[], object]) -> Iterator[FindingError]:
+    try:
+        check()
+    except FindingError as error:
+        yield error

@@ -1,0 +1,84 @@
+"""The answer to a ledger that was dropped or created again: its rows are in the files that the events name.
+
+They are written anew, by name and not by field id, since the new table may number its columns otherwise. Crash points
+are those of the other answers on tables; files that were written for an attempt that did not land are orphans.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.table import Table
+
+from calve.sink_core.control.events import Logged
+from calve.sink_core.errors import FindingError
+from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
+from calve.sink_core.iceberg.commit.append import Step
+from calve.sink_core.iceberg.commit.snapshot_record import manifests_of
+from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.files.manifests import entries_of, write_manifest
+from calve.sink_core.iceberg.write.writer import TableWriter
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.resolve.answer import Answer, no_answer
+from calve.sink_core.sink.resolve.loss import lost_by_recreation
+from calve.sink_core.sink.resolve.tables import Taking, answer_table, answering, not_there
+from calve.sink_core.tables.batch import ManifestRef
+from calve.sink_core.tables.log.events import DataWritten
+from calve.sink_core.tables.log.state import CommitState
+
+
+def rebuild(session: Session, found: FindingError) -> Answer:
+    """Put the rows of every batch into the ledger that is there now, or is created; refused if one can't be had."""
+
+    def build(table: Table, view: TableView, state: CommitState) -> Taking:
+        loss = lost_by_recreation(view, state)
+        # Of a rebuild whose tag and snapshots somebody has removed nothing but its rows is left.
+        held = _batches_in(table)
+        events = tuple(logged for logged in loss.events if logged.event.batch_id not in held)
+        if trouble := trimmed(state, view.table) or not_there(table, events):
+            raise no_answer(found, "rebuild", trouble)
+        rows = sum(logged.event.rows for logged in events)
+        line = f"{found.subject}: {rows:,} rows of {len(events)} batches are written into it from their files"
+
+        said = answering(session, (*events, *loss.kept), loss.stored, (), view, state)
+        return Taking(lambda: [Step([*_rewritten(table, events), *manifests_of(loss.kept)], said)], line)
+
+    if trouble := trimmed(session.log.state, found.subject):
+        raise no_answer(found, "rebuild", trouble)
+    return answer_table(session, found, build, when_dropped="is created again, and gets the rows of every batch back")
+
+
+def trimmed(state: CommitState, ledger: str) -> str:
+    """Why the log does not name the ledger's files of every batch; empty if it does. Pure."""
+    named = {e.event.batch_id for e in state.written.get(ledger, []) if e.event.batch_id in state.batches}
+    lacking = state.published - len(named)
+    return f"the events of {lacking} batches were trimmed" if lacking > 0 else ""
+
+
+def _batches_in(table: Table) -> set[str]:
+    """The batches of which the head has rows."""
+    with unreachable_as_ours(f"reading {'.'.join(table.name())}"):
+        return set(table.scan(selected_fields=("batch_id",)).to_arrow().column("batch_id").unique().to_pylist())
+
+
+def _rewritten(table: Table, events: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:
+    if not events:
+        return []
+    prefix = f"calve-rebuilt-{uuid.uuid4()}"
+    with unreachable_as_ours(f"writing files of {'.'.join(table.name())}"):
+        writer = TableWriter(table.io, table.metadata, prefix)
+        for batch in _rows(table, events):
+            writer.write(batch)
+        files = writer.close()
+        path = table.location_provider().new_metadata_location(f"{prefix}.avro")
+        return [write_manifest(table.io, table.metadata, table.metadata.default_spec_id, files, path)]
+
+
+def _rows(table: Table, events: Sequence[Logged[DataWritten]]) -> Iterator[pa.RecordBatch]:
+    for manifest in manifests_of(events):
+        for entry in entries_of(table.io, manifest):
+            with table.io.new_input(entry.data_file.file_path).open() as stream:
+                yield from pq.read_table(stream).to_batches()

@@ -1,0 +1,63 @@
+"""Whose snapshots and files may be removed."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.types import LongType, NestedField
+
+from calve.sink_core.iceberg.create.tables import CREATED_BY
+from calve.sink_core.iceberg.maintenance.owned import why_files_stay, why_not_owned
+
+
+def table(location: str = "file:///lake/db/events", *tags: str, **properties: str) -> TableMetadata:
+    made = new_table_metadata(
+        Schema(NestedField(1, "id", LongType())),
+        UNPARTITIONED_PARTITION_SPEC,
+        UNSORTED_SORT_ORDER,
+        location,
+        {key.replace("_", "-"): value for key, value in properties.items()},
+    )
+    refs = {tag: SnapshotRef(snapshot_id=1, snapshot_ref_type=SnapshotRefType.TAG) for tag in tags}
+    return made.model_copy(update={"refs": refs})
+
+
+def test_a_table_is_ours_if_we_made_it_or_are_told_so() -> None:
+    foreign, ours = table(), table().model_copy(update={"properties": {CREATED_BY: "calve 1"}})
+    assert why_not_owned(ours, None) is None
+    assert why_not_owned(foreign, True) is None
+    assert "owned: true" in (why_not_owned(foreign, None) or "")
+    assert "owned: false" in (why_not_owned(ours, False) or "")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "file:///lake/db/events",
+        "file:/lake/db/events/",
+        "/lake/db/events",
+        "file:///lake/db/events/inner",
+        "file:///lake/db",
+        "file:///lake/",
+    ],
+)
+def test_a_shared_location_is_seen(other: str) -> None:
+    assert "shared with db.other" in (why_files_stay(table(), "calve-p", [("db.other", other)]) or "")
+
+
+@pytest.mark.parametrize("other", ["file:///lake/db/events_2", "file:///lake/db/event", "s3://lake/db/events"])
+def test_a_neighbour_is_no_sharer(other: str) -> None:
+    assert why_files_stay(table(), "calve-p", [("db.other", other)]) is None
+
+
+def test_s3_and_s3a_are_one_place() -> None:
+    assert why_files_stay(table("s3://lake/db/events"), "calve-p", [("db.other", "s3a://lake/db/events")])
+
+
+def test_what_another_pipeline_has_on_its_way_is_unknown() -> None:
+    assert why_files_stay(table("file:///t", "calve-p"), "calve-p", []) is None
+    assert "calve-q" in (why_files_stay(table("file:///t", "calve-p", "calve-q"), "calve-p", []) or "")

@@ -1,0 +1,74 @@
+"""A table Calve can't write to is refused before anything is read, and the property to change is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import FixedType, LongType, NestedField, TimestampNanoType
+
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.iceberg.write.usable import check_usable
+
+COLUMNS = Schema(NestedField(1, "a", LongType()))
+
+
+def metadata(tmp_path: Path, schema: Schema = COLUMNS, **properties: str) -> TableMetadata:
+    return new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, str(tmp_path), properties)
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"format-version": "1"}, "format-version is 1"),
+        ({"format-version": "3"}, "format-version is 3"),
+        ({"write.format.default": "orc"}, "write.format.default is orc"),
+        ({"write.format.default": "avro"}, "write.format.default is avro"),
+        ({"write.parquet.compression-codec": "lzo"}, "write.parquet.compression-codec is lzo"),
+        ({"encryption.key-id": "k"}, "encryption.key-id"),
+        ({"write.distribution-mode": "shuffle"}, "write.distribution-mode is shuffle, there are none, hash, range"),
+        ({"write.parquet.page-row-limit": "many"}, "write.parquet.page-row-limit to an integer: many"),
+        ({"write.metadata.metrics.default": "most"}, "Unsupported metrics mode: most"),
+        ({"write.metadata.metrics.column.a": "truncate(0)"}, "Malformed truncate|Truncation length"),
+        (
+            {
+                "write.parquet.bloom-filter-enabled.column.a": "true",
+                "write.parquet.bloom-filter-fpp.column.a": "1",
+            },
+            "write.parquet.bloom-filter-fpp.column.a to a number between 0 and 1: 1",
+        ),
+    ],
+)
+def test_the_property_to_change_is_named(tmp_path: Path, properties: dict[str, str], named: str) -> None:
+    with pytest.raises(TableUnusable, match=f"ns.t: .*{named}"):
+        check_usable(metadata(tmp_path, **properties), table="ns.t")
+
+
+def test_a_table_needs_columns(tmp_path: Path) -> None:
+    with pytest.raises(TableUnusable, match=r"ns.t: has no columns"):
+        check_usable(metadata(tmp_path, Schema()), table="ns.t")
+
+
+def test_types_of_format_version_3_are_named_with_their_column(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "moment", TimestampNanoType()))
+    table = metadata(tmp_path, schema, **{"format-version": "3"}).model_copy(update={"format_version": 2})
+    with pytest.raises(TableUnusable, match="moment is timestamp_ns"):
+        check_usable(table, table="ns.t")
+
+
+@pytest.mark.parametrize("codec", ["zstd", "ZSTD", "snappy", "gzip", "lz4", "brotli", "uncompressed"])
+def test_the_usual_codecs_can_be_written(tmp_path: Path, codec: str) -> None:
+    check_usable(metadata(tmp_path, **{"write.parquet.compression-codec": codec}), table="ns.t")
+
+
+def test_a_partition_by_fixed_bytes_is_refused(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "digest", FixedType(16)))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "digest"))
+    table = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, str(tmp_path))
+    with pytest.raises(TableUnusable, match=r"t: partition field digest is fixed\[16\]"):
+        check_usable(table, table="t")

@@ -1,0 +1,298 @@
+"""What becomes of an Avro record: its typed value, or an error that names the field, whatever its neighbours are."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from decimal import Context, Decimal
+from typing import Any
+from uuid import UUID
+
+import fastavro
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from calve.sink_core.records.avro.decoder import AvroDecoder, OneSchema
+from calve.sink_core.records.avro.schema import writer_schema
+from calve.sink_core.records.decode.decoded import DECODE, FIT
+from tests.unit.records.avro.records import (
+    COLOUR,
+    DECIMAL_5,
+    INFINITY,
+    INTS,
+    NAN,
+    POINT,
+    SPOILER,
+    encoded,
+    fixed,
+    logical,
+    one_column,
+    values_of,
+    written_with,
+    zigzag,
+)
+
+UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
+WIDE_CONTEXT = Context(prec=60)
+FLOAT_MAX = 3.4028234663852886e38
+
+
+DECIMAL_38 = logical("bytes", "decimal", precision=38, scale=10)
+FIXED_DECIMAL = fixed(16, logicalType="decimal", precision=38, scale=0)
+POINT_TYPE = StructType(NestedField(2, "y", IntegerType()), NestedField(3, "x", LongType(), required=True))
+REQUIRED_INTS = ListType(2, LongType(), element_required=True)
+BY_NAME = MapType(2, StringType(), 3, DecimalType(5, 2), value_required=False)
+WIDE = {"int": (-(2**31), -1, 0, 2**31 - 1), "long": (-(2**63), 2**31, 2**53 + 1, 2**63 - 1)}
+NUMBERS = (0.0, -0.0, NAN, INFINITY, -INFINITY, 1.5, FLOAT_MAX)
+TEXTS = ("", "text", "Größe € \N{GRINNING FACE}", "\0", "x" * 1_000_000)
+MICROS = (0, -1, 1_717_149_600_123_456, 253_402_300_799_999_999, -62_135_596_800_000_001, 2**63 - 1, -(2**63))
+LAST_DAY = 2_932_896  # 9999-12-31
+
+
+def cases() -> list[tuple[Any, IcebergType, object, object]]:
+    """Avro type, column, the plain value below any logical type, and what the column then holds."""
+    grid: list[tuple[Any, IcebergType, object, object]] = []
+
+    def add(avro: Any, kind: IcebergType, *values: object) -> None:
+        grid.extend((avro, kind, value, value) for value in values)
+
+    add("boolean", BooleanType(), True, False)
+    add("int", IntegerType(), *WIDE["int"])
+    add("int", LongType(), *WIDE["int"])
+    add("long", LongType(), *WIDE["long"])
+    add("long", IntegerType(), 2**31 - 1, -(2**31))
+    add("float", FloatType(), *NUMBERS)
+    add("float", DoubleType(), *NUMBERS)
+    add("double", DoubleType(), *NUMBERS, 0.1, 1e308)
+    add("double", FloatType(), *NUMBERS)
+    add("string", StringType(), *TEXTS)
+    add("bytes", BinaryType(), b"", b"\x00\xff", b"x" * 1_000_000)
+    add("bytes", FixedType(2), b"ab")
+    add(fixed(2), FixedType(2), b"\x00\xff")
+    add(fixed(2), BinaryType(), b"\x00\xff")
+    add(COLOUR, StringType(), "RED", "BLUE")
+    add(logical("string", "uuid"), StringType(), UUID_TEXT)
+    add(["null", "long"], LongType(), None, 2**63 - 1)
+    add(["int", "long"], LongType(), 1, 2**62)
+    add({"type": "array", "items": ["null", "int"]}, INTS, [], [1, None, 3])
+    grid += [
+        ("int", DoubleType(), 2**31 - 1, float(2**31 - 1)),
+        ("long", DoubleType(), 2**53, float(2**53)),
+        ("long", DecimalType(38, 10), 7, Decimal(7)),
+        (logical("string", "uuid"), UUIDType(), UUID_TEXT, UUID(UUID_TEXT).bytes),
+        (fixed(16, logicalType="uuid"), UUIDType(), UUID(UUID_TEXT).bytes, UUID(UUID_TEXT).bytes),
+        (POINT, POINT_TYPE, {"x": 1, "y": None}, {"y": None, "x": 1}),
+        (["null", POINT], POINT_TYPE, None, None),
+        (
+            {"type": "map", "values": "int"},
+            MapType(2, StringType(), 3, LongType()),
+            {"b": 1, "": 2},
+            [("b", 1), ("", 2)],
+        ),
+        (
+            {"type": "map", "values": ["null", DECIMAL_5]},
+            BY_NAME,
+            {"a": b"\x7d", "b": None},
+            [("a", Decimal("1.25")), ("b", None)],
+        ),
+        (
+            {"type": "array", "items": POINT},
+            ListType(2, StructType(NestedField(3, "x", IntegerType()))),
+            [{"x": 7, "y": 1}],
+            [{"x": 7}],
+        ),
+    ]
+    for digits in ("0", "1.25", "-1.25", "999.99", "-999.99"):
+        grid.append((DECIMAL_5, DecimalType(5, 2), unscaled(digits, 2), Decimal(digits)))
+        grid.append((DECIMAL_5, DecimalType(38, 4), unscaled(digits, 2), Decimal(digits)))
+    for number in (10**38 - 1, -(10**38) + 1, 0, -1):
+        grid.append((FIXED_DECIMAL, DecimalType(38, 0), number.to_bytes(16, "big", signed=True), Decimal(number)))
+        grid.append(
+            (DECIMAL_38, DecimalType(38, 10), unscaled(str(number), 0), Decimal(number).scaleb(-10, WIDE_CONTEXT))
+        )
+    return grid
+
+
+def unscaled(digits: str, scale: int) -> bytes:
+    number = int(Decimal(digits).scaleb(scale, WIDE_CONTEXT))
+    return number.to_bytes(17, "big", signed=True)
+
+
+def same(found: object, expected: object) -> bool:
+    """Equal, not a number included, the sign of zero too."""
+    if isinstance(found, float) and isinstance(expected, float):
+        if math.isnan(expected):
+            return math.isnan(found)
+        return (found, math.copysign(1, found)) == (expected, math.copysign(1, expected))
+    return found == expected and type(found) is type(expected)
+
+
+@pytest.mark.parametrize(("avro", "kind", "value", "expected"), cases(), ids=lambda value: str(value)[:40])
+def test_a_value_arrives_as_its_type(avro: Any, kind: IcebergType, value: object, expected: object) -> None:
+    data = encoded(avro, value)
+    for at_once in (True, False):
+        decoder = one_column(avro, kind, at_once=at_once)
+        for values in ([data], [data, SPOILER]):
+            assert same(values_of(decoder.decode(values), len(values))[0], expected)
+
+
+@pytest.mark.parametrize("micros", MICROS)
+@pytest.mark.parametrize("zone", ["", "local-"])
+def test_timestamps_keep_every_microsecond_however_far_away(micros: int, zone: str) -> None:
+    kind = TimestampType() if zone else TimestamptzType()
+    for unit, value in (("micros", micros), ("millis", micros // 1000)):
+        avro = logical("long", f"{zone}timestamp-{unit}")
+        decoded = one_column(avro, kind).decode([encoded(avro, value)])
+        expected = value if unit == "micros" else value * 1000
+        if -(2**63) <= expected < 2**63:
+            assert decoded.columns.column(0).cast("int64").to_pylist() == [expected]
+        else:
+            assert [bad.stage for bad in decoded.bad] == [FIT]
+
+
+def test_days_and_times_keep_their_value() -> None:
+    days = logical("int", "date")
+    values = [encoded(days, day) for day in (0, -719_162, LAST_DAY, 2**31 - 1, -(2**31))]
+    found = one_column(days, DateType()).decode(values)
+    assert found.columns.column(0).cast("int32").to_pylist() == [0, -719_162, LAST_DAY, 2**31 - 1, -(2**31)]
+    for unit, base, factor in (("millis", "int", 1000), ("micros", "long", 1)):
+        avro = logical(base, f"time-{unit}")
+        last = 86_400_000_000 // factor - 1
+        found = one_column(avro, TimeType()).decode([encoded(avro, value) for value in (0, last)])
+        assert found.columns.column(0).cast("int64").to_pylist() == [0, last * factor]
+
+
+BAD: list[tuple[Any, IcebergType, object, str]] = [
+    ("long", IntegerType(), 2**31, "a: Integer value 2147483648 not in range"),
+    ("long", IntegerType(), -(2**31) - 1, "a: Integer value -2147483649 not in range"),
+    ("long", DoubleType(), 2**53 + 1, "a: "),
+    ("double", FloatType(), 0.1, "a: 0.1 is not exactly a float"),
+    ("double", FloatType(), 1e300, "a: 1e+300 is not exactly a float"),
+    ("long", BooleanType(), 1, "a: Avro's long doesn't fit boolean"),
+    ("boolean", LongType(), True, "a: Avro's boolean doesn't fit long"),
+    ("string", LongType(), "1", "a: Avro's string doesn't fit long"),
+    ("long", StringType(), 1, "a: Avro's long doesn't fit string"),
+    ("bytes", StringType(), b"x", "a: Avro's bytes doesn't fit string"),
+    ("string", BinaryType(), "x", "a: Avro's string doesn't fit binary"),
+    ("string", UUIDType(), UUID_TEXT, "a: Avro's string doesn't fit uuid"),
+    (logical("string", "uuid"), UUIDType(), "no", "a: 'no' is not a UUID"),
+    ("bytes", FixedType(2), b"abc", "a: "),
+    (fixed(3), FixedType(2), b"abc", "a: "),
+    (DECIMAL_5, DecimalType(5, 1), unscaled("1.25", 2), "a: "),
+    (DECIMAL_5, DecimalType(4, 2), unscaled("999.99", 2), "a: "),
+    (DECIMAL_5, DecimalType(5, 2), (10**30).to_bytes(17, "big"), "a: "),
+    (DECIMAL_5, DoubleType(), unscaled("1.25", 2), "a: Avro's decimal(5, 2) doesn't fit double"),
+    (logical("long", "timestamp-millis"), TimestampType(), 1, "a: Avro's timestamp-millis doesn't fit timestamp"),
+    (logical("long", "local-timestamp-micros"), TimestamptzType(), 1, "a: Avro's local-timestamp-micros doesn't fit"),
+    (logical("long", "timestamp-millis"), TimestamptzType(), 2**62, "a: Casting"),
+    (logical("long", "timestamp-nanos"), TimestamptzType(), 1_001, "a: Casting"),
+    (logical("int", "date"), LongType(), 1, "a: Avro's date doesn't fit long"),
+    ("int", DateType(), 1, "a: Avro's int doesn't fit date"),
+    (logical("int", "time-millis"), TimeType(), 86_400_000, "a: 86400000000 µs is no time of a day"),
+    (logical("long", "time-micros"), TimeType(), -1, "a: -1 µs is no time of a day"),
+    (["int", "string"], LongType(), 1, "a: Avro's a union of int, string doesn't fit long"),
+    (POINT, LongType(), {"x": 1, "y": 1}, "a: Avro's record doesn't fit long"),
+    ("long", POINT_TYPE, 1, "a: Avro's long doesn't fit a struct"),
+    ({"type": "array", "items": "string"}, INTS, ["x"], "a.element: Avro's string doesn't fit long"),
+    ({"type": "map", "values": "string"}, BY_NAME, {"k": "x"}, "a.value: Avro's string doesn't fit decimal"),
+    ({"type": "array", "items": ["null", "long"]}, REQUIRED_INTS, [None], "a.element: required"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("avro", "kind", "value", "message"), BAD, ids=lambda value: str(value)[:40])
+def test_a_value_that_does_not_fit_is_bad_and_names_its_field(
+    avro: Any, kind: IcebergType, value: object, message: str
+) -> None:
+    data = encoded(avro, value)
+    [found] = values_of(one_column(avro, kind).decode([data]), 1)
+    assert values_of(one_column(avro, kind, at_once=False).decode([data, SPOILER]), 2)[0] == found
+    assert isinstance(found, tuple)
+    assert found[0] == FIT
+    assert str(found[1]).startswith(message)
+    assert "\n" not in str(found[1])
+
+
+def test_a_field_that_cannot_fit_spoils_only_the_records_that_have_it() -> None:
+    avro = ["null", "string"]
+    found = values_of(one_column(avro, LongType()).decode([encoded(avro, v) for v in (None, "x", None)]), 3)
+    assert found == [None, (FIT, "a: Avro's string doesn't fit long"), None]
+
+
+def test_fields_match_by_name_and_a_required_one_must_be_there() -> None:
+    schema = Schema(NestedField(1, "new", LongType(), required=False), NestedField(2, "a", LongType(), required=False))
+    decoded = AvroDecoder(schema, OneSchema(written_with("long"))).decode([encoded("long", 1)])
+    assert decoded.columns.to_pylist() == [{"new": None, "a": 1}]
+    needed = AvroDecoder(Schema(NestedField(1, "new", LongType(), required=True)), OneSchema(written_with("long")))
+    [bad] = needed.decode([encoded("long", 1)]).bad
+    assert (bad.stage, bad.message) == (FIT, "new: required, but missing or null")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"", "truncated, or not written with the schema: "),
+        (encoded("string", "text")[:-1], "truncated, or not written with the schema: "),
+        (encoded("string", "text") + b"\0\0", "not written with the schema: 2 bytes are left over"),
+        (zigzag(2) + b"\xff\xff", "truncated, or not written with the schema: UnicodeDecodeError"),
+        (zigzag(2**40), "truncated, or not written with the schema: "),
+    ],
+)
+def test_bytes_that_are_no_such_record_are_bad(value: bytes, message: str) -> None:
+    good = encoded("string", "text")
+    found = values_of(one_column("string", StringType()).decode([good, value, good]), 3)
+    assert (found[0], found[2]) == ("text", "text")
+    assert isinstance(found[1], tuple)
+    assert found[1][0] == DECODE
+    assert str(found[1][1]).startswith(message)
+
+
+def test_nothing_gives_nothing() -> None:
+    assert values_of(one_column("long", LongType()).decode([]), 0) == []
+
+
+def test_a_record_within_itself_is_read_as_far_as_the_column_goes() -> None:
+    fields = [{"name": "a", "type": "int"}, {"name": "next", "type": ["null", "N"]}]
+    node: dict[str, Any] = {"type": "record", "name": "N", "fields": fields}
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(node), {"a": 1, "next": {"a": 2, "next": None}})
+    columns = Schema(NestedField(1, "next", StructType(NestedField(2, "a", LongType())), required=False))
+    decoded = AvroDecoder(columns, OneSchema(writer_schema("s", json.dumps(node)))).decode([out.getvalue()])
+    assert decoded.columns.to_pylist() == [{"next": {"a": 2}}]
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"type": "record"}', '{"type": "nothing"}', '"geo.City"', "[1]", "7"])
+def test_what_is_no_schema_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not an Avro schema"):
+        writer_schema("s", text)
+
+
+@pytest.mark.parametrize(
+    "items", ["null", {"type": "fixed", "name": "F", "size": 0}, {**POINT, "fields": [{"name": "n", "type": "null"}]}]
+)
+def test_a_schema_by_which_a_few_bytes_are_a_list_without_end_is_refused(items: object) -> None:
+    endless = ["null", {"type": "array", "items": items}]
+    text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": endless}]})
+    with pytest.raises(ValueError, match=r"not an Avro schema: .*an array of .*, which takes no bytes"):
+        writer_schema("s", text)
