@@ -39,7 +39,7 @@ class PartitionCounts:
 
 
 Dropped = Mapping[str, Mapping[str, int]]
-"""By table and dotted name of a field that it has no column for, how many values were left out (`decode/decoded`)."""
+"""By table and dotted name of a field that it has no column for, how many values were left out."""
 
 
 def not_stored(dead_letters: int, filtered: int, unrouted: int, tombstones: int) -> dict[str, int]:

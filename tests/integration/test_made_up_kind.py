@@ -29,6 +29,7 @@ from calve.sink_core.control.log import ControlLog
 from calve.sink_core.control.publisher import Publisher
 from calve.sink_core.control.state import LogState
 from calve.sink_core.errors import ProtocolError
+from calve.sink_core.finding import FindingKind
 from calve.sink_core.kafka import clients
 from calve.sink_core.offsets import Position, Positions, TopicPartition, offsets_to_dense
 from calve.sink_core.tables.log.fold import SINK
@@ -36,6 +37,16 @@ from tests import support
 from tests.support import TopicFactory
 from tests.unit.tables.log.build import written
 
+OTHER_SOURCE = FindingKind(
+    code="TOY-1",
+    name="other-source",
+    part="binding",
+    title="The source is another one",
+    seen_by="the fingerprint",
+    meaning="The source of a made-up kind was exchanged.",
+    remedy="Put it back.",
+    hint="put the source back",
+)
 PIPELINE_ID = "copies"
 
 
@@ -155,7 +166,7 @@ def test_it_binds_appends_reads_back_pauses_and_resumes(opened: Callable[[], Log
     assert there.started["one"].event == begun
     log.append(Resumed(pipeline_id=PIPELINE_ID, by="bo"))
     assert (log.refresh_to_end().paused, log.state.resumed and log.state.resumed.by) == (None, "bo")
-    found = checks.binding(bound(log), bound(log, "another"), elsewhere="other-source")
+    found = checks.binding(bound(log), bound(log, "another"), elsewhere=OTHER_SOURCE)
     assert found is not None
     assert (found.name, found.stored, found.found) == ("other-source", "cluster there", "another")
 

@@ -8,7 +8,7 @@ _CHECKS = "tests/unit/control/test_checks.py"
 _CHECKPOINT = "tests/unit/tables/log/test_checkpoint.py"
 _COMPLETE = "tests/unit/sink/loop/test_complete.py"
 _STATE = "tests/unit/tables/log/test_state.py"
-_TRIMMED = "tests.unit.tables.log.test_trimmed.py"
+_TRIMMED = "tests/unit/tables/log/test_trimmed.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(

@@ -1,4 +1,4 @@
-"""What records want of a table's schema, and the schema that it gets. Pure; `commit/schema_change` carries it out.
+"""What records want of a table's schema, and the schema that it gets. Pure: another room carries it out.
 
 | step | change |
 |---|---|

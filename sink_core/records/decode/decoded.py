@@ -34,7 +34,7 @@ class BadValue:
 class Decoded:
     """`columns` has one row for each good value, in order. `good` are their indices, None if all values are good.
 
-    `wanted` are fields that some of the values need and the table lacks, if it may be given them (`tables/evolution`).
+    `wanted` are fields that some of the values need and the table lacks, if it may be given them (`columns/evolution`).
     `dropped` are those that have no column, by dotted name with how many values they have; where records have schemas,
     how many records' schemas have them.
     """

@@ -25,7 +25,7 @@ class TableSpec:
     SQL that makes its rows, and `keys_as` the type that this sees keys as. With `changes` records change rows that
     are there. An `explicit` one, which the pipeline file names, is counted for every partition, whether `rule`
     takes its topic or not. Changes are held against the rows of `standing`, if there are any. `ignored` and
-    `strict` as in `decode/names.Names`.
+    `strict` as in `records/columns/names.Names`.
     """
 
     name: str
