@@ -26,7 +26,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from bench.measure import ROOT
 from bench.producing import Producing
 from bench.workload import new_topic, write_pipeline
-from calve.orchestration.dagster.names import STAGE_TAG
+from calve.orchestration.dagster.common.names import STAGE_TAG
 from calve.orchestration.local import broker
 from calve.sink_core.config.load import load
 from calve.sink_core.config.table_maintenance import TASKS

@@ -11,7 +11,7 @@ from dagster import DagsterInstance
 from dagster._core.execution.execute_in_process_result import ExecuteInProcessResult
 
 from calve.orchestration.dagster.build import build_pipeline_defs
-from calve.orchestration.dagster.names import job_name
+from calve.orchestration.dagster.common.names import job_name
 from calve.orchestration.dagster.sink.names import INGEST, batches_key, table_key
 from tests.pipelines import Flow
 

@@ -15,10 +15,10 @@ import dagster as dg
 import pytest
 
 from calve.orchestration.dagster import kinds
-from calve.orchestration.dagster.assets import group_and_owners, pipeline_file
-from calve.orchestration.dagster.names import op_name
-from calve.orchestration.dagster.parts import Parts, asset_job
-from calve.orchestration.dagster.trigger import Sight
+from calve.orchestration.dagster.common.assets import group_and_owners, pipeline_file
+from calve.orchestration.dagster.common.names import op_name
+from calve.orchestration.dagster.common.parts import Parts, asset_job
+from calve.orchestration.dagster.common.trigger import Sight
 from calve.sink_core.config import kinds as registry
 from calve.sink_core.config.assemble import kafka_settings, spark_settings
 from calve.sink_core.config.common import PipelineConfig

@@ -31,7 +31,7 @@ from local import PIPELINE, ROOT
 from pyiceberg.catalog import Catalog
 
 from calve import CalveError
-from calve.orchestration.dagster.names import job_name
+from calve.orchestration.dagster.common.names import job_name
 from calve.orchestration.dagster.sink.names import INGEST
 from calve.orchestration.defs.flights_by_carrier import delays_by_carrier
 from calve.sink_core.config.load import load_as

@@ -17,7 +17,7 @@ import dagster as dg
 import psutil
 from dagster import DagsterInstance
 
-from calve.orchestration.dagster.runs import UNDER_WAY
+from calve.orchestration.dagster.common.runs import UNDER_WAY
 from calve.orchestration.local import broker
 from calve.sink_core.errors import ConfigError
 

@@ -11,8 +11,15 @@ import dagster as dg
 from dagster import DagsterInstance
 
 from calve.orchestration.compat import DagsterRunReaction
-from calve.orchestration.dagster.names import ERROR_TAG, PIPELINE_TAG, REMEDY_TAG, STAGE_TAG, TERMINAL_TAG, WHY_TAG
-from calve.orchestration.dagster.runs import ENDED, UNEXPLAINED
+from calve.orchestration.dagster.common.names import (
+    ERROR_TAG,
+    PIPELINE_TAG,
+    REMEDY_TAG,
+    STAGE_TAG,
+    TERMINAL_TAG,
+    WHY_TAG,
+)
+from calve.orchestration.dagster.common.runs import ENDED, UNEXPLAINED
 
 INTERVAL_S = 14
 """Dagster's loop takes 5 s: with 14, every third of its rounds."""

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import dagster as dg
 
 from calve.orchestration.compat import disable_dagster_warnings
+from calve.orchestration.dagster.common.spark import own_resources
 from calve.orchestration.dagster.kinds import KINDS
 from calve.orchestration.dagster.sensor import lag_sensor
-from calve.orchestration.dagster.spark import own_resources
 from calve.sink_core.config.effective import Pipeline
 
 

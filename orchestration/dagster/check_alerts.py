@@ -11,7 +11,7 @@ import dagster as dg
 
 from calve.orchestration.compat import AssetCheckExecutionRecord
 from calve.orchestration.dagster.alerts import INTERVAL_S, Alert, NotPosted
-from calve.orchestration.dagster.names import CHECKS, PIPELINE_TAG
+from calve.orchestration.dagster.common.names import CHECKS, PIPELINE_TAG
 
 
 def check_alert_sensor(

@@ -21,7 +21,7 @@ from dagster import DagsterInstance
 from pydantic import Field
 
 from calve.orchestration.compat import SqliteEventLogStorage
-from calve.orchestration.dagster.names import PIPELINE_TAG
+from calve.orchestration.dagster.common.names import PIPELINE_TAG
 
 OP = "calve_cleanup"
 JOB = "calve_cleanup_job"

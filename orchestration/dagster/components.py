@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field, GetJsonSchemaHandler, RootModel, TypeAdap
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from calve.orchestration.dagster.assets import COMPONENT_FILES
 from calve.orchestration.dagster.build import build_pipeline_defs
+from calve.orchestration.dagster.common.assets import COMPONENT_FILES
 from calve.sink_core.config.kinds import file_type
 from calve.sink_core.config.load import load, nearest_connections
 from calve.sink_core.errors import CalveError

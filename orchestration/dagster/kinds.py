@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from calve.orchestration.dagster.parts import Parts
+from calve.orchestration.dagster.common.parts import Parts
 from calve.orchestration.dagster.sink.parts import sink_parts
 
 KINDS: dict[str, Callable[[Any], Parts]] = {"sink": sink_parts}

@@ -6,10 +6,10 @@ import time
 
 import dagster as dg
 
-from calve.orchestration.dagster import trigger
-from calve.orchestration.dagster.parts import Parts
-from calve.orchestration.dagster.runs import last_runs, short
-from calve.orchestration.dagster.trigger import Decision, Memory, Sight
+from calve.orchestration.dagster.common import trigger
+from calve.orchestration.dagster.common.parts import Parts
+from calve.orchestration.dagster.common.runs import last_runs, short
+from calve.orchestration.dagster.common.trigger import Decision, Memory, Sight
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError
 

@@ -61,7 +61,7 @@ class GivenUp(Generic[S]):
 
 
 class Publisher(Generic[S]):
-    """Runs the numbered steps of DESIGN section 4 for one pipeline.
+    """Publishes for one pipeline, in four steps (docs/design.md, Publish).
 
     1. fence: `init_transactions` with the pipeline's one transactional id
     2. read the group, then the control log to the end seen after that

@@ -1,4 +1,4 @@
-"""Orphan removal, in the one order that is safe beside ingestion (DESIGN section 5, "Maintenance"):
+"""Orphan removal, in the one order that is safe beside ingestion (docs/design.md, Maintenance beside ingestion):
 
 1. list the files
 2. fence, and give up outstanding batches: what was written for them can't be published any more

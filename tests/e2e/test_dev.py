@@ -15,7 +15,7 @@ import psutil
 import pytest
 from dagster import DagsterInstance
 
-from calve.orchestration.dagster.names import PIPELINE_TAG
+from calve.orchestration.dagster.common.names import PIPELINE_TAG
 from calve.orchestration.local import broker
 from tests import support
 from tests.e2e.dagster.stack import until

@@ -13,8 +13,8 @@ from dagster import DagsterInstance
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from calve.orchestration.dagster.alerts import Alert, NotPosted, alert_sensor
-from calve.orchestration.dagster.names import PIPELINE_TAG, STAGE_TAG
-from calve.orchestration.dagster.runs import UNEXPLAINED, error_tags
+from calve.orchestration.dagster.common.names import PIPELINE_TAG, STAGE_TAG
+from calve.orchestration.dagster.common.runs import UNEXPLAINED, error_tags
 from calve.sink_core.errors import BadRecord, CalveError, FindingError, Unreachable
 from examples.flights import alerts as example
 

@@ -10,7 +10,7 @@ import pytest
 from dagster import DagsterInstance
 from pyspark.sql import SparkSession
 
-from calve.orchestration.dagster.names import CHECKS
+from calve.orchestration.dagster.common.names import CHECKS
 from calve.orchestration.dagster.sink import ingest
 from calve.orchestration.local.broker import Broker
 from tests import support

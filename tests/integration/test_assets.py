@@ -12,7 +12,7 @@ from dagster._serdes import serialize_value
 from pyspark.sql import SparkSession
 
 from calve.orchestration.dagster.build import build_pipeline_defs
-from calve.orchestration.dagster.names import CHECKS, RESOLVE, job_name
+from calve.orchestration.dagster.common.names import CHECKS, RESOLVE, job_name
 from calve.orchestration.dagster.sink.names import COMMIT, INGEST, batches_key, topic_key
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused

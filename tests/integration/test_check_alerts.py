@@ -12,7 +12,7 @@ from dagster import DagsterInstance
 
 from calve import Alert, build_pipeline_defs, check_alert_sensor
 from calve.orchestration.dagster.alerts import NotPosted
-from calve.orchestration.dagster.names import CHECKS, job_name
+from calve.orchestration.dagster.common.names import CHECKS, job_name
 from calve.orchestration.local.broker import Broker
 from tests import support
 from tests.dagster_runs import run

@@ -11,7 +11,7 @@ from dagster import DagsterInstance
 from dagster._core.test_utils import create_run_for_test, freeze_time
 
 from calve.orchestration.dagster import cleanup
-from calve.orchestration.dagster.names import PIPELINE_TAG
+from calve.orchestration.dagster.common.names import PIPELINE_TAG
 
 ASSET = dg.AssetKey(["air", "flights"])
 CHECK = dg.AssetCheckKey(ASSET, "lag")

@@ -13,7 +13,7 @@ from dagster import DagsterInstance
 from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
 
-from calve.orchestration.dagster.names import CHECKS
+from calve.orchestration.dagster.common.names import CHECKS
 from calve.orchestration.dagster.sink.names import REPLAY_DEAD_LETTERS
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import TableUnusable

@@ -11,7 +11,7 @@ import pytest
 from dagster import DagsterInstance
 
 from calve.orchestration.dagster.build import build_pipeline_defs
-from calve.orchestration.dagster.names import PAUSE, PAUSED_TAG, POSITIONS, RESOLVE, RESUME, VERIFY, job_name
+from calve.orchestration.dagster.common.names import PAUSE, PAUSED_TAG, POSITIONS, RESOLVE, RESUME, VERIFY, job_name
 from calve.orchestration.dagster.sink.names import DEAD_LETTERS, REPLAY, REPLAY_DEAD_LETTERS, REPLAY_HOURS, table_key
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused, Resolved, Resumed

@@ -18,11 +18,11 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.test_utils import create_run_for_test, freeze_time
 
 from calve.orchestration.dagster.build import build_pipeline_defs
-from calve.orchestration.dagster.names import job_name, run_tags
-from calve.orchestration.dagster.runs import UNDER_WAY, failures_told
+from calve.orchestration.dagster.common.names import job_name, run_tags
+from calve.orchestration.dagster.common.runs import UNDER_WAY, failures_told
+from calve.orchestration.dagster.common.trigger import Memory
 from calve.orchestration.dagster.sink import watch
 from calve.orchestration.dagster.sink.names import INGEST, topic_key
-from calve.orchestration.dagster.trigger import Memory
 from calve.orchestration.local.broker import Broker
 from calve.orchestration.local.detached import free_port
 from calve.sink_core.control.events import Event, Paused, Resumed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from calve.orchestration.dagster.names import CHECKS, PIPELINE_TAG, op_name
+from calve.orchestration.dagster.common.names import CHECKS, PIPELINE_TAG, op_name
 from calve.orchestration.dagster.sink import verdicts
 from calve.orchestration.dagster.sink.names import batches_key, table_key
 from calve.orchestration.dagster.sink.session import run_session

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from calve.orchestration.dagster.names import job_name, op_name, pool
-from calve.orchestration.dagster.runs import held_by_pause
-from calve.orchestration.dagster.schedules import default_status
+from calve.orchestration.dagster.common.names import job_name, op_name, pool
+from calve.orchestration.dagster.common.runs import held_by_pause
+from calve.orchestration.dagster.common.schedules import default_status
 from calve.orchestration.dagster.sink import metadata, specs, table_page
 from calve.orchestration.dagster.sink.names import COMMIT, table_key
 from calve.orchestration.dagster.sink.session import run_session
@@ -21,7 +21,7 @@ from calve.sink_core.error_codes.files import COMMIT_EVERY
 from calve.sink_core.errors import CalveError, ConfigError
 
 if TYPE_CHECKING:
-    from calve.orchestration.dagster.parts import AssetJob
+    from calve.orchestration.dagster.common.parts import AssetJob
     from calve.sink_core.sink.loop.session import Session
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from calve.orchestration.dagster.names import op_name, pool, resource_key
-from calve.orchestration.dagster.runs import held_by_pause
+from calve.orchestration.dagster.common.names import op_name, pool, resource_key
+from calve.orchestration.dagster.common.runs import held_by_pause
+from calve.orchestration.dagster.common.spark import session_of
 from calve.orchestration.dagster.sink import checks, metadata, specs, table_page, verdicts
 from calve.orchestration.dagster.sink.names import COMMIT, INGEST, batches_key, table_key
 from calve.orchestration.dagster.sink.session import run_session
-from calve.orchestration.dagster.spark import session_of
 from calve.orchestration.wording import counted
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.errors import CalveError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dagster as dg
 
-from calve.orchestration.dagster.names import CHECKS
-from calve.orchestration.dagster.parts import Parts, asset_job
-from calve.orchestration.dagster.schedules import checks_schedule
+from calve.orchestration.dagster.common.names import CHECKS
+from calve.orchestration.dagster.common.parts import Parts, asset_job
+from calve.orchestration.dagster.common.schedules import checks_schedule
 from calve.orchestration.dagster.sink import specs
 from calve.orchestration.dagster.sink.checks import checks_of
 from calve.orchestration.dagster.sink.commit import commit_of, commit_schedule

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from calve.orchestration.dagster.runs import Context, failures_told, made_by
+from calve.orchestration.dagster.common.runs import Context, failures_told, made_by
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 if TYPE_CHECKING:

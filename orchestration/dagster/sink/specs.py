@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from calve.orchestration.dagster.assets import group_and_owners, pipeline_file
+from calve.orchestration.dagster.common.assets import group_and_owners, pipeline_file
 from calve.orchestration.dagster.sink.metadata import of_columns
 from calve.orchestration.dagster.sink.names import batches_key, pattern_key, source_keys, table_key, topic_key
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings

@@ -12,8 +12,8 @@ from functools import cache, cached_property
 import dagster as dg
 from confluent_kafka.admin import AdminClient
 
+from calve.orchestration.dagster.common.trigger import Sight
 from calve.orchestration.dagster.sink.names import pattern_key, topic_key
-from calve.orchestration.dagster.trigger import Sight
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control import checks
 from calve.sink_core.control.log import PARTITION, ControlLog

@@ -1,4 +1,4 @@
-"""The coordinator: the control log first, then each table. Two at once are harmless (DESIGN section 5)."""
+"""The coordinator: the control log first, then each table. Two at once are harmless (docs/design.md, Commit)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CommitReport:
 
 
 class Coordinator:
-    """Steps 1, 2, 6 of DESIGN section 5; `TableCommitter` has 3 to 5."""
+    """Commits of all that is published: which tables have news, and what is reported. `TableCommitter` does one table."""
 
     def __init__(self, log: ControlLog[CommitState], committer: TableCommitter, lanes: Lanes) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""State against world, per table (DESIGN section 5). Pure: a loaded table and the folded log in, a finding out.
+"""State against world, per table (docs/design.md, Findings). Pure: a loaded table and the folded log in, a finding out.
 
 Called on every attempt of a commit, on the very metadata the attempt is built on: a roll back that arrives between
 check and commit changes the head, and the next attempt sees it here.

@@ -54,7 +54,7 @@ class TaskResult:
     """Files by table, tables without any included, and what became of each slice's offsets.
 
     `first_bad` is the first record that went to the dead letters, by topic, partition and offset. `wanted` has, by
-    table, the fields that records need and the table lacks (`columns/evolution`), all of them if there is no such table;
+    table, the fields that records need and the table lacks (`columns/evolution`), all if there is no such table;
     with it there are no files, and the counts say nothing: all is to be written again once the tables have them.
     `dropped` counts, by table, values of fields that it has no column for.
     """

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from dagster import DagsterInstance
 from playwright.sync_api import Page, expect
 
-from calve.orchestration.dagster.names import PIPELINE_TAG, STAGE_TAG
+from calve.orchestration.dagster.common.names import PIPELINE_TAG, STAGE_TAG
 from calve.orchestration.local import broker
 from calve.orchestration.local.detached import free_port
 from examples.flights import produce

@@ -20,7 +20,7 @@ import psutil
 from dagster import DagsterInstance
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
-from calve.orchestration.dagster.names import PIPELINE_TAG, STAGE_TAG
+from calve.orchestration.dagster.common.names import PIPELINE_TAG, STAGE_TAG
 from calve.orchestration.local.detached import free_port
 from tests.postgres import Postgres
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from calve.orchestration.dagster.names import ERROR_TAG, pool
+from calve.orchestration.dagster.common.names import ERROR_TAG, pool
 from calve.orchestration.dagster.sink.names import COMMIT, INGEST
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.sink.verify.proof import verify
@@ -113,7 +113,7 @@ def test_the_next_run_carries_on_where_one_was_killed(deployment: Deployment, da
 
 
 def test_a_pipeline_that_always_fails_backs_off_and_says_why(deployment: Deployment, dagster: Stack) -> None:
-    """Ten minutes are simulated in tests/unit/orchestration/dagster/test_trigger.py; this is the real daemon."""
+    """Ten minutes are simulated in tests/unit/orchestration/dagster/common/test_trigger.py; this is the real daemon."""
     flow = deployment.unreachable
     until(lambda: len(dagster.runs(flow.name, statuses=[FAILURE])) >= 2, timeout_s=180, why=dagster.logs)
     records = sorted(dagster.runs(flow.name), key=lambda record: record.create_timestamp)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import dagster as dg
 import pytest
 
-from calve.orchestration.dagster.names import ERROR_TAG, WHY_TAG
+from calve.orchestration.dagster.common.names import ERROR_TAG, WHY_TAG
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.sink.verify.proof import verify
 from tests import support

@@ -15,7 +15,7 @@ import yaml
 from playwright.sync_api import Page, expect
 from pyiceberg.types import LongType
 
-from calve.orchestration.dagster.names import PAUSE, RESOLVE, RESUME, job_name, op_name
+from calve.orchestration.dagster.common.names import PAUSE, RESOLVE, RESUME, job_name, op_name
 from calve.orchestration.dagster.sink.names import DEAD_LETTERS, INGEST, REPLAY_DEAD_LETTERS, REPLAY_HOURS
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event

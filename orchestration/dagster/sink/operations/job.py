@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import dagster as dg
 
-from calve.orchestration.dagster.names import job_name, op_name, pool, resource_key, run_tags
-from calve.orchestration.dagster.runs import held_by_pause, made_by
+from calve.orchestration.dagster.common.names import job_name, op_name, pool, resource_key, run_tags
+from calve.orchestration.dagster.common.runs import held_by_pause, made_by
+from calve.orchestration.dagster.common.spark import own_resources, session_of
 from calve.orchestration.dagster.sink.session import run_session
-from calve.orchestration.dagster.spark import own_resources, session_of
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 if TYPE_CHECKING:

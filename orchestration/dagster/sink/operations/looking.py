@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from calve.orchestration.dagster.names import POSITIONS, VERIFY
+from calve.orchestration.dagster.common.names import POSITIONS, VERIFY
 from calve.orchestration.dagster.sink import checks, verdicts
 from calve.orchestration.dagster.sink.operations.job import Operation, Told, Work
 from calve.orchestration.times import moment_or_age_ms

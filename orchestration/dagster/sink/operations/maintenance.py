@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from calve.orchestration.dagster.names import job_name, op_name, pool, resource_key, run_tags
-from calve.orchestration.dagster.schedules import default_status, own_minute
+from calve.orchestration.dagster.common.names import job_name, op_name, pool, resource_key, run_tags
+from calve.orchestration.dagster.common.schedules import default_status, own_minute
+from calve.orchestration.dagster.common.spark import own_resources, session_of
 from calve.orchestration.dagster.sink.names import table_key
 from calve.orchestration.dagster.sink.session import run_session
 from calve.orchestration.dagster.sink.watch import SinkWatch
-from calve.orchestration.dagster.spark import own_resources, session_of
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.config.table_maintenance import TASKS
 from calve.sink_core.errors import CalveError

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from calve.orchestration.dagster.names import PAUSE, RESUME
+from calve.orchestration.dagster.common.names import PAUSE, RESUME
 from calve.orchestration.dagster.sink.operations.job import Operation, Told, Work
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from calve.orchestration.dagster.names import RESOLVE
+from calve.orchestration.dagster.common.names import RESOLVE
 from calve.orchestration.dagster.sink.operations.job import Operation, Told, Work
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.files import OPTION

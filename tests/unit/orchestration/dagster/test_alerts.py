@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.orchestration.dagster.alerts import IN_A_ROW, folded_if_due
-from calve.orchestration.dagster.names import ERROR_TAG, TERMINAL_TAG
-from calve.orchestration.dagster.runs import error_tags
+from calve.orchestration.dagster.common.names import ERROR_TAG, TERMINAL_TAG
+from calve.orchestration.dagster.common.runs import error_tags
 from calve.sink_core.errors import BadRecord, FindingError, Unreachable
 
 SUCCESS = None

@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 from calve import build_pipeline_defs, load_pipeline
 from calve.orchestration.cli.main import app
 from calve.orchestration.dagster import kinds
+from calve.orchestration.dagster.common.names import PIPELINE_TAG, STAGE_TAG
 from calve.orchestration.dagster.components import PipelineAttributes
-from calve.orchestration.dagster.names import PIPELINE_TAG, STAGE_TAG
 from calve.orchestration.dagster.sensor import REASON_TAG
 from calve.sink_core.config import kinds as registry
 from calve.sink_core.config.document import documents

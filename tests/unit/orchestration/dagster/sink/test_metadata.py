@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from calve.orchestration.dagster.runs import error_tags
+from calve.orchestration.dagster.common.runs import error_tags
 from calve.orchestration.dagster.sink import metadata
 from calve.orchestration.local.detached import free_port
 from calve.sink_core.config.effective import CatalogSettings

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calve.orchestration.dagster import trigger
-from calve.orchestration.dagster.trigger import Decision, LastRuns, Memory, Sight, Unreached
+from calve.orchestration.dagster.common import trigger
+from calve.orchestration.dagster.common.trigger import Decision, LastRuns, Memory, Sight, Unreached
 from calve.sink_core.config.common import Trigger
 
 NOW = 1_800_000_000.0

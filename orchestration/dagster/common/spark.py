@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from calve.orchestration.dagster.names import resource_key
+from calve.orchestration.dagster.common.names import resource_key
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.effective import Pipeline
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import dagster as dg
 
-from calve.orchestration.dagster.names import job_name, run_tags
-from calve.orchestration.dagster.trigger import Sight
+from calve.orchestration.dagster.common.names import job_name, run_tags
+from calve.orchestration.dagster.common.trigger import Sight
 from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from calve.orchestration.dagster.names import CHECKS, job_name
+from calve.orchestration.dagster.common.names import CHECKS, job_name
 from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
-    from calve.orchestration.dagster.parts import AssetJob
+    from calve.orchestration.dagster.common.parts import AssetJob
 
 
 def checks_schedule(pipeline: Pipeline, job: "AssetJob", description: str) -> dg.ScheduleDefinition:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster import DagsterInstance
 
-from calve.orchestration.dagster.names import (
+from calve.orchestration.dagster.common.names import (
     CONFIG_TAG,
     ERROR_TAG,
     PAUSED_TAG,
@@ -22,7 +22,7 @@ from calve.orchestration.dagster.names import (
     WHY_TAG,
     job_name,
 )
-from calve.orchestration.dagster.trigger import LastRuns
+from calve.orchestration.dagster.common.trigger import LastRuns
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError, FindingError, TerminalError
 
