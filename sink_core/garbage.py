@@ -11,7 +11,7 @@ _COLLECT_AFTER = 500_000
 
 
 @contextmanager
-def rare_collections() -> Generator[None]:
+def infrequent_gc() -> Generator[None]:
     """Let Python look for cycles rarely, where there are many objects and none of them is in one.
 
     Collections took a sixth of a task's time, and a twentieth of a proof's.

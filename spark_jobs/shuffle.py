@@ -4,8 +4,8 @@
     divide   for range: the keys of a sample make boundaries, by which pieces are cut
     write    the pieces of a bucket become files of its partitions, or of its range
 
-Changes of rows meet in a bucket what the table has of their keys, which `spark_jobs/standing.py` sends there: of files
-that may have keys of the batch, between whose least and greatest they lie.
+Changes of rows meet in a bucket what the table has of their keys, which `existing_rows.py` sends there: of files that
+may have keys of the batch, between whose least and greatest they lie.
 
 Everything a task hands on, its counts included, travels in rows of Spark's own, of which one attempt of each task
 counts, whatever is tried again. In the end the rows that were taken in must be those that were sent, task by task.
@@ -26,7 +26,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, RetriableError
-from calve.sink_core.iceberg.changes.existing_rows import Bounds, Standing, all_bounds, standing_schema
+from calve.sink_core.iceberg.changes.existing_rows import Bounds, ExistingRows, all_bounds, existing_rows_schema
 from calve.sink_core.iceberg.files.sort_order import Order
 from calve.sink_core.iceberg.files.written import WrittenFile
 from calve.sink_core.iceberg.write.budget import Budget
@@ -36,7 +36,7 @@ from calve.sink_core.sink.write.outputs import Output
 from calve.sink_core.sink.write.pieces import Outbox, Piece, keys_of, pieces, rows_of
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult, run_task
-from calve.spark_jobs.standing import standing_pieces, standing_rows
+from calve.spark_jobs.existing_rows import existing_pieces, existing_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,21 +139,21 @@ def _write(
     pieces: DataFrame, spec: IngestSpec, buckets: int, session: SparkSession, bounds: Mapping[int, Bounds | None]
 ) -> list[Any]:
     """What the tasks that write make of pieces. Of tables with changes `bounds` says what keys lie between."""
-    standing = {number: each for number, each in _standing(spec).items() if number in bounds}
-    for number, each in standing.items():
+    existing = {number: each for number, each in _existing(spec).items() if number in bounds}
+    for number, each in existing.items():
         schema, table = _metadata(spec, number).schema(), spec.tables[number].name
-        rows = standing_rows(session, spec.catalog, table, each, schema, spec.topics, bounds[number])
+        rows = existing_rows(session, spec.catalog, table, each, schema, spec.topics, bounds[number])
         pieces = pieces.union(rows.mapInArrow(partial(_stand, spec, number, each, buckets), _COLUMNS))
     placed = pieces.repartitionById(buckets, "bucket")
-    if standing:
+    if existing:
         # By their kind: a table's rows come when all changes of the bucket are there to be held against them.
         placed = placed.sortWithinPartitions("kind")
     return placed.mapInArrow(partial(_write_bucket, spec), _COLUMNS).collect()
 
 
-def _standing(spec: IngestSpec) -> dict[int, Standing]:
+def _existing(spec: IngestSpec) -> dict[int, ExistingRows]:
     """By number of the table the rows that its changes are held against."""
-    return {number: table.standing for number, table in enumerate(spec.tables) if table.standing}
+    return {number: table.existing for number, table in enumerate(spec.tables) if table.existing}
 
 
 def _results(spec: IngestSpec, tasks: int, rows: Sequence[Any]) -> list[TaskResult]:
@@ -214,10 +214,10 @@ def _divide(spec: IngestSpec, boundaries: Boundaries, batches: Batches) -> Itera
 
 
 def _stand(
-    spec: IngestSpec, number: int, standing: Standing, buckets: int, batches: Batches
+    spec: IngestSpec, number: int, existing: ExistingRows, buckets: int, batches: Batches
 ) -> Iterator[pa.RecordBatch]:
     schema = _metadata(spec, number).schema()
-    for piece in standing_pieces(batches, standing, schema, spec.topics, number, buckets):
+    for piece in existing_pieces(batches, existing, schema, spec.topics, number, buckets):
         yield _row(_STANDING, -1, piece.bucket, number, piece.rows, piece.data)
 
 
@@ -225,7 +225,7 @@ def _write_bucket(spec: IngestSpec, batches: Batches) -> Iterator[pa.RecordBatch
     outputs: dict[int, Output] = {}
     taken: Counter[tuple[int, int]] = Counter()
     schemas: dict[int, pa.Schema] = {}
-    held = {n: standing_schema(each, _metadata(spec, n).schema()) for n, each in _standing(spec).items()}
+    held = {n: existing_rows_schema(each, _metadata(spec, n).schema()) for n, each in _existing(spec).items()}
     budget = Budget()
     try:
         for row in _rows(batches):

@@ -10,7 +10,7 @@ from pyiceberg.types import StringType
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.sink.dead_letters.jobs import LetterJobs, LettersReport
+from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs, DeadLetterReport
 from calve.sink_core.sink.dead_letters.listing import Letters, letters
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
@@ -51,10 +51,10 @@ def mend(flow: Flow, *tables: str) -> None:
             update.add_column("more", StringType())
 
 
-def replay(flow: Flow, *ranges: OffsetRange) -> LettersReport:
+def replay(flow: Flow, *ranges: OffsetRange) -> DeadLetterReport:
     with flow.session() as session:
         session.bind()
-        return LetterJobs(session).replay(ranges)
+        return DeadLetterJobs(session).replay(ranges)
 
 
 def left(flow: Flow) -> list[tuple[int, int]]:

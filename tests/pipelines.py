@@ -27,7 +27,7 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.iceberg.commit.coordinator import CommitReport
-from calve.sink_core.iceberg.commit.properties import Own, SummaryKeys, from_summary
+from calve.sink_core.iceberg.commit.properties import SnapshotRecord, SummaryKeys, from_summary
 from calve.sink_core.offsets import Position, TopicPartition
 from calve.sink_core.sink.loop.engine import Engine, InProcess
 from calve.sink_core.sink.loop.session import Session
@@ -213,7 +213,7 @@ class Flow:
     def summary_keys(self) -> SummaryKeys:
         return SummaryKeys(self.name, self.pipeline.control_topic, self.pipeline.group)
 
-    def own_snapshots(self, name: str = "") -> list[tuple[int, Own]]:
+    def own_snapshots(self, name: str = "") -> list[tuple[int, SnapshotRecord]]:
         """Snapshots of ours, oldest first, and what their summaries say."""
         keys = self.summary_keys
         found = (

@@ -15,7 +15,7 @@ from calve.orchestration.wording import moment_text
 from calve.sink_core.errors import EXIT_UNREACHABLE
 
 if TYPE_CHECKING:
-    from calve.sink_core.sink.dead_letters.jobs import LettersReport
+    from calve.sink_core.sink.dead_letters.jobs import DeadLetterReport
     from calve.sink_core.sink.dead_letters.listing import Letter, Letters
 
 app = typer.Typer(help="The records that could not be stored: show them, try them again.", no_args_is_help=True)
@@ -72,7 +72,7 @@ def replay(
     """
     from calve.orchestration.times import offset_range
     from calve.sink_core.control.decision import Verdict
-    from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+    from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
     from calve.spark_jobs.engine import session_on_spark
 
     wanted = [offset_range(text) for text in ranges or []]
@@ -81,7 +81,7 @@ def replay(
         ask(f"Move what fits now from {pipeline.dead_letter_table} to the tables?", as_json=as_json)
     with working("connecting") as status, session_on_spark(pipeline) as session:
         session.bind_published()
-        jobs = LetterJobs(session, on_progress=lambda step: status.update(f"{step.phase}: {step.message}"))
+        jobs = DeadLetterJobs(session, on_progress=lambda step: status.update(f"{step.phase}: {step.message}"))
         report = jobs.replay(wanted)
     if as_json:
         say_json(_replayed(report))
@@ -91,7 +91,7 @@ def replay(
         raise typer.Exit(EXIT_UNREACHABLE)
 
 
-def _say_replayed(report: LettersReport) -> None:
+def _say_replayed(report: DeadLetterReport) -> None:
     for batch_id in report.jobs:
         say(f"range job {batch_id}")
     for why, number in report.left.items():
@@ -100,7 +100,7 @@ def _say_replayed(report: LettersReport) -> None:
     say(f"{report.table}: {report.ended}{still_bad}")
 
 
-def _replayed(report: LettersReport) -> dict[str, Any]:
+def _replayed(report: DeadLetterReport) -> dict[str, Any]:
     commits = [{**asdict(commit), "snapshot_id": str(commit.snapshot_id)} for commit in report.commits]
     verdict = report.verdict.value if report.verdict else None
     return {**asdict(report), "verdict": verdict, "commits": commits}

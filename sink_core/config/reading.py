@@ -62,7 +62,7 @@ class KeySettings:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TopicFormat:
     """How records are read."""
 
     key: KeySettings = KeySettings()
@@ -70,13 +70,13 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Readings:
+class FormatsByTopic:
     """How the records of a source are read: as `default`, but those of topics that one of `others` covers."""
 
-    default: Reading = Reading()
-    others: tuple[tuple[TopicFormats, Reading], ...] = ()
+    default: TopicFormat = TopicFormat()
+    others: tuple[tuple[TopicFormats, TopicFormat], ...] = ()
 
-    def of(self, topic: str) -> Reading:
+    def of(self, topic: str) -> TopicFormat:
         """How records of a topic are read. Raises ConfigError if two entries cover it."""
         found = [(index, reading) for index, (entry, reading) in enumerate(self.others) if entry.covers(topic)]
         if len(found) > 1:
@@ -123,15 +123,15 @@ class Readings:
         return tuple(dict.fromkeys(of.registry for of in self.formats if of.registry is not None))
 
     @property
-    def _all(self) -> Iterable[Reading]:
+    def _all(self) -> Iterable[TopicFormat]:
         return (self.default, *(reading for _, reading in self.others))
 
 
-ALIKE = Readings()
+ALIKE = FormatsByTopic()
 """All topics have JSON under keys that nobody looks into."""
 
 
-def readings(source: Source, registries: Mapping[str, RegistryConnection], folder: Path) -> Readings:
+def readings(source: Source, registries: Mapping[str, RegistryConnection], folder: Path) -> FormatsByTopic:
     """With the connections that the source names and the schema files below `folder`. Raises ConfigError for a file
     that isn't there."""
 
@@ -143,13 +143,13 @@ def readings(source: Source, registries: Mapping[str, RegistryConnection], folde
     def read_key(of: KeyFormat, setting: str) -> KeySettings:
         return KeySettings(read(of, setting), of.as_type or _KEYS_AS[of.type], setting)
 
-    default = Reading(read_key(source.key, "source.key"), read(source.value, "source.value"))
-    others: list[tuple[TopicFormats, Reading]] = []
+    default = TopicFormat(read_key(source.key, "source.key"), read(source.value, "source.value"))
+    others: list[tuple[TopicFormats, TopicFormat]] = []
     for index, entry in enumerate(source.formats):
         at = f"source.formats.{index}"
         key = default.key if entry.key is None else read_key(entry.key, f"{at}.key")
-        others.append((entry, Reading(key, read(entry.value, f"{at}.value") if entry.value else default.value)))
-    return Readings(default, tuple(others))
+        others.append((entry, TopicFormat(key, read(entry.value, f"{at}.value") if entry.value else default.value)))
+    return FormatsByTopic(default, tuple(others))
 
 
 def _schema_file(path: Path, setting: str) -> SchemaFile:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from calve.sink_core.config.assemble import catalog_settings, kafka_settings, spark_settings
 from calve.sink_core.config.connections import Connections
 from calve.sink_core.config.effective import CatalogSettings, Pipeline, name_of
-from calve.sink_core.config.reading import ALIKE, Readings, readings
+from calve.sink_core.config.reading import ALIKE, FormatsByTopic, readings
 from calve.sink_core.config.references import redact, resolve, without_user_info
 from calve.sink_core.config.routes import fed_tables, is_open, may_feed, namings
 from calve.sink_core.config.routing import ALL, Naming, Rule
@@ -93,7 +93,7 @@ class SinkPipeline(Pipeline):
 
     config: SinkConfig
     catalog: CatalogSettings
-    readings: Readings = ALIKE
+    readings: FormatsByTopic = ALIKE
     matched: tuple[str, ...] = ()
     known_tables: frozenset[str] = frozenset()
 
@@ -143,7 +143,7 @@ class SinkPipeline(Pipeline):
         return self.config.dead_letter_table
 
     @property
-    def letter_topic(self) -> str | None:
+    def dead_letter_topic(self) -> str | None:
         """The topic that is told of dead letters, if there are any."""
         return None if self.config.on_bad_record == "stop" else self.config.dead_letters.topic
 
@@ -229,7 +229,7 @@ class SinkPipeline(Pipeline):
     def keys_as(self, table: TableSettings) -> str:
         """The Iceberg type that a table's SQL sees keys as: bytes where its topics have keys of several.
 
-        Raises ConfigError if the SQL may look at these, and as `Readings.of` does.
+        Raises ConfigError if the SQL may look at these, and as `FormatsByTopic.of` does.
         """
         named = table.transform is not None and table.transform.may_name("key")
         return self._key_type(table.rule, f"{table.name}: transform" if named else "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pyiceberg.schema import Schema
 
-from calve.sink_core.config.reading import Readings, SchemaFile, ValueSettings
+from calve.sink_core.config.reading import FormatsByTopic, SchemaFile, ValueSettings
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.error_codes.files import FORMATS_DIFFER
 from calve.sink_core.error_codes.records import SCHEMA_FILE
@@ -61,11 +61,11 @@ def format_of(value: ValueSettings) -> Format:
 class Formats:
     """The formats that the values of topics have, each made once."""
 
-    def __init__(self, readings: Readings) -> None:
+    def __init__(self, readings: FormatsByTopic) -> None:
         self._readings, self._made = readings, dict[ValueSettings, Format]()
 
     def of(self, topic: str) -> Format:
-        """That of a topic's values. Raises ConfigError as `Readings.of` and `format_of` do."""
+        """That of a topic's values. Raises ConfigError as `FormatsByTopic.of` and `format_of` do."""
         settings = self._readings.of(topic).value
         if settings not in self._made:
             self._made[settings] = format_of(settings)

@@ -25,7 +25,7 @@ from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, largest_batch
 from calve.sink_core.offsets import Offsets, Position
-from calve.sink_core.sink.dead_letters.topic import letters_of
+from calve.sink_core.sink.dead_letters.topic import dead_letters_of
 from calve.sink_core.sink.keep_alive import is_due
 from calve.sink_core.sink.loop.complete import data_complete, data_written
 from calve.sink_core.sink.loop.decision import decide
@@ -105,9 +105,9 @@ class Ingest:
         """Create missing tables and put the start positions in place. Harmless when done before."""
         self._progress(Progress("start", "looking at the tables"))
         check_stated(self._session.pipeline.tables, self._session.log.state)
-        if (topic := self._session.pipeline.letter_topic) is not None:
+        if (topic := self._session.pipeline.dead_letter_topic) is not None:
             describe_topics(self._session.admin, [topic], timeout_s=ADMIN_TIMEOUT_S)
-        committer = self._session.committer(self._planner.first_reading)
+        committer = self._session.committer(self._planner.first_coverage)
         for name in self._session.pipeline.table_names:
             # Before anything is created: a table that was dropped must not come back as if it were new.
             committer.load_checked(name)
@@ -261,12 +261,12 @@ class Ingest:
 
     def _letters(self, written: WrittenBatch, table: Table) -> Letters:
         """What the dead-letter topic is to be told of the batch, if there is such a topic."""
-        session, topic = self._session, self._session.pipeline.letter_topic
+        session, topic = self._session, self._session.pipeline.dead_letter_topic
         [output] = [each for each in written.tables if each.table == session.pipeline.dead_letter_table]
         if topic is None or not output.rows:
             return NONE
         most = largest_batch(session.admin, topic, timeout_s=ADMIN_TIMEOUT_S)
-        return letters_of(output, table.io, topic, most, session.pipeline.name)
+        return dead_letters_of(output, table.io, topic, most, session.pipeline.name)
 
     def _publication(self, planned: Planned, written: WrittenBatch, dead_letters: Table) -> Publication:
         session, plan = self._session, planned.plan

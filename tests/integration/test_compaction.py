@@ -178,14 +178,13 @@ def test_a_commit_between_is_kept_by_both_sides(flow: Flow, work: Work) -> None:
     ready(work)
     original = work.procedures.rewrite_data_files
 
-    class Late(Procedures):
+    class LazySpark(Procedures):
         def rewrite_data_files(self, *args: object, **options: object) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]
             batches(flow, 1, start=20)
             return original(*args, **options)  # pyright: ignore[reportArgumentType]
 
-    late = Work(
-        work.session, Late(lambda: pytest.fail("not used"), flow.pipeline.catalog), work.on_progress, ("db.events",)
-    )
+    lazy = LazySpark(lambda: pytest.fail("not used"), flow.pipeline.catalog)
+    late = Work(work.session, lazy, work.on_progress, ("db.events",))
     assert of(compact(late, NOW), "db.events").changed
     batches(flow, 1, start=30)
     assert flow.ids() == [*range(10), 40, 41, 60, 61]

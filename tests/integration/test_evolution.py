@@ -16,7 +16,7 @@ from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.records.columns.type_text import type_text
-from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 from calve.sink_core.sink.range_jobs.selected import Wanted
 from calve.sink_core.sink.verify.proof import verify
@@ -243,7 +243,7 @@ def test_range_jobs_and_dead_letters_give_tables_what_they_need_too(
     flow = before.but(extra={"table_defaults": {"evolve": ALL}})
     with flow.session() as session:
         session.bind()
-        assert LetterJobs(session).replay().moved == 1
+        assert DeadLetterJobs(session).replay().moved == 1
         assert plain(flow) == [{"id": 1}, {"id": 2**31}]
         first = OffsetRange(flow.topic, 0, 0, 1)
         report = RangeJobs(session).replay(flow.table, Wanted(ranges=(first,)))

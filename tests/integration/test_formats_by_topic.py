@@ -11,7 +11,7 @@ import pytest
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.sink.checks.registry import registry_checks
-from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 from calve.sink_core.sink.verify.proof import verify
 from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry, framed, plain
@@ -94,7 +94,7 @@ def test_each_topics_records_are_read_in_its_own_way(flow: Flow, registry: Schem
     log_table["transform"] = {**log_table["transform"], "select": "id, text, decode(_kafka.key) AS k"}
     with better.session() as session:
         session.bind()
-        assert LetterJobs(session).replay().moved == 1
+        assert DeadLetterJobs(session).replay().moved == 1
     assert seen(flow, "db.log", "id", "k") == [(9, "who"), (9, None), (9, None)]
     proven(better)
 

@@ -15,7 +15,7 @@ from calve.sink_core.errors import ConfigError
 from calve.sink_core.failpoints import VARIABLE, FailpointReached
 from calve.sink_core.sink.checks.acls import needed
 from calve.sink_core.sink.checks.kafka import KafkaChecks
-from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 from calve.sink_core.sink.dead_letters.topic import BATCH, LEFT_OUT, PREFIX
 from tests import support
 from tests.pipelines import Flow, reached
@@ -33,12 +33,12 @@ def told(topic: str) -> dict[str, Any]:
     return {"dead_letters": {"topic": topic}}
 
 
-def letter_topic(flow: Flow) -> str:
-    return flow.pipeline.letter_topic or ""
+def dead_letter_topic(flow: Flow) -> str:
+    return flow.pipeline.dead_letter_topic or ""
 
 
 def headers(flow: Flow) -> list[dict[str, bytes | None]]:
-    found = support.messages(flow.bootstrap, letter_topic(flow))
+    found = support.messages(flow.bootstrap, dead_letter_topic(flow))
     return [{name: v.encode() if isinstance(v, str) else v for name, v in m.headers() or ()} for m in found]
 
 
@@ -55,7 +55,7 @@ def test_a_letter_is_the_record_with_the_headers_that_connect_gives_it(flow: Flo
     flow.produce(range(3), partition=1)
     report = flow.run()
     assert flow.ids() == [0, 1, 2]
-    [message] = support.messages(flow.bootstrap, letter_topic(flow))
+    [message] = support.messages(flow.bootstrap, dead_letter_topic(flow))
     assert (message.key(), message.value(), message.timestamp()[1]) == (b"k", BAD, 1_700_000)
     own, ours = (message.headers() or [])[:2], dict((message.headers() or [])[2:])
     assert own == trace
@@ -128,7 +128,7 @@ def test_a_replay_tells_the_topic_nothing(flow: Flow) -> None:
     flow.run()
     with flow.session() as session:
         session.bind()
-        assert LetterJobs(session).replay().moved == 0
+        assert DeadLetterJobs(session).replay().moved == 0
     assert len(places(flow)) == 3
 
 
@@ -143,6 +143,6 @@ def test_a_topic_that_is_not_there_stops_the_run_before_it_writes(flow: Flow) ->
 def test_the_check_looks_at_the_topic_and_grants_it(flow: Flow) -> None:
     checks = KafkaChecks(flow.pipeline)
     asked = next(check for check in checks.checks() if check.name == "dead-letter topic")
-    assert asked.ask() == f"{letter_topic(flow)} (1 partition) takes messages of up to 1,048,588 bytes"
-    [acl] = [acl for acl in needed(flow.pipeline) if acl.name == letter_topic(flow)]
+    assert asked.ask() == f"{dead_letter_topic(flow)} (1 partition) takes messages of up to 1,048,588 bytes"
+    [acl] = [acl for acl in needed(flow.pipeline) if acl.name == dead_letter_topic(flow)]
     assert [operation.name for operation in acl.operations] == ["WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"]

@@ -11,7 +11,7 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.iceberg.maintenance.orphans import Listed, may_still_land
 from calve.sink_core.offsets import OffsetRange
-from calve.sink_core.sink.dead_letters.jobs import LettersReport
+from calve.sink_core.sink.dead_letters.jobs import DeadLetterReport
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 from calve.sink_core.sink.range_jobs.selected import Wanted
 from calve.sink_core.sink.trim import trim
@@ -90,7 +90,7 @@ def test_one_table_ahead_of_the_other_is_no_violation(flow: Flow) -> None:
 
 def test_of_two_replays_planned_at_once_one_is_planned_again(flow: Flow) -> None:
     mend(flow)
-    reports: list[LettersReport] = []
+    reports: list[DeadLetterReport] = []
     with reached("range.after-manifests", lambda: reports.append(replay(flow))):
         late = replay(flow)
     assert (reports[0].moved, late.moved, late.verdict) == (5, 0, None)

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
@@ -156,7 +156,7 @@ def test_a_dead_letter_goes_to_the_tables_of_its_rule(shop: Make, prefix: str) -
             update.update_column("id", LongType())
     with flow.session() as session:
         session.bind()
-        done = LetterJobs(session).replay()
+        done = DeadLetterJobs(session).replay()
     assert done.moved == 2
     assert flow.ids("shop.all") == [1, 4, 2**40, 2**40 + 1]
     assert flow.ids("shop.big") == [4, 2**40]

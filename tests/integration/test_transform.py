@@ -10,7 +10,7 @@ import pytest
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.sink.checks.tables import TableChecks
-from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 from calve.sink_core.sink.verify.proof import verify
 from tests.pipelines import Flow
 from tests.support import Produce, TopicFactory
@@ -56,7 +56,7 @@ def test_rows_are_made_by_sql_and_everything_adds_up(
     better = with_transform(plain, f"{TEXT}, TRY_CAST(text[2:] AS LONG) AS n")
     with better.session() as session:
         session.bind()
-        assert LetterJobs(session).replay().moved == 1
+        assert DeadLetterJobs(session).replay().moved == 1
     [row] = [row for row in better.rows() if row["id"] == 25]
     assert (row["text"], row["n"], row["_kafka"]["offset"]) == ("none/k25", None, 25)
     assert proven(better)
@@ -95,7 +95,7 @@ def test_each_table_leaves_out_what_its_own_where_says(
     better = flow_of("id")
     with better.session() as session:
         session.bind()
-        assert LetterJobs(session).replay().moved == 5
+        assert DeadLetterJobs(session).replay().moved == 5
     assert better.ids("db.even") == list(range(10, 60, 2))
     assert better.ids("db.large") == list(range(30, 60))
     assert proven(better)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.dagster.sink import verdicts
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 from calve.sink_core.sink.loop.planning import Planner
 from calve.sink_core.sink.schema_preview import schema_preview
 from calve.sink_core.sink.status import status
@@ -89,5 +89,5 @@ def test_a_record_with_a_field_that_no_column_takes_may_be_a_dead_letter(flow: F
     flow = flow.but(extra={"table_defaults": {"evolve": ["add_column"]}})
     with flow.session() as session:
         session.bind()
-        assert LetterJobs(session).replay().moved == 2
+        assert DeadLetterJobs(session).replay().moved == 2
     assert flow.ids() == list(range(7))

@@ -18,7 +18,7 @@ from calve.sink_core.errors import BadRecord, TableUnusable
 from calve.sink_core.iceberg.maintenance.orphans import named_by_events
 from calve.sink_core.sink.batches import Ingest
 from calve.sink_core.sink.dead_letters.choice import CHANGING
-from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 from calve.sink_core.sink.range_jobs.selected import Wanted
 from calve.sink_core.sink.status import status
@@ -182,7 +182,7 @@ def test_tombstones_that_name_no_row_are_dead_letters(
     check(flow, spark, {4: "a"})
     with flow.session() as session:
         session.bind()
-        report = LetterJobs(session).replay()
+        report = DeadLetterJobs(session).replay()
     assert (report.left, report.still_bad) == ({CHANGING.format(flow.table): 2}, 0)
 
 

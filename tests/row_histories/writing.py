@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType
 
 from calve.sink_core.iceberg.changes import writer
-from calve.sink_core.iceberg.changes.existing_rows import standing_of, standing_schema
+from calve.sink_core.iceberg.changes.existing_rows import existing_rows_of, existing_rows_schema
 from calve.sink_core.iceberg.changes.settings import RowChanges
 from calve.sink_core.iceberg.write.budget import Budget
 from calve.sink_core.iceberg.write.outputs import output_of
@@ -20,7 +20,7 @@ from calve.sink_core.records.changes import rows
 from calve.sink_core.sink.write.change_pieces import ChangePieces
 from calve.sink_core.sink.write.pieces import Outbox, Piece, rows_of
 from calve.sink_core.tables.batch import TableOutput
-from calve.spark_jobs.standing import standing_pieces
+from calve.spark_jobs.existing_rows import existing_pieces
 from tests.row_histories.records import Kind, Record
 
 SCHEMA = Schema(
@@ -34,7 +34,7 @@ KEY, ORDER = (1,), 4
 TOPICS = ("t",)
 BUCKETS = 2
 
-Standing = Sequence[tuple[int, int]]
+ExistingRows = Sequence[tuple[int, int]]
 """Key and order of the rows that a table has."""
 
 
@@ -51,7 +51,7 @@ def written(
     kind: Kind,
     tasks: Sequence[Sequence[Record]],
     chance: random.Random,
-    standing: Standing,
+    standing: ExistingRows,
 ) -> TableOutput:
     """The batch of what `tasks` read, whose pieces arrive in any order; held against `standing` if it is ordered."""
     changes = settings_of(kind)
@@ -100,12 +100,12 @@ def _sent(table: Table, kind: Kind, records: Sequence[Record]) -> list[Piece]:
         return list(outbox.pieces())
 
 
-def _held(table: Table, standing: Standing) -> list[tuple[Piece, pa.Schema]]:
-    place = standing_of(table.metadata, KEY, settings_of(Kind.ORDERED).held)
+def _held(table: Table, standing: ExistingRows) -> list[tuple[Piece, pa.Schema]]:
+    place = existing_rows_of(table.metadata, KEY, settings_of(Kind.ORDERED).held)
     if place is None:
         return []
-    of = standing_schema(place, table.schema())
+    of = existing_rows_schema(place, table.schema())
     there = pa.RecordBatch.from_arrays(
         [pa.array([row[at] for row in standing], field.type) for at, field in enumerate(of)], schema=of
     )
-    return [(piece, of) for piece in standing_pieces([there], place, table.schema(), TOPICS, 0, BUCKETS)]
+    return [(piece, of) for piece in existing_pieces([there], place, table.schema(), TOPICS, 0, BUCKETS)]

@@ -17,7 +17,7 @@ from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 from calve.sink_core.sink.range_jobs.selected import Wanted
-from calve.sink_core.sink.resolve.current_findings import standing
+from calve.sink_core.sink.resolve.current_findings import current_findings
 from calve.sink_core.sink.resolve.resolve import REFILL, carry_out, prepare
 from calve.sink_core.sink.run import Bounds, run_pipeline
 from calve.sink_core.sink.trim import trim
@@ -95,7 +95,7 @@ def resolve(world: World) -> None:
     with world.session() as session:
         if not session.read_only():
             return
-        stand = standing(session)
+        stand = current_findings(session)
         if not stand:
             return
         found = world.chance.choice(stand)

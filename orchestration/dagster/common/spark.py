@@ -31,14 +31,14 @@ def spark_resource(settings: SparkSettings) -> dg.ResourceDefinition:
     """
 
     @dg.resource(description="The pipeline's Spark session.")
-    def spark() -> Generator[Late]:
+    def spark() -> Generator[LazySpark]:
         with ExitStack() as held:
-            yield Late(settings, held)
+            yield LazySpark(settings, held)
 
     return spark
 
 
-class Late:
+class LazySpark:
     """Has a `spark_session` as dagster-pyspark's resources do, and does nothing before it is asked for.
 
     What is wrong with the settings, a variable that isn't set say, so shows in the op, which tells it as its other
@@ -54,7 +54,7 @@ class Late:
         return self._held.enter_context(_lazy(self._settings)).spark_session
 
 
-def session_of(resource: Late | LazyPySparkResource) -> Callable[[], SparkSession]:
+def session_of(resource: LazySpark | LazyPySparkResource) -> Callable[[], SparkSession]:
     """What starts the session when it is needed."""
     return lambda: resource.spark_session
 

@@ -50,7 +50,7 @@ Bounds = tuple[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ExistingRows:
     """Where a table's rows stand: field ids of `key` and of what changes are `held` against, an order, or topic and
     partition; and the names of these columns in the schema of the snapshot.
     """
@@ -117,7 +117,7 @@ def _check_key(schema: Schema, key: Sequence[int], wanted_by: str, without: str)
             )
 
 
-def standing_of(metadata: TableMetadata, key: Sequence[int], held: Sequence[int]) -> Standing | None:
+def existing_rows_of(metadata: TableMetadata, key: Sequence[int], held: Sequence[int]) -> ExistingRows | None:
     """Where the rows of the head stand; None if there is none that changes could be held against."""
     head = metadata.current_snapshot()
     if head is None:
@@ -127,13 +127,13 @@ def standing_of(metadata: TableMetadata, key: Sequence[int], held: Sequence[int]
     schema = schemas.get(metadata.current_schema_id if head.schema_id is None else head.schema_id, metadata.schema())
     names = [schema.find_column_name(field_id) for field_id in (*key, *held)]
     found = tuple(name for name in names if name is not None)
-    return Standing(head.snapshot_id, tuple(key), tuple(held), found) if len(found) == len(names) else None
+    return ExistingRows(head.snapshot_id, tuple(key), tuple(held), found) if len(found) == len(names) else None
 
 
-def standing_schema(standing: Standing, schema: Schema) -> pa.Schema:
+def existing_rows_schema(existing: ExistingRows, schema: Schema) -> pa.Schema:
     """Of rows that stand, as they are held against changes by a table's schema."""
-    kinds = [_in_memory(schema.find_type(field_id)) for field_id in standing.key]
-    held = pa.int64() if standing.by_source else _in_memory(schema.find_type(standing.held[0]))
+    kinds = [_in_memory(schema.find_type(field_id)) for field_id in existing.key]
+    held = pa.int64() if existing.by_source else _in_memory(schema.find_type(existing.held[0]))
     names = [f"key{i}" for i in range(len(kinds))]
     return pa.schema([*zip(names, kinds, strict=True), (HELD, held)])
 

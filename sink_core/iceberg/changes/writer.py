@@ -59,14 +59,14 @@ class ChangeWriter:
         )
         self._gathered: list[pa.Table] = []
         self._bytes, self._limit, self._is_folded = 0, FOLD_BYTES, False
-        self._standing: list[pa.RecordBatch] = []
-        self._standing_bytes = 0
+        self._existing: list[pa.RecordBatch] = []
+        self._existing_bytes = 0
 
     def write(self, changes: pa.RecordBatch) -> None:
         """Take in changes with the columns of `change_schema`. Raises BadRecord as `last_by_key` does, ProtocolError
         once the table's rows were there.
         """
-        if self._standing:
+        if self._existing:
             raise ProtocolError(
                 f"{self._table}: a change came after the rows that all changes are held against", code=FAULT
             )
@@ -78,13 +78,13 @@ class ChangeWriter:
             # Where most keys differ, folding what is folded again and again would take the square of the time.
             self._limit = max(FOLD_BYTES, 2 * self._bytes)
 
-    def hold_against(self, standing: pa.RecordBatch) -> None:
-        """Leave out the changes that are older than these rows of the table, of `standing_schema`, or refuse those of
-        keys that came from elsewhere; no change may come any more. Raises BadRecord as `check_unmoved` does.
+    def hold_against(self, existing: pa.RecordBatch) -> None:
+        """Leave out the changes that are older than these rows of the table (`existing_rows_schema`), or refuse those
+        of keys that came from elsewhere; no change may come any more. Raises BadRecord as `check_unmoved` does.
         """
-        self._standing.append(standing)
-        self._standing_bytes += standing.nbytes
-        if self._standing_bytes > FOLD_BYTES:
+        self._existing.append(existing)
+        self._existing_bytes += existing.nbytes
+        if self._existing_bytes > FOLD_BYTES:
             self._hold()
 
     def close(self) -> list[WrittenFile]:
@@ -131,14 +131,14 @@ class ChangeWriter:
     def _hold(self) -> None:
         last = self._last()
         order = self._order(last)
-        if self._standing:
-            standing = pa.Table.from_batches(self._standing)
+        if self._existing:
+            existing = pa.Table.from_batches(self._existing)
             if order is None:
-                check_unmoved(last, self._places, standing, table=self._table, topics=self._topics)
+                check_unmoved(last, self._places, existing, table=self._table, topics=self._topics)
             else:
-                self._keep(not_outdated(last, self._places, order, standing))
+                self._keep(not_outdated(last, self._places, order, existing))
             # Not empty: no change may come any more.
-            self._standing, self._standing_bytes = [self._standing[0].slice(0, 0)], 0
+            self._existing, self._existing_bytes = [self._existing[0].slice(0, 0)], 0
 
     def _order(self, changes: pa.Table) -> pa.ChunkedArray | None:
         order = self._changes.order

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.failpoints import reach
-from calve.sink_core.iceberg.commit.parallel import Lanes
+from calve.sink_core.iceberg.commit.parallel import TableThreads
 from calve.sink_core.iceberg.commit.table import TableCommit, TableCommitter
 from calve.sink_core.tables.log.events import CommitComplete, CommitToTable
 from calve.sink_core.tables.log.state import CommitState
@@ -36,9 +36,9 @@ class CommitReport:
 
 
 class Coordinator:
-    """Commits of all that is published: which tables have news, and what is reported. `TableCommitter` does one table."""
+    """Commits all that is published: which tables have news, and what is reported. `TableCommitter` does one table."""
 
-    def __init__(self, log: ControlLog[CommitState], committer: TableCommitter, lanes: Lanes) -> None:
+    def __init__(self, log: ControlLog[CommitState], committer: TableCommitter, lanes: TableThreads) -> None:
         self._log = log
         self._committer = committer
         self._lanes = lanes

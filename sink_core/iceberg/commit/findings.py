@@ -19,7 +19,7 @@ from calve.sink_core.findings import (
     TABLE_ROLLED_BACK,
     TAG_REMOVED,
 )
-from calve.sink_core.iceberg.commit.properties import Own
+from calve.sink_core.iceberg.commit.properties import SnapshotRecord
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.tables.log.state import CommitState
 
@@ -113,7 +113,7 @@ def _events_missing(view: TableView, state: CommitState) -> Finding | None:
     return None
 
 
-def _trimmed(own: Own, table: str, state: CommitState) -> bool:
+def _trimmed(own: SnapshotRecord, table: str, state: CommitState) -> bool:
     """Whether the last event that a table took in may have been deleted by a trim.
 
     It has, if the table's offset is not above the log start. Otherwise the log lacks it only if the table had no later

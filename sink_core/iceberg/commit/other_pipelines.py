@@ -28,7 +28,7 @@ _COLUMNS = ("topic_id", "partition", "start_offset", "end_offset", "written")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Coverage:
     """What a pipeline reads: the UUID of each topic, and where each partition begins, 0 for one that is not named."""
 
     topic_ids: Mapping[str, str]
@@ -38,12 +38,12 @@ class Reading:
         return self.begins.get(at, 0)
 
 
-def reading_of(state: CommitState) -> Reading | None:
+def coverage_of(state: CommitState) -> Coverage | None:
     """By the control log; None before the bootstrap."""
-    return Reading(state.last_publish.topic_ids, state.begins) if state.last_publish else None
+    return Coverage(state.last_publish.topic_ids, state.begins) if state.last_publish else None
 
 
-def read_twice(reading: Reading, table: str, rows: Iterable[Mapping[str, Any]]) -> OffsetRange | None:
+def read_twice(reading: Coverage, table: str, rows: Iterable[Mapping[str, Any]]) -> OffsetRange | None:
     """The first range in a ledger's `rows` that put records into `table` which `reading` has, or will have, as well."""
     names = {topic_id: topic for topic, topic_id in reading.topic_ids.items()}
     for row in rows:
@@ -57,7 +57,7 @@ def read_twice(reading: Reading, table: str, rows: Iterable[Mapping[str, Any]]) 
 
 
 @dataclass(slots=True)
-class Others:
+class OtherPipelines:
     """Looks into the ledgers of other pipelines; one that was read and has not changed since is not read again.
 
     `group` and `cluster_id` are this pipeline's own.
@@ -68,14 +68,14 @@ class Others:
     cluster_id: str
     _harmless: dict[tuple[str, str], object] = field(default_factory=dict[tuple[str, str], object])
 
-    def finding(self, view: TableView, reading: Reading) -> Finding | None:
+    def finding(self, view: TableView, reading: Coverage) -> Finding | None:
         """Raises Unreachable if a ledger can't be read."""
         for group, cluster_id in sorted(view.others.items()):
             if group not in view.adopted and (found := self._compared(view.table, group, cluster_id, reading)):
                 return TABLE_FED_TWICE.of(view.table, stored=found[0], found=found[1])
         return None
 
-    def _compared(self, table: str, group: str, cluster_id: str, reading: Reading) -> tuple[str, str] | None:
+    def _compared(self, table: str, group: str, cluster_id: str, reading: Coverage) -> tuple[str, str] | None:
         """What is stored and what was found; None if the other pipeline reads other records."""
         stored, name = f"snapshots of pipeline {group}", name_of(group)
         if name == name_of(self.group):
@@ -104,7 +104,7 @@ class Others:
             return None
 
 
-def _rows(ledger: Table, reading: Reading) -> Iterator[Mapping[str, Any]]:
+def _rows(ledger: Table, reading: Coverage) -> Iterator[Mapping[str, Any]]:
     """The ledger's rows that may matter, a batch of them at a time."""
     wanted = In("topic_id", set(reading.topic_ids.values()))  # pyright: ignore[reportCallIssue] (a model's __new__)
     for batch in ledger.scan(row_filter=wanted, selected_fields=_COLUMNS).to_arrow_batch_reader():

@@ -26,7 +26,7 @@ Work = Callable[[TableCommitter, str], T]
 """What is done with the table of a name. May raise CalveError."""
 
 
-class LeftToCaller(Exception):
+class NeedsCaller(Exception):
     """The control log must be read on, or Spark merge."""
 
 
@@ -39,25 +39,25 @@ class LogAsRead:
 
     def require_whole(self) -> None:
         if not self.whole:
-            raise LeftToCaller
+            raise NeedsCaller
 
     def refresh(self) -> CommitState:
-        raise LeftToCaller
+        raise NeedsCaller
 
 
 @dataclass(frozen=True, slots=True)
-class NotMerging(Merging):
+class LeavingMerges(Merging):
     """Leaves a table to the caller if any of its changes are to be merged."""
 
     def first_part(self, name: str, events: Events) -> Part:
         merged = name in self.tables
         if any(first_part([logged], merged=merged).merges for logged in events):
-            raise LeftToCaller
+            raise NeedsCaller
         return first_part(events, merged=merged)
 
 
 @dataclass(slots=True)
-class Lane:
+class TableThread:
     """A thread with a catalog of its own, opened at first use: clients of catalogs are not made to be shared."""
 
     open_catalog: Callable[[], Catalog]
@@ -81,12 +81,12 @@ class Lane:
         return _outcome(work, here, name)
 
 
-class Lanes:
+class TableThreads:
     """As many lanes as tables are worked at a time. A table keeps its lane, whose catalog may remember it."""
 
     def __init__(self, open_catalog: Callable[[], Catalog], number: int) -> None:
-        self._lanes = [Lane(open_catalog) for _ in range(number)]
-        self._of: dict[str, Lane] = {}
+        self._lanes = [TableThread(open_catalog) for _ in range(number)]
+        self._of: dict[str, TableThread] = {}
 
     def each(
         self, work: Work[T], committer: TableCommitter, names: Collection[str]
@@ -115,13 +115,13 @@ class Lanes:
         self, work: Work[T], committer: TableCommitter, names: Collection[str], left: list[str]
     ) -> Iterator[tuple[str, T | CalveError]]:
         log = LogAsRead(committer.log.state, committer.log.whole)
-        apart = replace(committer, log=log, merging=NotMerging(committer.merging.tables))
+        apart = replace(committer, log=log, merging=LeavingMerges(committer.merging.tables))
         futures = {name: self._lane(name).begin(work, apart, name) for name in names}
         try:
             for name, future in futures.items():
                 try:
                     outcome = future.result()
-                except LeftToCaller:
+                except NeedsCaller:
                     left.append(name)
                 else:
                     yield name, outcome
@@ -131,7 +131,7 @@ class Lanes:
                 future.cancel()
             wait(futures.values())
 
-    def _lane(self, name: str) -> Lane:
+    def _lane(self, name: str) -> TableThread:
         return self._of.setdefault(name, self._lanes[len(self._of) % self.number])
 
 

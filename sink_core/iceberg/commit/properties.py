@@ -77,7 +77,7 @@ class SummaryKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class SnapshotRecord:
     """What a snapshot of ours says. `stored_offset` is exclusive; `counts` are rows per batch, `replaced` the rows that
     range jobs among them took the place of.
 
@@ -98,7 +98,7 @@ class Own:
     replaced: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-def to_summary(keys: SummaryKeys, own: Own, *, made_by: str = "") -> dict[str, str]:
+def to_summary(keys: SummaryKeys, own: SnapshotRecord, *, made_by: str = "") -> dict[str, str]:
     """The properties of a snapshot. `made_by` names the run, such as Dagster's, if it has a name."""
     summary = {
         keys.offsets: json.dumps({"0": own.stored_offset}),
@@ -120,7 +120,7 @@ def to_summary(keys: SummaryKeys, own: Own, *, made_by: str = "") -> dict[str, s
     return summary
 
 
-def from_summary(keys: SummaryKeys, summary: Mapping[str, str]) -> Own | None:
+def from_summary(keys: SummaryKeys, summary: Mapping[str, str]) -> SnapshotRecord | None:
     """The reverse of `to_summary`; None for a snapshot that is not this pipeline's.
 
     Raises ProtocolError for values that this pipeline never writes. Remembers: each look at a table asks for all of its
@@ -130,7 +130,7 @@ def from_summary(keys: SummaryKeys, summary: Mapping[str, str]) -> Own | None:
 
 
 @lru_cache(REMEMBERED)
-def _from_items(keys: SummaryKeys, items: tuple[tuple[str, str], ...]) -> Own | None:
+def _from_items(keys: SummaryKeys, items: tuple[tuple[str, str], ...]) -> SnapshotRecord | None:
     summary = dict(items)
     offsets, batches = summary.get(keys.offsets), summary.get(keys.batches)
     if offsets is None or batches is None:
@@ -162,9 +162,9 @@ def others_in(keys: SummaryKeys, summary: Mapping[str, str]) -> dict[str, str]:
     return others
 
 
-def _own(keys: SummaryKeys, summary: Mapping[str, str], offsets: str, batches: str) -> Own:
+def _own(keys: SummaryKeys, summary: Mapping[str, str], offsets: str, batches: str) -> SnapshotRecord:
     through = summary.get(VALID_THROUGH)
-    return Own(
+    return SnapshotRecord(
         stored_offset=int(json.loads(offsets)["0"]),
         commit_id=summary.get(COMMIT_ID, ""),
         valid_through_ms=_millis(through) if through is not None else None,

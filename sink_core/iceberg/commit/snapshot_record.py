@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from calve.sink_core.control.events import Logged
 from calve.sink_core.iceberg.commit.findings import Identity
-from calve.sink_core.iceberg.commit.properties import Own
+from calve.sink_core.iceberg.commit.properties import SnapshotRecord
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.log.events import DataWritten
@@ -50,7 +50,7 @@ def shares_of(events: Sequence[Logged[DataWritten]], stored_offset: int, last_ev
     return [*shares, Share(groups[-1], stored_offset, last_event_id)]
 
 
-def own_of(
+def record_of_snapshot(
     events: Sequence[Logged[DataWritten]],
     *,
     stored_offset: int,
@@ -61,8 +61,8 @@ def own_of(
     now: Identity,
     from_now: bool,
     removed: Mapping[str, int] | None = None,
-) -> Own:
-    """Under a commit id of its own; `given_up` as in `Own`. `removed` are rows that left, by range job.
+) -> SnapshotRecord:
+    """Under a commit id of its own; `given_up` as in `SnapshotRecord`. `removed` are rows that left, by range job.
 
     `from_now`: the table need not have what was published without it.
     """
@@ -70,7 +70,7 @@ def own_of(
     for logged in events:
         counts[logged.event.batch_id] = counts.get(logged.event.batch_id, 0) + logged.event.rows
     replaced = {e.event.batch_id: e.event.replaces.rows for e in events if e.event.replaces}
-    return Own(
+    return SnapshotRecord(
         stored_offset=stored_offset,
         commit_id=str(uuid.uuid4()),
         valid_through_ms=_valid_through_ms(view, state, stored_offset, from_now=from_now),

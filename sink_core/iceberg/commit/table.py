@@ -28,14 +28,14 @@ from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.commit.append import Attempt, Step, build_append
 from calve.sink_core.iceberg.commit.findings import AncestryCut, Identity, compare, dropped
 from calve.sink_core.iceberg.commit.merge import MERGES, NO_MERGING, Merge, Merging, lost_merges
-from calve.sink_core.iceberg.commit.other_pipelines import Others, Reading, reading_of
+from calve.sink_core.iceberg.commit.other_pipelines import Coverage, OtherPipelines, coverage_of
 from calve.sink_core.iceberg.commit.preconditions import check_still_there, holds_tagged_files
-from calve.sink_core.iceberg.commit.properties import Own, SummaryKeys, to_summary
+from calve.sink_core.iceberg.commit.properties import SnapshotRecord, SummaryKeys, to_summary
 from calve.sink_core.iceberg.commit.relisting import with_spec_to_relist
 from calve.sink_core.iceberg.commit.removal import Removal, removal
 from calve.sink_core.iceberg.commit.replace import Taken, fitting
 from calve.sink_core.iceberg.commit.resolving import resolution
-from calve.sink_core.iceberg.commit.snapshot_record import Share, gone_of, manifests_of, own_of, shares_of
+from calve.sink_core.iceberg.commit.snapshot_record import Share, gone_of, manifests_of, record_of_snapshot, shares_of
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.iceberg.commit.view import TableView, rows_told, view_of
 from calve.sink_core.rules import ALL, Rules
@@ -110,7 +110,7 @@ class ReadLog(Protocol):
 @dataclass(frozen=True, slots=True)
 class TableCommitter:
     """Commits to the tables of one pipeline. `pipeline_file` only serves the commands in messages, `ledger` is the name
-    of the pipeline's ledger, `from_now` are tables that need not have what was published without them. `first_reading`
+    of the pipeline's ledger, `from_now` are tables that need not have what was published without them. `first_coverage`
     says what it will read, as long as it has not published anything. `merging`: whose row changes Spark merges.
     `made_by` goes into the snapshots.
     """
@@ -122,9 +122,9 @@ class TableCommitter:
     log: ReadLog
     pipeline_file: str
     ledger: str
-    others: Others
+    others: OtherPipelines
     from_now: Set[str] = frozenset()
-    first_reading: Callable[[], Reading] | None = None
+    first_coverage: Callable[[], Coverage] | None = None
     merging: Merging = NO_MERGING
     rules: Rules = ALL
     made_by: str = ""
@@ -225,7 +225,7 @@ class TableCommitter:
     def _fed_twice(self, view: TableView, state: CommitState) -> Finding | None:
         if view.others.keys() <= view.adopted:
             return None
-        reading = reading_of(state) or (self.first_reading() if self.first_reading else None)
+        reading = coverage_of(state) or (self.first_coverage() if self.first_coverage else None)
         return self.others.finding(view, reading) if reading else None
 
     def _to_take_in(
@@ -259,8 +259,8 @@ class TableCommitter:
         except NoSuchTableError:
             return None
 
-    def _own(self, share: Share, view: TableView, state: CommitState, out: Removal) -> Own:
-        return own_of(
+    def _own(self, share: Share, view: TableView, state: CommitState, out: Removal) -> SnapshotRecord:
+        return record_of_snapshot(
             share.events,
             stored_offset=share.stored_offset,
             last_event_id=share.last_event_id,
@@ -283,7 +283,7 @@ class TableCommitter:
         reach("commit.after-swap")
         return _landed(view, attempt, taken, [own], conflicts)
 
-    def _build(self, table: Table, shares: Sequence[tuple[Share, Own]], out: Removal) -> Attempt | None:
+    def _build(self, table: Table, shares: Sequence[tuple[Share, SnapshotRecord]], out: Removal) -> Attempt | None:
         """The attempt; None if the head that it would be built on has been replaced and expired meanwhile."""
         name = ".".join(table.name())
         # Dead letters, which alone have a removal, are never deleted by key, and taken in by one snapshot.
@@ -323,7 +323,7 @@ def _landed(
     view: TableView,
     attempt: Attempt,
     taken: Taken,
-    owns: Sequence[Own],
+    owns: Sequence[SnapshotRecord],
     conflicts: int,
 ) -> TableCommit:
     own = owns[-1]

@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 
-from calve.sink_core.iceberg.commit.properties import Own, SummaryKeys, from_summary, others_in
+from calve.sink_core.iceberg.commit.properties import SnapshotRecord, SummaryKeys, from_summary, others_in
 
 REMEMBERED = 64
 """Tables of whose snapshots is kept what they said; the one looked at longest ago makes room."""
@@ -28,7 +28,7 @@ class SnapshotView:
     snapshot_id: int
     parent_id: int | None
     source_id: int | None
-    own: Own | None
+    own: SnapshotRecord | None
     sequence_number: int = 0
     others: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -86,7 +86,7 @@ class TableView:
         return self.latest.stored_offset if self.latest else 0
 
     @property
-    def latest(self) -> Own | None:
+    def latest(self) -> SnapshotRecord | None:
         """What the snapshot of ours says that took in most, of tag and head's ancestors."""
         return max(self.counted((self.tagged, self.nearest)), key=lambda own: own.stored_offset, default=None)
 
@@ -96,7 +96,7 @@ class TableView:
         ours = (snapshot for snapshot in self.snapshots.values() if snapshot.own is not None)
         return max(ours, key=lambda snapshot: snapshot.sequence_number, default=None)
 
-    def counted(self, snapshots: Iterable[SnapshotView | None]) -> list[Own]:
+    def counted(self, snapshots: Iterable[SnapshotView | None]) -> list[SnapshotRecord]:
         """What those of `snapshots` say that are of the control topic which the table was last committed to from.
 
         Offsets of one that was rebuilt since are another count; a head rolled back to before that has them.
@@ -106,7 +106,7 @@ class TableView:
         owns = (snapshot.own for snapshot in snapshots if snapshot is not None)
         return [own for own in owns if own is not None and own.control_topic_id == topic_id]
 
-    def own_or_copied(self, snapshot: SnapshotView) -> Own | None:
+    def own_or_copied(self, snapshot: SnapshotView) -> SnapshotRecord | None:
         """What a snapshot of ours, or the one that it is a cherry-picked copy of, says."""
         source = self.snapshots.get(snapshot.source_id) if snapshot.source_id is not None else None
         return snapshot.own or (source.own if source else None)

@@ -20,7 +20,7 @@ from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.files.entries import head_files, live_entries
 from calve.sink_core.iceberg.files.manifests import entries_of
 from calve.sink_core.iceberg.files.requests import answers
-from calve.sink_core.iceberg.verify.joint_reader import Alike, Together, in_groups
+from calve.sink_core.iceberg.verify.joint_reader import JointFiles, JointReader, in_groups
 from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.proof import Evidence
@@ -49,24 +49,25 @@ class ReadableFiles:
         """
         known = self.table.schema().column_names
         schema = self.table.schema().select(*(name for name in columns if name in known))
-        scan, alike = ArrowScan(self.table.metadata, self.table.io, schema, AlwaysTrue()), Alike(self.table.io, schema)
+        scan = ArrowScan(self.table.metadata, self.table.io, schema, AlwaysTrue())
+        joint = JointReader(self.table.io, schema)
         done = 0
         for group in in_groups(self.tasks):
             self.evidence.progress(f"{self.name}: file {done + 1} of {len(self.tasks)}")
             done += len(group)
-            together = self._together(alike, group)
+            together = self._together(joint, group)
             yield from together.batches
             for task in together.others:
                 yield from self._alone(scan, task)
 
-    def _together(self, alike: Alike, group: list[FileScanTask]) -> Together:
+    def _together(self, joint: JointReader, group: list[FileScanTask]) -> JointFiles:
         if len(group) == 1:
-            return Together([], group)
+            return JointFiles([], group)
         try:
-            return alike.read(group)
+            return joint.read(group)
         except UNREADABLE:
             # Read one by one they tell which it is.
-            return Together([], group)
+            return JointFiles([], group)
 
     def _alone(self, scan: ArrowScan, task: FileScanTask) -> Iterator[pa.RecordBatch]:
         try:

@@ -31,7 +31,7 @@ READ_WHOLE = 2**18
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class JointFiles:
     """Rows of those files that were alike, and the files that were not."""
 
     batches: list[pa.RecordBatch]
@@ -39,7 +39,7 @@ class Together:
 
 
 @dataclass(slots=True)
-class Alike:
+class JointReader:
     """Reads the columns of `schema`, which are a table's, out of files that have them under the same ids, names and
     types. What schema a file has is compared with those met before.
     """
@@ -48,7 +48,7 @@ class Alike:
     schema: Schema
     _known: list[tuple[ParquetSchema, bool]] = field(default_factory=list[tuple[ParquetSchema, bool]])
 
-    def read(self, tasks: Sequence[FileScanTask]) -> Together:
+    def read(self, tasks: Sequence[FileScanTask]) -> JointFiles:
         """Rows of files without deletes. Raises what Arrow does if one can't be read; which one, it does not say."""
         others: list[FileScanTask] = []
         alike: list[list[pa.Table]] = []
@@ -63,7 +63,7 @@ class Alike:
             else:
                 same.append(rows)
         batches = [batch for tables in alike for batch in pa.concat_tables(tables).combine_chunks().to_batches()]
-        return Together(batches, others)
+        return JointFiles(batches, others)
 
     def _rows(self, task: FileScanTask) -> pa.Table | None:
         with self.io.new_input(task.file.file_path).open() as opened:
@@ -86,7 +86,7 @@ class Alike:
 
 
 def in_groups(tasks: Iterable[FileScanTask]) -> Iterator[list[FileScanTask]]:
-    """The files, those that `Alike` may read as many at a time as it should, all others alone."""
+    """The files, those that `JointReader` may read as many at a time as it should, all others alone."""
     group: list[FileScanTask] = []
     size = 0
     for task in tasks:

@@ -60,12 +60,12 @@ def last_by_key(
     return changes.take(pa.array(np.sort(last)))
 
 
-def not_outdated(last: pa.Table, key: Sequence[int], order: pa.ChunkedArray, standing: pa.Table) -> pa.Table:
+def not_outdated(last: pa.Table, key: Sequence[int], order: pa.ChunkedArray, existing: pa.Table) -> pa.Table:
     """Of the last changes, one for each key, those that are no older than the row of their key, if that is among
-    `standing` (`standing_schema`), whose rows need not be of these keys.
+    `existing` (`existing_rows_schema`), whose rows need not be of these keys.
     """
     names, keys = _keys(last, key)
-    stand = standing.rename_columns([*names, "order"])
+    stand = existing.rename_columns([*names, "order"])
     places = pa.array(np.concatenate([np.arange(len(last)), np.full(len(stand), _STANDS)]))
     both = pa.concat_tables([pa.table({**keys, "order": order}), stand]).append_column("place", places)
     # A change of the same order comes from the same record, or from one that was read later.
@@ -76,13 +76,13 @@ def not_outdated(last: pa.Table, key: Sequence[int], order: pa.ChunkedArray, sta
     return last.take(pa.array(np.sort(winners[winners != _STANDS])))
 
 
-def check_unmoved(last: pa.Table, key: Sequence[int], standing: pa.Table, *, table: str, topics: Sequence[str]) -> None:
-    """Raise BadRecord for a key among the last changes, one for each, whose row is among `standing` (`standing_schema`)
-    and came from another source partition: which of the two is newer nobody knows.
+def check_unmoved(last: pa.Table, key: Sequence[int], existing: pa.Table, *, table: str, topics: Sequence[str]) -> None:
+    """Raise BadRecord for a key among the last changes, one for each, whose row is among `existing` and came from
+    another source partition: which of the two is newer nobody knows. `existing` as of `existing_rows_schema`.
     """
     names, keys = _keys(last, key)
     changes = pa.table({**keys, "now": last.column(SOURCE), "was": pa.nulls(len(last), pa.int64())})
-    stand = standing.rename_columns([*names, "was"]).append_column("now", pa.nulls(len(standing), pa.int64()))
+    stand = existing.rename_columns([*names, "was"]).append_column("now", pa.nulls(len(existing), pa.int64()))
     both = pa.concat_tables([changes, stand.select(changes.column_names)])
     groups = both.group_by(names, use_threads=False).aggregate([("now", "max"), ("was", "max")])
     moved = groups.filter(pc.not_equal(groups["now_max"], groups["was_max"]))

@@ -52,7 +52,7 @@ def needed(pipeline: SinkPipeline) -> tuple[Acl, ...]:
         *(Acl("topic", topic, READ_SOURCE) for topic in pipeline.config.source.topics),
         *_matching(pipeline.config.source.topics_regex),
         Acl("topic", pipeline.control_topic, USE_CONTROL),
-        *([Acl("topic", pipeline.letter_topic, WRITE_LETTERS)] if pipeline.letter_topic else ()),
+        *([Acl("topic", pipeline.dead_letter_topic, WRITE_LETTERS)] if pipeline.dead_letter_topic else ()),
         Acl("group", pipeline.group, USE_GROUP, prefixed=True),
         Acl("group", SHARED_GROUPS, USE_SHARED_GROUP, prefixed=True),
         Acl("transactional-id", f"{pipeline.group}.", USE_TRANSACTIONS, prefixed=True),

@@ -55,7 +55,11 @@ class KafkaChecks:
             Check("kafka", self.cluster),
             Check("topics", self.topics, needs=("kafka",)),
             Check("control topic", self.control_topic, needs=("kafka",)),
-            *([Check("dead-letter topic", self.letter_topic, needs=("kafka",))] if self._pipeline.letter_topic else ()),
+            *(
+                [Check("dead-letter topic", self.dead_letter_topic, needs=("kafka",))]
+                if self._pipeline.dead_letter_topic
+                else ()
+            ),
             Check("source group", self.source_group, needs=("kafka",)),
             Check("shared groups", self.shared_groups, needs=("kafka",)),
             Check("transactions", self.transactions, needs=("kafka",)),
@@ -101,9 +105,9 @@ class KafkaChecks:
             self._answer(made[name])
         return f"{name} will be created by the first run"
 
-    def letter_topic(self) -> str:
+    def dead_letter_topic(self) -> str:
         """It must be there, and take what a producer writes."""
-        name = self._pipeline.letter_topic or ""
+        name = self._pipeline.dead_letter_topic or ""
         described = describe_topics(self._admin, [name], timeout_s=self._timeout_s)[name]
         self._require_on_topics([name], acls.WRITE_LETTERS)
         most = largest_batch(self._admin, name, timeout_s=self._timeout_s)

@@ -33,9 +33,9 @@ from calve.sink_core.offset_sets import ranges_of, union
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions, TopicPartition
 from calve.sink_core.sink.dead_letters.choice import Offsets
 from calve.sink_core.sink.dead_letters.events import Tried, events
-from calve.sink_core.sink.dead_letters.look import LettersPlan, plan_letters
-from calve.sink_core.sink.dead_letters.task import LettersResult, Set, try_letters
-from calve.sink_core.sink.loop.fitting import Tables, give, until_fit
+from calve.sink_core.sink.dead_letters.look import DeadLetterPlan, plan_letters
+from calve.sink_core.sink.dead_letters.task import DeadLetterResult, Set, try_letters
+from calve.sink_core.sink.loop.fitting import Tables, give, write_with_evolution
 from calve.sink_core.sink.loop.job import OnProgress, Progress, Publication, announce, carry_out, commit_published
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.loop.writing import task_spec
@@ -55,7 +55,7 @@ OVERTAKEN: Job = "", Tried({}, {}, {}), Decision(Verdict.STALE, "another replay 
 
 
 @dataclass(frozen=True, slots=True)
-class LettersReport:
+class DeadLetterReport:
     """What became of a replay of dead letters. `jobs` are the ids of what it has published.
 
     `moved` are in the tables now, `still_bad` were tried and stay, `left` counts by reason those that can't be tried.
@@ -71,7 +71,7 @@ class LettersReport:
     commits: tuple[TableCommit, ...] = ()
 
 
-class LetterJobs:
+class DeadLetterJobs:
     """Replays of the dead letters of one pipeline, which must be bound."""
 
     def __init__(self, session: Session, *, on_progress: OnProgress | None = None) -> None:
@@ -79,7 +79,7 @@ class LetterJobs:
         self._progress = on_progress or (lambda _progress: None)
         self._name = session.pipeline.dead_letter_table
 
-    def replay(self, wanted: Sequence[OffsetRange] = ()) -> LettersReport:
+    def replay(self, wanted: Sequence[OffsetRange] = ()) -> DeadLetterReport:
         """Try the dead letters in `wanted`, or all, once each; in jobs of at most `choice.MOST`.
 
         Planned again if another range job is published meanwhile; after `TRIES` of these in a row the report's verdict
@@ -121,11 +121,11 @@ class LetterJobs:
         *,
         left: Mapping[str, int] | None = None,
         verdict: Verdict | None = None,
-    ) -> LettersReport:
+    ) -> DeadLetterReport:
         still_bad = sum(map(len, done.values()))
-        return LettersReport(self._name, ended, tuple(jobs), moved, still_bad, left or {}, verdict, tuple(commits))
+        return DeadLetterReport(self._name, ended, tuple(jobs), moved, still_bad, left or {}, verdict, tuple(commits))
 
-    def _job(self, token: Position, plan: LettersPlan) -> Job:
+    def _job(self, token: Position, plan: DeadLetterPlan) -> Job:
         batch_id = str(uuid.uuid4())
         announce(self._session, batch_id, token)
         done: list[Tried] = []
@@ -138,13 +138,13 @@ class LetterJobs:
         decision = carry_out(self._session, batch_id, write, self._progress)
         return batch_id, done[0], decision
 
-    def _try(self, batch_id: str, token: Position, plan: LettersPlan) -> tuple[Tried, Publication | None]:
+    def _try(self, batch_id: str, token: Position, plan: DeadLetterPlan) -> tuple[Tried, Publication | None]:
         session, pipeline = self._session, self._session.pipeline
         total = plan.chosen.total
         self._progress(Progress("write", f"trying {total:,} dead letters", batch_id, total))
         runs = runs_of(ranges_of(plan.chosen.offsets))
 
-        def write(tables: Tables, evolving: bool) -> list[LettersResult]:
+        def write(tables: Tables, evolving: bool) -> list[DeadLetterResult]:
             # A table that no batch has fed is not created for letters.
             spec = replace(task_spec(batch_id, pipeline, tables, evolving=evolving), evolving=False)
             results = try_letters(spec, plan.files, runs, session.engine)
@@ -160,7 +160,7 @@ class LetterJobs:
             give(session, wanted, self._progress)
             return {**self._load(plan.tables), self._name: plan.letters}
 
-        tables, results = until_fit({**plan.tables, self._name: plan.letters}, write, change)
+        tables, results = write_with_evolution({**plan.tables, self._name: plan.letters}, write, change)
         reach("range.after-files")
         tried = _tried(results)
         if not tried.moved and not tried.changed:
@@ -197,7 +197,7 @@ class LetterJobs:
         return report.landed
 
 
-def _tried(results: Iterable[LettersResult]) -> Tried:
+def _tried(results: Iterable[DeadLetterResult]) -> Tried:
     results = list(results)
     return Tried(
         _sets(result.moved for result in results),

@@ -29,7 +29,7 @@ _COLUMNS = ("batch_id", "topic", "partition", "offset")
 
 
 @dataclass(frozen=True, slots=True)
-class LettersPlan:
+class DeadLetterPlan:
     """What a job tries: `letters` is their table as loaded, `files` are its data files that may hold them, and `tables`
     get them.
     """
@@ -42,7 +42,7 @@ class LettersPlan:
 
 def plan_letters(
     session: Session, wanted: Sequence[OffsetRange], tried: Mapping[TopicPartition, BitMap64]
-) -> LettersPlan | None:
+) -> DeadLetterPlan | None:
     """Choose among the dead letters of the head those in `wanted` (all if empty) and not in `tried`.
 
     To be called after the token and the log were read, and what is published was committed; None if another replay was
@@ -77,7 +77,7 @@ def plan_letters(
     for table, each in {**targets, name: letters}.items():
         check_usable(each.metadata, table=table)
     fields, runs = place_fields(letters.schema(), struct=None), runs_of(ranges_of(chosen.offsets))
-    return LettersPlan(chosen, letters, tuple(file for file in files if may_hold(file, fields, runs)), targets)
+    return DeadLetterPlan(chosen, letters, tuple(file for file in files if may_hold(file, fields, runs)), targets)
 
 
 def _load(session: Session, name: str) -> tuple[Table, int]:

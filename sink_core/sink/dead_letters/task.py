@@ -38,7 +38,7 @@ Set = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class LettersResult:
+class DeadLetterResult:
     """Files by table, and the offsets of what was moved, of what stays with another error, and of what stays. With
     anything `wanted` these say nothing, as in `TaskResult`.
 
@@ -55,7 +55,7 @@ class LettersResult:
 
 def try_letters(
     spec: IngestSpec, files: Sequence[DataFile], runs: Runs, engine: Engine, *, only: Set | None = None
-) -> list[LettersResult]:
+) -> list[DeadLetterResult]:
     """Decode the dead letters in `files` that lie in `runs` for the tables of `spec` that take them, and write what
     fits all of these. With `only`, what other tables take is left untried.
 
@@ -69,7 +69,7 @@ def try_letters(
 
 def _run(
     spec: IngestSpec, groups: Sequence[Sequence[DataFile]], runs: Runs, only: Set | None, number: int
-) -> LettersResult:
+) -> DeadLetterResult:
     work = _Work(spec, f"calve-{spec.batch_id}-{number}", sorted({at.topic for at in runs}), only)
     try:
         metadata = work.letters.metadata
@@ -80,7 +80,7 @@ def _run(
                     if flags.any():
                         work.store(rows.filter(pa.array(flags)))
         if wanted := work.wanted():
-            return LettersResult(wanted=wanted)
+            return DeadLetterResult(wanted=wanted)
         work.close()
     except BaseException:
         work.abort()
@@ -96,7 +96,7 @@ class _Work:
         self._topics, self._only = {topic: number for number, topic in enumerate(topics)}, only
         self._feeds = Feeds(spec, file_prefix, budget, topics)
         self.letters = Output(spec.dead_letters, spec, file_prefix, budget)
-        self.result = LettersResult()
+        self.result = DeadLetterResult()
 
     def wanted(self) -> dict[str, Schema]:
         return self._feeds.wanted()
@@ -135,9 +135,9 @@ class _Work:
         for _ in self._feeds.write(found.without(untried), _origin(rows)):
             pass
         for index, verdict in sorted(found.bad.items()):
-            self._bury(rows.slice(index, 1).to_pylist()[0], verdict)
+            self._write_dead_letters(rows.slice(index, 1).to_pylist()[0], verdict)
 
-    def _bury(self, row: dict[str, Any], verdict: BadValue) -> None:
+    def _write_dead_letters(self, row: dict[str, Any], verdict: BadValue) -> None:
         at = TopicPartition(row["topic"], row["partition"])
         # Of a record whose headers could not be had the error says that as well.
         _, semicolon, remark = row["error"].partition("; headers left out")

@@ -30,7 +30,7 @@ _ROWS = 64
 _BUFFER_BYTES = 1024 * 1024
 
 
-def letters_of(output: TableOutput, io: FileIO, topic: str, most_bytes: int, pipeline: str) -> Letters:
+def dead_letters_of(output: TableOutput, io: FileIO, topic: str, most_bytes: int, pipeline: str) -> Letters:
     """The dead letters that a batch has written to their table, to be told to `topic` as it is published.
 
     `most_bytes` is the topic's `max.message.bytes`.

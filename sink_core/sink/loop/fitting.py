@@ -46,7 +46,7 @@ def give(session: Session, wanted: Mapping[str, Schema], on_progress: OnProgress
 R = TypeVar("R", bound=Wants)
 
 
-def until_fit(
+def write_with_evolution(
     tables: Tables, write: Callable[[Tables, bool], Sequence[R]], change: ChangeTables | None
 ) -> tuple[Tables, Sequence[R]]:
     """The tables as they were written to, and what all tasks of that try came back with.

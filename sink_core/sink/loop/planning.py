@@ -24,7 +24,7 @@ from calve.sink_core.errors import ConfigError, ProtocolError, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.findings import POSITIONS_MISSING
-from calve.sink_core.iceberg.commit.other_pipelines import Reading
+from calve.sink_core.iceberg.commit.other_pipelines import Coverage
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import (
     Topic,
@@ -280,10 +280,10 @@ class Planner:
         session.check_bound()
         return decision
 
-    def first_reading(self) -> Reading:
+    def first_coverage(self) -> Coverage:
         """What the bootstrap would put in place now."""
         source = self.look()
-        return Reading(source.topic_ids, self._start_offsets(source))
+        return Coverage(source.topic_ids, self._start_offsets(source))
 
     def _settled_positions(
         self, topics: Mapping[str, Topic], partitions: list[TopicPartition]

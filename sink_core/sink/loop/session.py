@@ -28,8 +28,8 @@ from calve.sink_core.iceberg.catalog.opening import has_one_writer, open_catalog
 from calve.sink_core.iceberg.commit.coordinator import Coordinator
 from calve.sink_core.iceberg.commit.findings import Identity
 from calve.sink_core.iceberg.commit.merge import Merging
-from calve.sink_core.iceberg.commit.other_pipelines import Others, Reading
-from calve.sink_core.iceberg.commit.parallel import Lanes
+from calve.sink_core.iceberg.commit.other_pipelines import Coverage, OtherPipelines
+from calve.sink_core.iceberg.commit.parallel import TableThreads
 from calve.sink_core.iceberg.commit.properties import SummaryKeys
 from calve.sink_core.iceberg.commit.table import TableCommitter
 from calve.sink_core.iceberg.create.tables import ensure_table, ensure_tables
@@ -57,8 +57,8 @@ class Session:
     catalog: Catalog
     cluster_id: str
     publisher: Publisher[CommitState]
-    others: Others
-    lanes: Lanes
+    others: OtherPipelines
+    lanes: TableThreads
     engine: Engine
     rules: Rules = ALL
     bound: PipelineBound | None = None
@@ -83,9 +83,9 @@ class Session:
         group = SourceGroup(settings, pipeline.group, rules)
         publisher = Publisher(settings, transactional_id=pipeline.transactional_id, group=group, log=log, rules=rules)
         catalog = open_catalog(pipeline.catalog)
-        others = Others(catalog, pipeline.group, cluster_id)
+        others = OtherPipelines(catalog, pipeline.group, cluster_id)
         at_a_time = 1 if has_one_writer(pipeline.catalog) else pipeline.config.commit.parallel_tables
-        lanes = Lanes(partial(open_catalog, pipeline.catalog), at_a_time)
+        lanes = TableThreads(partial(open_catalog, pipeline.catalog), at_a_time)
         return cls(
             pipeline, admin, log, group, catalog, cluster_id, publisher, others, lanes, engine, rules, made_by=made_by
         )
@@ -107,8 +107,8 @@ class Session:
             )
         return (self.log.state.bound or self.bound).pipeline_id
 
-    def committer(self, first_reading: Callable[[], Reading] | None = None) -> TableCommitter:
-        """`first_reading` as in `TableCommitter`."""
+    def committer(self, first_coverage: Callable[[], Coverage] | None = None) -> TableCommitter:
+        """`first_coverage` as in `TableCommitter`."""
         return TableCommitter(
             self.catalog,
             self.pipeline.tag,
@@ -119,7 +119,7 @@ class Session:
             self.pipeline.ledger_table,
             self.others,
             self.pipeline.from_now,
-            first_reading,
+            first_coverage,
             Merging.of(self.pipeline, self.engine.merge),
             self.rules,
             self.made_by,

@@ -12,7 +12,7 @@ from calve.sink_core.error_codes.records import TOO_MANY_BAD
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.catalog.metadata import without_history
-from calve.sink_core.iceberg.changes.existing_rows import standing_of
+from calve.sink_core.iceberg.changes.existing_rows import existing_rows_of
 from calve.sink_core.iceberg.changes.settings import row_changes_of
 from calve.sink_core.iceberg.files.sort_order import distribution_of
 from calve.sink_core.iceberg.write.outputs import output_of, write_ledger
@@ -22,7 +22,7 @@ from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.records.decode.others import sum_dropped
 from calve.sink_core.sink.loop.complete import COUNTED
 from calve.sink_core.sink.loop.engine import Engine
-from calve.sink_core.sink.loop.fitting import ChangeTables, Tables, until_fit
+from calve.sink_core.sink.loop.fitting import ChangeTables, Tables, write_with_evolution
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
 from calve.sink_core.sink.write.task import FirstBad, TaskResult
 from calve.sink_core.tables.batch import BatchPlan, WrittenBatch
@@ -49,7 +49,7 @@ def write_batch(
         spec = task_spec(plan.batch_id, pipeline, tables, evolving=evolving, read=[part.at for part in plan.ranges])
         return engine.write(spec, plan.tasks)
 
-    tables, results = until_fit(tables, write, change)
+    tables, results = write_with_evolution(tables, write, change)
     reach("write.after-files")
     named = [table.name for table in pipeline.tables if table.explicit]
     counts = merge_counts(plan, [count for result in results for count in result.counts], named)
@@ -132,7 +132,7 @@ def task_spec(
             transform=t.transform,
             keys_as=pipeline.keys_as(t),
             changes=changes,
-            standing=standing_of(metadata, changes.key, changes.held) if changes and looks else None,
+            existing=existing_rows_of(metadata, changes.key, changes.held) if changes and looks else None,
         )
 
     letters = pipeline.dead_letter_table

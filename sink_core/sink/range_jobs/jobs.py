@@ -42,7 +42,7 @@ from calve.sink_core.iceberg.write.usable import check_usable
 from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions
 from calve.sink_core.sink.ledger.rows import LedgerRow
-from calve.sink_core.sink.loop.fitting import Tables, give, until_fit
+from calve.sink_core.sink.loop.fitting import Tables, give, write_with_evolution
 from calve.sink_core.sink.loop.job import OnProgress, Progress, Publication, announce, carry_out, commit_published
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.loop.writing import task_spec
@@ -345,7 +345,7 @@ class RangeJobs:
             give(session, wanted, self._progress)
             return {plan.table: self._load(plan.table), **letters}
 
-        tables, results = until_fit({plan.table: loaded, **letters}, write, change)
+        tables, results = write_with_evolution({plan.table: loaded, **letters}, write, change)
         loaded = tables[plan.table]
         reach("range.after-files")
         counts = [counts for result in results for counts in result.counts]

@@ -9,7 +9,7 @@ from typing import Any
 from pyiceberg.table import Table
 
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
-from calve.sink_core.iceberg.commit.properties import Own
+from calve.sink_core.iceberg.commit.properties import SnapshotRecord
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.offsets import TopicPartition
 
@@ -91,7 +91,7 @@ def disagreement(
     return ""
 
 
-def _owns(view: TableView) -> list[Own]:
+def _owns(view: TableView) -> list[SnapshotRecord]:
     """What the head's ancestors of ours say, newest first."""
     return [snapshot.own for snapshot in view.ancestors() if snapshot is not None and snapshot.own is not None]
 

@@ -9,7 +9,7 @@ from calve.sink_core.sink.loop.planning import Planner
 from calve.sink_core.sink.loop.session import Session
 
 
-def standing(session: Session) -> list[FindingError]:
+def current_findings(session: Session) -> list[FindingError]:
     """The findings on the pipeline, those on its tables last; binds the session.
 
     One on binding or control topic hides all others: nothing else can be compared then. Raises what can't be reached.
@@ -19,7 +19,7 @@ def standing(session: Session) -> list[FindingError]:
         return found
     planner = Planner(session, max_tasks=1)
     found += _raised(planner.look)
-    committer = session.committer(planner.first_reading)
+    committer = session.committer(planner.first_coverage)
     for name in dict.fromkeys([*session.pipeline.table_names, *session.log.state.tables]):
         found += _raised(lambda name=name: committer.load_checked(name))
     return found

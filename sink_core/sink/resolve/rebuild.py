@@ -25,7 +25,7 @@ from calve.sink_core.control.log import PARTITION
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.commit.append import Step, build_append
-from calve.sink_core.iceberg.commit.properties import Own, to_summary
+from calve.sink_core.iceberg.commit.properties import SnapshotRecord, to_summary
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.iceberg.commit.view import TableView, view_of
 from calve.sink_core.iceberg.create.tables import load_if_there
@@ -46,7 +46,8 @@ REBUILT = "rebuilt-"
 NOWHERE = Position(0, "")
 
 BEFORE = ((-1, 0),)
-"""Stands in `Own.given_up` for batches whose events were in a control topic that is gone: no offset of the new one."""
+"""Stands in `SnapshotRecord.given_up` for batches whose events were in a control topic that is gone: no offset of the
+new one."""
 
 
 def rebuild(session: Session, found: FindingError) -> Answer:
@@ -184,7 +185,7 @@ def _stamp(session: Session, name: str, end: int, compared: TableView | None) ->
         if compared and not (view.uuid == compared.uuid and view.held >= compared.held):
             raise overtaken(session, f"{name} was rolled back or created again")
         last, nearest = view.latest, view.nearest.own if view.nearest else None
-        own = Own(
+        own = SnapshotRecord(
             stored_offset=end,
             commit_id=str(uuid.uuid4()),
             # Of what the head has: a tag that was left behind by a roll back promises more.

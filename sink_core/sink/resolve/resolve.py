@@ -13,7 +13,7 @@ from calve.sink_core.failpoints import reach
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.resolve import adopt, control, ledger, positions, rebuild, tables
 from calve.sink_core.sink.resolve.answer import Answer, Lines, Resolver
-from calve.sink_core.sink.resolve.current_findings import standing
+from calve.sink_core.sink.resolve.current_findings import current_findings
 from calve.sink_core.sink.resolve.refill import refill
 
 RESOLVERS: Mapping[tuple[str, str], Resolver] = {
@@ -58,7 +58,7 @@ def prepare(session: Session, finding: str, subject: str | None, choice: str | N
 
     Raises ConfigError if it does not stand, is one of several, or does not offer the choice.
     """
-    found = _wanted(session, standing(session), finding, subject)
+    found = _wanted(session, current_findings(session), finding, subject)
     if choice not in found.choices:
         offers = f"{found.message}\n{finding} offers {', '.join(found.choices) or NO_CHOICE}"
         raise ConfigError(
@@ -81,7 +81,7 @@ def offers(session: Session, finding: str | None, subject: str | None) -> list[O
 
     Raises ConfigError if a finding that is asked for does not stand.
     """
-    stand = standing(session)
+    stand = current_findings(session)
     wanted = [f for f in stand if finding in (None, f.finding) and subject in (None, f.subject)]
     if finding is not None and not wanted:
         wanted = [_wanted(session, stand, finding, subject)]
@@ -114,7 +114,7 @@ def carry_out(session: Session, prepared: Prepared, by: str) -> Lines:
     found = prepared.found
     done = prepared.answer.carry_out()
     reach("resolve.after-effect")
-    for again in standing(session):
+    for again in current_findings(session):
         if (again.finding, again.subject) == (found.finding, found.subject):
             raise again
     session.log.append(

@@ -24,7 +24,7 @@ from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.commit.append import Step, build_append
 from calve.sink_core.iceberg.commit.preconditions import check_still_there
 from calve.sink_core.iceberg.commit.properties import to_summary
-from calve.sink_core.iceberg.commit.snapshot_record import manifests_of, own_of, shares_of
+from calve.sink_core.iceberg.commit.snapshot_record import manifests_of, record_of_snapshot, shares_of
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.files.entries import live_entries
@@ -177,7 +177,7 @@ def answering(
     if not session.rules.accepting_stores_the_highest_offset:
         stored = view.nearest.own.stored_offset if view.nearest and view.nearest.own else 0
     last = _last_event_id(stored, view, state)
-    own = own_of(
+    own = record_of_snapshot(
         events,
         stored_offset=stored,
         last_event_id=last,

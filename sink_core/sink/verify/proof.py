@@ -8,7 +8,7 @@ from functools import partial
 from pyiceberg.table import FileScanTask, Table
 
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.garbage import rare_collections
+from calve.sink_core.garbage import infrequent_gc
 from calve.sink_core.iceberg.verify import snapshots
 from calve.sink_core.iceberg.verify.files import ReadableFiles, check_files, head_tasks, pending_tasks
 from calve.sink_core.offset_sets import by_partition
@@ -43,7 +43,7 @@ def verify(
     offset at most. Safe beside running pipelines: what is published meanwhile is stated as uncommitted.
     """
     evidence = Evidence(on_progress)
-    with rare_collections():
+    with infrequent_gc():
         proof = _Proof(session, look(session, evidence), evidence, since_ms)
         proof.shallow()
         if deep:

@@ -33,7 +33,7 @@ _NO_PLACES: Int64s = np.array([], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class DecodedBatch:
     """What becomes of n records, each by its place: `bad` ones, `unrouted` ones that no table takes, those `filtered`
     by the transforms of all tables that take them, and the others, decoded for each table that takes them. `deletes`:
     they are tombstones, and what is decoded are the keys of rows that go.
@@ -47,7 +47,7 @@ class Sorted:
     skipped: Collection[int] = ()
     deletes: bool = False
 
-    def without(self, places: Collection[int]) -> Sorted:
+    def without(self, places: Collection[int]) -> DecodedBatch:
         """The same, these records not to be written."""
         return replace(self, skipped=places)
 
@@ -90,7 +90,7 @@ class Feeds:
         self._alike = dict[tuple[StructType, int, tuple[tuple[str, ...], bool], int | None], int]()
         self._decoder_of = dict[tuple[int, int], int]()
 
-    def sort(self, values: Sequence[bytes], slices: Int64s, keys: Keys, origins: Origins) -> Sorted:
+    def sort(self, values: Sequence[bytes], slices: Int64s, keys: Keys, origins: Origins) -> DecodedBatch:
         """Decode each value for the tables that take it; `slices` says of which slice each is, `origins` gives what SQL
         sees of the records at some places.
         """
@@ -126,7 +126,7 @@ class Feeds:
                 bad.setdefault(place, self._verdict(replace(verdict, index=place), parts))
             groups.append(_Group(parts, decoded.columns, _good(places, decoded)))
         filtered = _in_none(left.difference(bad), groups) if left else _NO_PLACES
-        return Sorted(len(values), bad, routed.unrouted, filtered, tuple(groups))
+        return DecodedBatch(len(values), bad, routed.unrouted, filtered, tuple(groups))
 
     def _by_format(self, part: Part, slices: Int64s) -> Iterator[tuple[int, Part]]:
         """The formats of a table's records, with the places of each one's."""
@@ -138,7 +138,7 @@ class Feeds:
             places = np.flatnonzero(formats == number)
             yield number, (None if len(places) == len(slices) else places if part is None else part[places])
 
-    def sort_tombstones(self, keys: Keys, slices: Int64s) -> Sorted:
+    def decode_tombstones(self, keys: Keys, slices: Int64s) -> DecodedBatch:
         """Decode the keys of records without a value for each table whose rows they remove."""
         bad, groups = dict[int, BadValue](), list[_Group]()
         changing = [
@@ -155,7 +155,7 @@ class Feeds:
                 place = int(places[verdict.index])
                 bad.setdefault(place, self._verdict(replace(verdict, index=place), [(feed, places)]))
             groups.append(_Group([(feed, places)], decoded.columns, _good(places, decoded)))
-        return Sorted(len(slices), bad, _NO_PLACES, _NO_PLACES, tuple(groups), deletes=True)
+        return DecodedBatch(len(slices), bad, _NO_PLACES, _NO_PLACES, tuple(groups), deletes=True)
 
     def _decoder_for(self, number: int, of_format: int) -> int:
         """Which decoder a table has for values of a format: tables of one schema share it, and a record is decoded once
@@ -197,7 +197,7 @@ class Feeds:
         first = next(feed.name for feed, part in parts if _has(part, verdict.index))
         return replace(verdict, message=f"{first}: {verdict.message}")
 
-    def write(self, found: Sorted, origin: pa.Array) -> Iterator[tuple[Feed, Int64s | None]]:
+    def write(self, found: DecodedBatch, origin: pa.Array) -> Iterator[tuple[Feed, Int64s | None]]:
         """Write what is good for all tables that take it; gives the places of the records that each table got, None
         for all. `origin` is the `_kafka` column of all records.
         """

@@ -64,10 +64,10 @@ class Output:
         schema = self.metadata.schema()
         return change_schema(schema) if self._table.changes else arrow_schema(schema)
 
-    def hold_against(self, standing: pa.RecordBatch) -> None:
+    def hold_against(self, existing: pa.RecordBatch) -> None:
         """Of the table's rows, once all changes were written: late changes are left out."""
         if self._writer is not None:
-            cast("ChangeWriter", self._writer).hold_against(standing)
+            cast("ChangeWriter", self._writer).hold_against(existing)
 
     def write(self, rows: pa.RecordBatch) -> None:
         with unreachable_as_ours(f"writing files of {self.name}"):
@@ -89,7 +89,7 @@ class Output:
         if self._outbox is not None:
             number = self._spec.tables.index(table)
             if table.changes:
-                schema, bounded = self.metadata.schema(), table.standing is not None
+                schema, bounded = self.metadata.schema(), table.existing is not None
                 return ChangePieces(schema, table.changes.key, self._outbox, number, self._budget, bounded=bounded)
             return PieceWriter(self.metadata, table.distribution, self._outbox, number, self._budget)
         io = open_io(self._spec.catalog, self.name, self.metadata.location)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calve.sink_core.config.effective import CatalogSettings
-from calve.sink_core.config.reading import BINARY, Readings
+from calve.sink_core.config.reading import BINARY, FormatsByTopic
 from calve.sink_core.config.routing import ALL, Naming, Rule
 from calve.sink_core.config.tables import EvolveStep, Transform
-from calve.sink_core.iceberg.changes.existing_rows import Standing
+from calve.sink_core.iceberg.changes.existing_rows import ExistingRows
 from calve.sink_core.iceberg.changes.settings import RowChanges
 from calve.sink_core.iceberg.files.sort_order import Distribution
 from calve.sink_core.offsets import TopicPartition
@@ -24,7 +24,7 @@ class TableSpec:
     what a task may want of its schema, `any_case` that fields match whatever the case of their names, `transform` the
     SQL that makes its rows, and `keys_as` the type that this sees keys as. With `changes` records change rows that
     are there. An `explicit` one, which the pipeline file names, is counted for every partition, whether `rule`
-    takes its topic or not. Changes are held against the rows of `standing`, if there are any. `ignored` and
+    takes its topic or not. Changes are held against the rows of `existing`, if there are any. `ignored` and
     `strict` as in `records/columns/names.Names`.
     """
 
@@ -39,7 +39,7 @@ class TableSpec:
     rule: Rule = ALL
     explicit: bool = True
     changes: RowChanges | None = None
-    standing: Standing | None = None
+    existing: ExistingRows | None = None
     ignored: tuple[str, ...] = ()
     strict: bool = False
 
@@ -65,7 +65,7 @@ class IngestSpec:
     tables: tuple[TableSpec, ...]
     dead_letters: TableSpec
     stop_on_bad_record: bool
-    readings: Readings
+    readings: FormatsByTopic
     kafka: Mapping[str, Any] = field(repr=False)
     skip: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict[TopicPartition, tuple[int, ...]])
     namings: tuple[Naming, ...] = ()
@@ -80,4 +80,4 @@ class IngestSpec:
     @property
     def looks_at_tables(self) -> bool:
         """Whether changes are held against the rows of their table."""
-        return any(table.standing is not None for table in self.tables)
+        return any(table.existing is not None for table in self.tables)

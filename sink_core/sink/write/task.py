@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 
 from calve.sink_core.counts import Dropped, PartitionCounts
 from calve.sink_core.errors import BadRecord
-from calve.sink_core.garbage import rare_collections
+from calve.sink_core.garbage import infrequent_gc
 from calve.sink_core.iceberg.files.written import WrittenFile
 from calve.sink_core.iceberg.write.budget import Budget
 from calve.sink_core.kafka.messages import Int64s, Messages, only
@@ -23,7 +23,7 @@ from calve.sink_core.kafka.reader import RangeReader
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.records.columns.kafka_column import kafka_array, kafka_with_more
 from calve.sink_core.records.decode.decoded import BadValue
-from calve.sink_core.sink.write.feeds import Feeds, Sorted
+from calve.sink_core.sink.write.feeds import DecodedBatch, Feeds
 from calve.sink_core.sink.write.outputs import Output
 from calve.sink_core.sink.write.pieces import Outbox
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
@@ -72,7 +72,7 @@ def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int, outbox:
     Raises BadRecord if the pipeline stops on bad records, TableUnusable, and what `RangeReader`, decoders and the
     table's storage raise. Files written until then are nobody's: orphan cleanup removes them.
     """
-    with rare_collections(), RangeReader(spec.kafka, slices, group=spec.group) as reader:
+    with infrequent_gc(), RangeReader(spec.kafka, slices, group=spec.group) as reader:
         work = _Work(spec, reader.slices, reader.counts, f"calve-{spec.batch_id}-{task}", outbox)
         try:
             for messages in reader:
@@ -126,10 +126,10 @@ class _Work:
 
     def _store_tombstones(self, messages: Messages) -> None:
         """To the tables whose rows they remove; to all others they say nothing."""
-        found = self._feeds.sort_tombstones(partial(_keys, messages), messages.slices)
+        found = self._feeds.decode_tombstones(partial(_keys, messages), messages.slices)
         if self._given_up:
             return
-        self._bury(messages, found)
+        self._write_dead_letters(messages, found)
         if found.decoded:
             for _ in self._feeds.write(found, self._kafka_column(messages)):
                 pass
@@ -156,7 +156,7 @@ class _Work:
         found = self._feeds.sort(values, messages.slices, keys, partial(self._origins, messages))
         if self._gathers():
             return
-        self._bury(messages, found)
+        self._write_dead_letters(messages, found)
         for i, number in _by_slice(messages.slices[found.unrouted]):
             self._counts[i].unrouted += number
         for i, number in _by_slice(messages.slices[found.filtered]):
@@ -201,7 +201,7 @@ class _Work:
             [_headers(messages.records[place])[0] for place in places],
         )
 
-    def _bury(self, messages: Messages, found: Sorted) -> None:
+    def _write_dead_letters(self, messages: Messages, found: DecodedBatch) -> None:
         bad = found.bad
         if not bad:
             return

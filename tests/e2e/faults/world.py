@@ -75,7 +75,7 @@ class World:
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True)
         support.create_topic(self.bootstrap, self.name, PARTITIONS)
-        support.create_topic(self.bootstrap, self.letter_topic)
+        support.create_topic(self.bootstrap, self.dead_letter_topic)
         self._write("connections.yaml", self._connections())
         self._write("pipeline.yaml", self._pipeline())
         self._producer = Producer(
@@ -93,7 +93,7 @@ class World:
         return f"faults.{self.name}"
 
     @property
-    def letter_topic(self) -> str:
+    def dead_letter_topic(self) -> str:
         return f"{self.name}_letters"
 
     def produce(self, events: int) -> None:
@@ -217,7 +217,7 @@ class World:
 
     def _told(self) -> Counter[tuple[object, object]]:
         """The places of the records that the dead letters' topic has."""
-        found = [dict(message.headers() or ()) for message in support.messages(self.bootstrap, self.letter_topic)]
+        found = [dict(message.headers() or ()) for message in support.messages(self.bootstrap, self.dead_letter_topic)]
         return Counter((each[f"{PREFIX}partition"], each[f"{PREFIX}offset"]) for each in found)
 
     def orphans_were_listed(self) -> bool:
@@ -273,7 +273,7 @@ class World:
             "source": {"kafka": "main", "topics": [self.name]},
             "catalog": "lake",
             "spark": "warm",
-            "dead_letters": {"topic": self.letter_topic},
+            "dead_letters": {"topic": self.dead_letter_topic},
             "tables": [{"name": self.table, "auto_create": {"columns": COLUMNS, "partition_by": ["day(at)"]}}],
             # Many small batches of several tasks each, so that a moment drawn at random can fall into any step.
             "batch": {

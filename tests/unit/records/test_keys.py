@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calve.sink_core.config.reading import KeySettings, Reading, Readings, SchemaFile, ValueSettings
+from calve.sink_core.config.reading import FormatsByTopic, KeySettings, SchemaFile, TopicFormat, ValueSettings
 from calve.sink_core.config.source import TopicFormats
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.kafka_column import RAW_KEY
@@ -123,7 +123,7 @@ def test_each_slice_has_its_own_format() -> None:
 
 def test_a_topic_found_later_is_of_one_entry_only() -> None:
     entries = [TopicFormats(topics_regex=regex, value={"type": "string"}) for regex in ("a.*", ".*b")]  # pyright: ignore[reportArgumentType]
-    found = Readings(others=tuple((entry, Reading()) for entry in entries))
-    assert found.of("ax") == found.of("xb") == found.of("x") == Reading()
+    found = FormatsByTopic(others=tuple((entry, TopicFormat()) for entry in entries))
+    assert found.of("ax") == found.of("xb") == found.of("x") == TopicFormat()
     with pytest.raises(ConfigError, match=r"source\.formats: topic ab is of entries 0 and 1"):
         found.of("ab")

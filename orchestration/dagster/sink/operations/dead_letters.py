@@ -18,7 +18,7 @@ from calve.sink_core.error_codes.operations import OTHER_RANGE_JOB
 from calve.sink_core.errors import RetriableError
 
 if TYPE_CHECKING:
-    from calve.sink_core.sink.dead_letters.jobs import LettersReport
+    from calve.sink_core.sink.dead_letters.jobs import DeadLetterReport
 
 
 class ListConfig(dg.Config):
@@ -66,13 +66,13 @@ def replay(pipeline: SinkPipeline) -> Operation[ReplayConfig]:
 
     def work(at: Work, config: ReplayConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.control.decision import Verdict
-        from calve.sink_core.sink.dead_letters.jobs import LetterJobs
+        from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 
         wanted = [offset_range(text, "ranges") for text in config.ranges]
         at.session.bind_published()
         if held := at.held():
             return held
-        report = LetterJobs(at.session, on_progress=at.progress).replay(wanted)
+        report = DeadLetterJobs(at.session, on_progress=at.progress).replay(wanted)
         for landed in report.commits:
             yield table_page.landed(pipeline, landed)
         at.say(f"{report.table}: {report.ended}; {report.still_bad:,} still bad")
@@ -92,7 +92,7 @@ def replay(pipeline: SinkPipeline) -> Operation[ReplayConfig]:
     )
 
 
-def _of_replay(report: "LettersReport") -> dict[str, Any]:
+def _of_replay(report: "DeadLetterReport") -> dict[str, Any]:
     return {
         "moved": report.moved,
         "still bad": report.still_bad,

@@ -11,7 +11,7 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType, TimeTyp
 from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.changes.merging import Part, check_known, check_mergeable, first_part
-from calve.sink_core.iceberg.commit.parallel import LeftToCaller, NotMerging
+from calve.sink_core.iceberg.commit.parallel import LeavingMerges, NeedsCaller
 from calve.sink_core.tables.batch import ManifestRef, ToMerge
 from calve.sink_core.tables.log.events import DataWritten
 from tests.unit.tables.log.build import manifest, written
@@ -76,14 +76,14 @@ def test_some_changes_are_merged_whatever_the_file_says(batches: list[Batch], nu
     ],
 )
 def test_a_table_with_anything_to_be_merged_is_left_to_who_has_spark(batches: list[Batch], merged: bool) -> None:
-    with pytest.raises(LeftToCaller):
-        NotMerging(frozenset({"t"} if merged else ())).first_part("t", events(*batches))
+    with pytest.raises(NeedsCaller):
+        LeavingMerges(frozenset({"t"} if merged else ())).first_part("t", events(*batches))
 
 
 @pytest.mark.parametrize(("batches", "merged"), [([(APPENDED, None)], True), ([(CHANGES, None)], False), ([], True)])
 def test_what_is_not_to_be_merged_needs_no_spark(batches: list[Batch], merged: bool) -> None:
     given = events(*batches)
-    assert NotMerging(frozenset({"t"} if merged else ())).first_part("t", given) == Part(given, merges=False)
+    assert LeavingMerges(frozenset({"t"} if merged else ())).first_part("t", given) == Part(given, merges=False)
 
 
 def test_a_column_that_was_dropped_stops_what_is_to_be_merged_by_it() -> None:

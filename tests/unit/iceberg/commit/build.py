@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from calve.sink_core.iceberg.commit.findings import Identity
-from calve.sink_core.iceberg.commit.properties import Own, SummaryKeys
+from calve.sink_core.iceberg.commit.properties import SnapshotRecord, SummaryKeys
 from calve.sink_core.iceberg.commit.view import SnapshotView, TableView
 from tests.unit.tables.log.build import TABLE, UUID
 
@@ -13,7 +13,7 @@ KEYS = SummaryKeys("flights", "calve.prod.flights.control", "calve.prod.flights"
 NOW = Identity(control_topic_id="topic-1", cluster_id="cluster-1")
 
 
-def own(stored_offset: int, last_event_id: str = "", **changes: Any) -> Own:
+def own(stored_offset: int, last_event_id: str = "", **changes: Any) -> SnapshotRecord:
     values: dict[str, Any] = {
         "stored_offset": stored_offset,
         "commit_id": "c1",
@@ -24,11 +24,11 @@ def own(stored_offset: int, last_event_id: str = "", **changes: Any) -> Own:
         "control_topic_id": NOW.control_topic_id,
         "cluster_id": NOW.cluster_id,
     }
-    return Own(**(values | changes))
+    return SnapshotRecord(**(values | changes))
 
 
 def snapshot(
-    snapshot_id: int, parent_id: int | None = None, ours: Own | None = None, source_id: int | None = None
+    snapshot_id: int, parent_id: int | None = None, ours: SnapshotRecord | None = None, source_id: int | None = None
 ) -> SnapshotView:
     """A snapshot; those with greater ids are later."""
     return SnapshotView(snapshot_id, parent_id, source_id, ours, sequence_number=snapshot_id)

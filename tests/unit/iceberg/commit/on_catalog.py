@@ -20,8 +20,8 @@ from pyiceberg.types import LongType, NestedField
 from calve.sink_core.control.events import Event
 from calve.sink_core.iceberg.commit.append import Attempt, Step, build_append
 from calve.sink_core.iceberg.commit.merge import NO_MERGING, Merging
-from calve.sink_core.iceberg.commit.other_pipelines import Others
-from calve.sink_core.iceberg.commit.properties import Own, to_summary
+from calve.sink_core.iceberg.commit.other_pipelines import OtherPipelines
+from calve.sink_core.iceberg.commit.properties import SnapshotRecord, to_summary
 from calve.sink_core.iceberg.commit.table import TableCommit, TableCommitter
 from calve.sink_core.iceberg.commit.view import TableView, view_of
 from calve.sink_core.iceberg.files.manifests import write_manifest, write_manifest_of
@@ -87,7 +87,7 @@ class World:
         self.log.events += [self.event(batch_id, *ids, **changes), complete(batch_id)]
 
     def committer(self, merging: Merging = NO_MERGING) -> TableCommitter:
-        others = Others(self.catalog, KEYS.group, NOW.cluster_id)
+        others = OtherPipelines(self.catalog, KEYS.group, NOW.cluster_id)
         return TableCommitter(self.catalog, TAG, KEYS, NOW, self.log, "flights.yaml", "calve.ledger", others,
                               merging=merging)  # fmt: skip
 
@@ -141,7 +141,7 @@ def metadata_path(table: Table, name: str) -> str:
     return table.location_provider().new_metadata_location(f"{name}-{uuid.uuid4()}.avro")
 
 
-def attempt_of(table: Table, own: Own, *manifests: ManifestRef, gone: Sequence[ManifestRef] = ()) -> Attempt:
+def attempt_of(table: Table, own: SnapshotRecord, *manifests: ManifestRef, gone: Sequence[ManifestRef] = ()) -> Attempt:
     return build_append(table, [Step(manifests, to_summary(KEYS, own), gone)], tag=TAG)
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from calve.sink_core.iceberg.commit.other_pipelines import Reading, read_twice
+from calve.sink_core.iceberg.commit.other_pipelines import Coverage, read_twice
 from calve.sink_core.iceberg.commit.properties import others_in, to_summary
 from calve.sink_core.offsets import OffsetRange
 from tests.unit.iceberg.commit.build import KEYS, own
 from tests.unit.tables.log.build import TABLE, TOPIC, at
 
 THEIRS = "calve.dev.europe.departures"
-READING = Reading({TOPIC: "id-1"}, {at(0): 100})
+READING = Coverage({TOPIC: "id-1"}, {at(0): 100})
 
 
 def summary_of(group: str, **more: str) -> dict[str, str]:

@@ -7,12 +7,12 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.sink_core.iceberg.commit.properties import Own, SummaryKeys, from_summary, to_summary
+from calve.sink_core.iceberg.commit.properties import SnapshotRecord, SummaryKeys, from_summary, to_summary
 from tests.unit.iceberg.commit.build import KEYS, own
 
 IDS = st.uuids().map(str)
 OWNS = st.builds(
-    Own,
+    SnapshotRecord,
     stored_offset=st.integers(0, 2**62),
     commit_id=IDS,
     valid_through_ms=st.none() | st.integers(0, 253_402_300_799_999),
@@ -26,7 +26,7 @@ OWNS = st.builds(
 
 
 @given(ours=OWNS)
-def test_a_summary_comes_back_as_it_was_written(ours: Own) -> None:
+def test_a_summary_comes_back_as_it_was_written(ours: SnapshotRecord) -> None:
     summary = to_summary(KEYS, ours)
     assert from_summary(KEYS, summary | {"total-records": "7"}) == ours
     assert all(isinstance(value, str) for value in summary.values())

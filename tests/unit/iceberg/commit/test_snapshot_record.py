@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from calve.sink_core.control.events import Logged
-from calve.sink_core.iceberg.commit.snapshot_record import Share, own_of, shares_of
+from calve.sink_core.iceberg.commit.snapshot_record import Share, record_of_snapshot, shares_of
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
@@ -28,7 +28,7 @@ def job(batch_id: str, batches: int) -> DataComplete:
 
 
 def promised(*events: DataComplete, stored: int, table: TableView = EMPTY, from_now: bool = False) -> int | None:
-    made = own_of(
+    made = record_of_snapshot(
         (),
         stored_offset=stored,
         last_event_id="",

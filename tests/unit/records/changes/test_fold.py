@@ -134,10 +134,10 @@ def test_a_change_that_is_older_than_the_row_of_its_key_is_left_out(
 ) -> None:
     last = table_of([(at, (*key, False)) for at, key in enumerate(changes)])
     schema = pa.schema([("key0", pa.int64()), ("key1", pa.large_string()), ("calve:order", pa.int64())])
-    standing = pa.Table.from_pylist(
+    existing = pa.Table.from_pylist(
         [{"key0": key, "key1": site, "calve:order": order} for (key, site), order in rows.items()], schema=schema
     )
-    found = not_outdated(last, KEY, ordered_by(list(changes.values())), standing)
+    found = not_outdated(last, KEY, ordered_by(list(changes.values())), existing)
     wanted = {key for key, order in changes.items() if order >= rows.get(key, 0)}
     assert outcome(found).keys() == wanted
 

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from calve.sink_core.config.reading import Readings
+from calve.sink_core.config.reading import FormatsByTopic
 from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.config.tables import AutoCreate
 from calve.sink_core.errors import ConfigError
@@ -77,7 +77,7 @@ def test_a_table_gets_none_of_them_later_either() -> None:
 
 
 def test_a_sample_gives_only_columns_that_can_be_read() -> None:
-    formats = Formats(Readings())
+    formats = Formats(FormatsByTopic())
 
     def columns(record: dict[str, object]) -> list[str]:
         return [f.name for f in formats.columns(["t"], lambda: {"t": [json.dumps(record).encode()]}).fields]

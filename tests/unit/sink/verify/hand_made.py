@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from calve.sink_core.iceberg.commit.properties import Own
+from calve.sink_core.iceberg.commit.properties import SnapshotRecord
 from calve.sink_core.iceberg.commit.view import SnapshotView, TableView
 from calve.sink_core.offsets import TopicPartition, offsets_to_dense
 from calve.sink_core.sink.ledger.rows import Ledger, LedgerRow
@@ -96,11 +96,11 @@ def bootstrapped(*batches: tuple[str, Sequence[LedgerRow]], begin: int = 0) -> l
     return events
 
 
-def own(stored: int, counts: Mapping[str, int]) -> Own:
-    return Own(stored, str(uuid.uuid4()), None, tuple(counts), dict(counts), "", "", "")
+def own(stored: int, counts: Mapping[str, int]) -> SnapshotRecord:
+    return SnapshotRecord(stored, str(uuid.uuid4()), None, tuple(counts), dict(counts), "", "", "")
 
 
-def table_view(*snapshots: tuple[int, Own | None], expired: bool = False, table: str = DATA) -> TableView:
+def table_view(*snapshots: tuple[int, SnapshotRecord | None], expired: bool = False, table: str = DATA) -> TableView:
     """Snapshots oldest first, the last is the head; `expired` cuts what was before the first."""
     views: dict[int, SnapshotView] = {}
     parent = 1 if expired else None

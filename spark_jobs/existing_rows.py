@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import UUIDType
 
 from calve.sink_core.config.effective import CatalogSettings
-from calve.sink_core.iceberg.changes.existing_rows import Bounds, Standing, standing_schema
+from calve.sink_core.iceberg.changes.existing_rows import Bounds, ExistingRows, existing_rows_schema
 from calve.sink_core.iceberg.files.partition import buckets_of
 from calve.sink_core.iceberg.maintenance.predicate import quoted
 from calve.sink_core.records.changes.rows import sources_of
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def standing_rows(
+def existing_rows(
     session: SparkSession,
     catalog: CatalogSettings,
     table: str,
-    standing: Standing,
+    existing: ExistingRows,
     schema: Schema,
     topics: Sequence[str],
     bounds: Bounds | None,
@@ -37,8 +37,8 @@ def standing_rows(
     have none within the bounds are not read.
     """
     attach(session, catalog)
-    names = [quoted(name) for name in standing.columns]
-    kinds = [schema.find_type(field_id) for field_id in standing.key]
+    names = [quoted(name) for name in existing.columns]
+    kinds = [schema.find_type(field_id) for field_id in existing.key]
     # Spark hands them on as text.
     keys = [
         f"unhex(replace({name}, '-', ''))" if isinstance(kind, UUIDType) else name
@@ -46,7 +46,7 @@ def standing_rows(
     ]
     held = names[len(kinds) :]
     wanted, given = [f"{held[-1]} IS NOT NULL"], dict[str, str]()
-    if standing.by_source:
+    if existing.by_source:
         given |= {f"topic{at}": topic for at, topic in enumerate(topics)}
         wanted.append(f"{held[0]} IN ({', '.join(f':topic{at}' for at in range(len(topics)))})")
     if bounds is not None:
@@ -54,27 +54,27 @@ def standing_rows(
         low, high = (f"CAST(:{name} AS {spark_type_text(kinds[0])})" for name in ("least", "greatest"))
         wanted.append(f"{names[0]} BETWEEN {low} AND {high}")
     columns = ", ".join(f"{name} AS c{at}" for at, name in enumerate([*keys, *held]))
-    source = f"{quoted(f'{catalog.name}.{table}')} VERSION AS OF {standing.snapshot_id}"
+    source = f"{quoted(f'{catalog.name}.{table}')} VERSION AS OF {existing.snapshot_id}"
     return session.sql(f"SELECT {columns} FROM {source} WHERE {' AND '.join(wanted)}", args=given)  # noqa: S608
 
 
-def standing_pieces(
+def existing_pieces(
     batches: Iterable[pa.RecordBatch],
-    standing: Standing,
+    existing: ExistingRows,
     schema: Schema,
     topics: Sequence[str],
     number: int,
     buckets: int,
 ) -> Iterator[Piece]:
     """Such rows of the table with that number as pieces, each for the task that gets the changes of its keys."""
-    wanted = standing_schema(standing, schema)
-    columns = Schema(*(schema.find_field(field_id) for field_id in standing.key))
+    wanted = existing_rows_schema(existing, schema)
+    columns = Schema(*(schema.find_field(field_id) for field_id in existing.key))
     for batch in batches:
         given = batch.columns
-        if standing.by_source:
+        if existing.by_source:
             given = [*given[:-2], sources_of(given[-2], given[-1], topics)]
         arrays = [column.cast(of.type) for column, of in zip(given, wanted, strict=True)]
         rows = pa.Table.from_arrays(arrays, schema=wanted)
-        found = buckets_of(rows, standing.key, columns, buckets)
+        found = buckets_of(rows, existing.key, columns, buckets)
         for bucket in np.unique(found).tolist():
             yield from pieces(bucket, number, rows.filter(pa.array(found == bucket)))
