@@ -117,7 +117,7 @@ def _await_rows(catalog: Catalog, expected: int) -> int:
 
 
 def _runs(dagster: Stack, pipeline: str) -> Counter[tuple[str, str]]:
-    """Runs by stage and how they ended, after those under way have."""
+    """Runs by stage and how they ended, after those in progress have."""
     stages = ("ingest", *TASKS)
     deadline = time.monotonic() + GIVE_UP_S
     under_way = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING]

@@ -105,7 +105,7 @@ class Proxy:
     `trouble` holds what is done to the next of them: (whether the catalog gets to see it, the status sent back; 0 for
     a connection that is cut without an answer). Without trouble requests and answers pass as they are; every answer, or
     those to commits, later by so many seconds. `reads` are the answers that the next questions get in place of the
-    catalog's. `most_at_a_time` counts attempts to commit that were under way together. Without `keeps_tags` tags don't
+    catalog's. `most_at_a_time` counts attempts to commit that went on together. Without `keeps_tags` tags don't
     get through, as Nessie has none.
     """
 

@@ -102,7 +102,7 @@ def _dagster(instance: DagsterInstance, port: int) -> Generator[subprocess.Popen
 
 
 def _end(services: subprocess.Popen[bytes], instance: DagsterInstance) -> None:
-    """Daemon and webserver first, so that no more runs are started; their code server waits for those under way."""
+    """Daemon and webserver first, so that no more runs are started; their code server waits for those in progress."""
     processes = local.family(services.pid)
     if services.poll() is None:
         services.send_signal(signal.SIGINT)

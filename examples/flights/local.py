@@ -17,7 +17,7 @@ import dagster as dg
 import psutil
 from dagster import DagsterInstance
 
-from calve.orchestration.dagster.common.runs import UNDER_WAY
+from calve.orchestration.dagster.common.runs import IN_PROGRESS
 from calve.orchestration.local import broker
 from calve.sink_core.errors import ConfigError
 
@@ -93,7 +93,7 @@ def running_broker(directory: Path) -> Generator[str]:
 
 @contextmanager
 def opened_instance(home: Path) -> Generator[DagsterInstance]:
-    """The Dagster instance of `home` with the shipped dagster.yaml, also for child processes. No run is under way."""
+    """The Dagster instance of `home` with the shipped dagster.yaml, also for child processes. No run is in progress."""
     home.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "deploy" / "dagster.yaml", home)
     os.environ["DAGSTER_HOME"] = str(home)
@@ -131,7 +131,7 @@ def close_runs(instance: DagsterInstance) -> None:
 
 
 def runs_under_way(instance: DagsterInstance) -> list[dg.DagsterRun]:
-    return list(instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)))
+    return list(instance.get_runs(dg.RunsFilter(statuses=IN_PROGRESS)))
 
 
 def family(pid: int) -> list[psutil.Process]:

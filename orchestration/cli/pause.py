@@ -27,17 +27,17 @@ def pause(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Shown wherever it holds something up.")] = (
         "paused by hand"
     ),
-    wait: Annotated[bool, typer.Option("--wait", help="Until no batch is under way.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Until no batch is in progress.")] = False,
     timeout: Annotated[float, typer.Option(min=0, metavar="S", help="How long --wait waits.")] = 600,
     giving_up: Annotated[
-        bool, typer.Option("--give-up", help="After --wait, give up what is still under way; nothing is lost by it.")
+        bool, typer.Option("--give-up", help="After --wait, give up what is still in progress; nothing is lost by it.")
     ] = False,
     connections: ConnectionsFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop planning and committing on all hosts until `calve resume`. A batch under way is still finished.
+    """Stop planning and committing on all hosts until `calve resume`. A batch in progress is still finished.
 
-    Exit code 1: with --wait, batches are still listed as under way after the time-out; the pause is in effect anyway.
+    Exit code 1: with --wait, batches are still listed as in progress after the time-out; the pause is in effect anyway.
     With --give-up no run can publish these any more, dead or alive: after the resume their records are read again.
     """
     from calve.sink_core.sink import pausing
@@ -67,7 +67,7 @@ def pause(
     if as_json:
         say_json(document | ({"given_up": given_up} if wait else {}))
     elif wait:
-        say(f"no batch is under way; given up: {', '.join(given_up)}" if given_up else "no batch is under way")
+        say(f"no batch is in progress; given up: {', '.join(given_up)}" if given_up else "no batch is in progress")
 
 
 def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:

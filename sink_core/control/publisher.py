@@ -128,7 +128,7 @@ class Publisher(Generic[S]):
     def give_up(self) -> GivenUp[S]:
         """Make every plan that was made before stale: re-commit the offsets with a fresh mark in their metadata.
 
-        One `BATCH_ABANDONED` for each batch under way, for people, in the same transaction. The token of range jobs
+        One `BATCH_ABANDONED` for each batch in progress, for people, in the same transaction. The token of range jobs
         gets the mark as well, and is put there if none was: where the positions are gone it is all that can have one.
         Nothing is written for a pipeline that has never published. What is returned was read after the fence: a batch
         that is not in its `state` is never published.

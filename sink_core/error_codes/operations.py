@@ -4,7 +4,7 @@ from calve.sink_core.error_codes.code import ErrorCode
 
 STILL_UNDER_WAY = ErrorCode(
     "CLV-5101",
-    "Batches are still under way",
+    "Batches are still in progress",
     "`calve pause --wait` gave up; the pause is in effect.",
     "Wait again if a run is at work; `calve pause FILE --wait --give-up` ends what a killed one left.",
 )

@@ -79,7 +79,7 @@ class BatchReport:
 
     @property
     def rest_s(self) -> float:
-        """Seconds that what waits after it takes at its rate, in offsets a second."""
+        """Seconds that the records pending after it take at its rate, in offsets a second."""
         read = sum(end - start for *_, start, end in self.ranges)
         return self.lag_after * sum(self.seconds.values()) / read if read else 0.0
 
@@ -168,7 +168,7 @@ class Ingest:
             self._session.publisher.keep_alive()
 
     def go_on(self) -> None:
-        """Have the next batches read what waits when the next one is planned."""
+        """Have the next batches read the records that are pending when the next one is planned."""
         self._until = None
 
     def look(self) -> int:

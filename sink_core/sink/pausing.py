@@ -27,7 +27,7 @@ class Pausing:
 
 
 def pause(session: Session, by: str, reason: str) -> Pausing:
-    """The pause that holds every host from now on; binds the session. A batch under way is still finished."""
+    """The pause that holds every host from now on; binds the session. A batch in progress is still finished."""
     bound = session.bind()
     if (already := session.log.state.paused) is not None:
         return Pausing(already, written=False, offset=-1)
@@ -46,7 +46,7 @@ def resume(session: Session, by: str) -> Paused | None:
 def wait_until_idle(
     session: Session, pausing: Pausing, timeout_s: float, *, giving_up: bool, on_progress: Callable[[str], None]
 ) -> tuple[str, ...]:
-    """The ids of the batches that were given up, once none is under way in a log read past the pause.
+    """The ids of the batches that were given up, once none is in progress in a log read past the pause.
 
     Up to there the log may be hidden behind an open transaction, and with it a batch that was planned before the pause.
     Raises CalveError if somebody resumes, and at the time-out unless `giving_up`.
@@ -68,11 +68,11 @@ def wait_until_idle(
             if giving_up:
                 return session.publisher.give_up().batch_ids
             raise CalveError(
-                f"batches under way after a wait of {timeout_s:g} s: {listed}",
+                f"batches in progress after a wait of {timeout_s:g} s: {listed}",
                 hint="the pause is in effect anyway; `calve pause FILE --wait --give-up` ends what dead runs have left",
                 code=STILL_UNDER_WAY,
             )
-        on_progress(f"waiting for batches under way: {listed}")
+        on_progress(f"waiting for batches in progress: {listed}")
         sleep(POLL_S)
 
 

@@ -98,7 +98,7 @@ def test_flights_arrive_the_aggregate_follows_and_ctrl_c_leaves_nothing(dev: Dev
         assert run is not None
         assert run.tags["dagster/sensor_name"] == "air_automation"
         first = _snapshot(instance)
-        # Ingestion goes on meanwhile: the aggregate doesn't wait until no run is under way.
+        # Ingestion goes on meanwhile: the aggregate doesn't wait until no run is in progress.
         until(lambda: dev.alive() and _snapshot(instance) != first, timeout_s=240, why=dev.said)
         until(lambda: dev.alive() and instance.get_runs(succeeded, limit=1), timeout_s=400, why=dev.said)
     assert dev.rows() > FLIGHTS

@@ -1,4 +1,4 @@
-"""Giving up what is under way: it can never be published, nobody else's batch is touched, and its records come once."""
+"""Giving up what is in progress: it can never be published, nobody else's batch is touched, its records come once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pausing and resuming: what a run under way still does, what nobody does any more, and that nothing is lost by it."""
+"""Pausing and resuming: what a run in progress still does, what nobody does any more, nothing lost by it."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_waiting_ends_at_once_when_no_batch_is_under_way(flow: Flow) -> None:
     flow.run()
     waited = calve(flow, "pause", "--wait", "--timeout", 0)
     assert waited.exit_code == 0
-    assert waited.stdout.endswith("\nno batch is under way\n")
+    assert waited.stdout.endswith("\nno batch is in progress\n")
     assert document(flow, "pause", "--wait", "--timeout", 0)["written"] is False
 
 
@@ -210,7 +210,7 @@ def test_waiting_ends_when_the_batch_under_way_is_published(flow: Flow, monkeypa
         waited = calve(flow, "pause", "--wait")
         report = running.result()
     assert waited.exit_code == 0
-    assert waited.stdout.endswith("\nno batch is under way\n")
+    assert waited.stdout.endswith("\nno batch is in progress\n")
     assert [batch.records for batch in report.batches] == [10]
     assert report.ended.startswith("paused by ")
     assert flow.ids() == list(range(10))
@@ -222,7 +222,7 @@ def test_waiting_for_a_batch_of_a_dead_run_gives_up_and_names_it(flow: Flow) -> 
     [dead] = flow.events(StartCommit)
     waited = calve(flow, "pause", "--wait", "--timeout", 0)
     assert waited.exit_code == 1
-    assert f"batches under way after a wait of 0 s: {dead.batch_id} for " in waited.stderr
+    assert f"batches in progress after a wait of 0 s: {dead.batch_id} for " in waited.stderr
     assert "the pause is in effect anyway" in waited.stderr
     told = calve(flow, "pause", "--wait", "--timeout", 0, "--json")
     shown = json.loads(told.stdout)

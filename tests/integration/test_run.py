@@ -160,7 +160,7 @@ def test_a_run_that_lingers_makes_its_next_batch_in_time_or_once_enough_wait(
     with reached("publish.after-commit", lambda: flow.produce(range(5, 5 + late)), skip=1):
         report = flow.run(engine, bounds)
     assert [batch.records for batch in report.batches] == batches
-    assert report.stopped_early, "it stays for what waits, and ends by one bound or the other"
+    assert report.stopped_early, "it stays for pending records, and ends by one bound or the other"
 
 
 def test_a_paused_pipeline_does_nothing_until_it_is_resumed(flow: Flow, engine: SparkEngine) -> None:

@@ -19,7 +19,7 @@ from dagster._core.test_utils import create_run_for_test, freeze_time
 
 from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.common.names import job_name, run_tags
-from calve.orchestration.dagster.common.runs import UNDER_WAY, failures_told
+from calve.orchestration.dagster.common.runs import IN_PROGRESS, failures_told
 from calve.orchestration.dagster.common.trigger import Memory
 from calve.orchestration.dagster.sink import watch
 from calve.orchestration.dagster.sink.names import INGEST, topic_key
@@ -216,12 +216,12 @@ def test_each_topic_is_observed(tmp_path: Path, broker: Broker, kafka_topic: Top
 
 
 # Dagster queues only runs of a code location; tests/e2e/dagster has those.
-@pytest.mark.parametrize("status", [s for s in UNDER_WAY if s != dg.DagsterRunStatus.QUEUED])
+@pytest.mark.parametrize("status", [s for s in IN_PROGRESS if s != dg.DagsterRunStatus.QUEUED])
 def test_a_run_under_way_is_waited_for(waiting: Sensor, status: dg.DagsterRunStatus) -> None:
     tags = run_tags(waiting.flow.pipeline, INGEST)
     run = create_run_for_test(waiting.instance, "job", status=status, tags=tags)
     skipped = waiting.tick() or ""
-    assert skipped.startswith(f"10 records wait, trigger.or_records is 10; run {run.run_id[:8]} is under way for ")
+    assert skipped.startswith(f"10 records wait, trigger.or_records is 10; run {run.run_id[:8]} is in progress for ")
     seconds = float(skipped.split()[-2])
     assert 0 <= seconds < 60, "whatever time zone the instance stores"
 

@@ -88,7 +88,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "giving_up = deleting and work.session.rules.orphans_give_up_first",
         "giving_up = False",
         ("tests/integration/test_orphans.py::test_a_batch_before_its_publish_is_given_up_and_redone",),
-        "A batch that is under way would be published after its files were deleted.",
+        "A batch that is in progress would be published after its files were deleted.",
     ),
     Mutant(
         "trim-no-second-look",

@@ -209,10 +209,10 @@ class Histories(RuleBasedStateMachine):
             # What has been published is committed first: `order_by` needs `commit.every: batch`.
             self._take_in()
         self.table = with_spec_of_deletes(self.lake.catalog, self.table, KEY)
-        standing = [(key, last.n or 0) for key, last in self.state.last.items()]
+        existing = [(key, last.n or 0) for key, last in self.state.last.items()]
         tasks = slices(records, size)
         self.lake.counted["tasks"] += len(tasks)
-        return written(self.table, self.name, self.kind, tasks, chance, standing)
+        return written(self.table, self.name, self.kind, tasks, chance, existing)
 
     def _take_in(self) -> None:
         if self.waiting:

@@ -106,10 +106,10 @@ def _late_ones_stay(patch: pytest.MonkeyPatch) -> None:
 def _equals_lose(patch: pytest.MonkeyPatch) -> None:
     """A change of the same order as the row is left out, where it was read later."""
 
-    def not_outdated(last: pa.Table, key: Sequence[int], order: pa.ChunkedArray, standing: pa.Table) -> pa.Table:
-        at = standing.num_columns - 1
-        later = pa.compute.add(standing.column(at), 1)
-        return fold.not_outdated(last, key, order, standing.set_column(at, standing.field(at), later))
+    def not_outdated(last: pa.Table, key: Sequence[int], order: pa.ChunkedArray, existing: pa.Table) -> pa.Table:
+        at = existing.num_columns - 1
+        later = pa.compute.add(existing.column(at), 1)
+        return fold.not_outdated(last, key, order, existing.set_column(at, existing.field(at), later))
 
     patch.setattr(writer, "not_outdated", not_outdated)
 

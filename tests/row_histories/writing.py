@@ -51,13 +51,13 @@ def written(
     kind: Kind,
     tasks: Sequence[Sequence[Record]],
     chance: random.Random,
-    standing: ExistingRows,
+    existing: ExistingRows,
 ) -> TableOutput:
-    """The batch of what `tasks` read, whose pieces arrive in any order; held against `standing` if it is ordered."""
+    """The batch of what `tasks` read, whose pieces arrive in any order; held against `existing` if it is ordered."""
     changes = settings_of(kind)
     sent = [piece for records in tasks for piece in _sent(table, kind, records)]
     chance.shuffle(sent)
-    held = _held(table, standing) if kind is Kind.ORDERED else []
+    held = _held(table, existing) if kind is Kind.ORDERED else []
     schema, files = rows.change_schema(table.schema()), []
     for bucket in range(BUCKETS):
         mine = [piece for piece in sent if piece.bucket == bucket]
@@ -100,12 +100,12 @@ def _sent(table: Table, kind: Kind, records: Sequence[Record]) -> list[Piece]:
         return list(outbox.pieces())
 
 
-def _held(table: Table, standing: ExistingRows) -> list[tuple[Piece, pa.Schema]]:
+def _held(table: Table, existing: ExistingRows) -> list[tuple[Piece, pa.Schema]]:
     place = existing_rows_of(table.metadata, KEY, settings_of(Kind.ORDERED).held)
     if place is None:
         return []
     of = existing_rows_schema(place, table.schema())
     there = pa.RecordBatch.from_arrays(
-        [pa.array([row[at] for row in standing], field.type) for at, field in enumerate(of)], schema=of
+        [pa.array([row[at] for row in existing], field.type) for at, field in enumerate(of)], schema=of
     )
     return [(piece, of) for piece in existing_pieces([there], place, table.schema(), TOPICS, 0, BUCKETS)]

@@ -95,7 +95,7 @@ def _merge_on(
 
 
 def _under_way(world: World, path: str, content: Content) -> str:
-    """A file that is never too old for a merge that is still under way: none takes three days."""
+    """A file that is never too old for a merge that is still in progress: none takes three days."""
     world.store.write(path, content)
     world.store.written_ms[path] = sys.maxsize
     return path

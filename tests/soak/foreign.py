@@ -1,7 +1,7 @@
 """Another writer of the same table, which knows nothing of Calve.
 
 `python -m tests.soak.foreign SERVER LAKE CATALOG TABLE` appends rows by Spark, without `_kafka` and with ids below 0,
-and now and then compacts the table. SIGTERM ends it after the statement under way; it prints what it has done.
+and now and then compacts the table. SIGTERM ends it after the statement in progress; it prints what it has done.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Context = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
 
-UNDER_WAY = [
+IN_PROGRESS = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -56,7 +56,7 @@ _NOTHING_SAID = {
 def last_runs(instance: DagsterInstance, pipeline: Pipeline, stage: str) -> LastRuns:
     """The pipeline's runs of the stage that the sensor starts, newest first, as far as it needs them."""
     tags = {PIPELINE_TAG: pipeline.name, STAGE_TAG: stage}
-    current = instance.get_run_records(dg.RunsFilter(tags=tags, statuses=UNDER_WAY), limit=1)
+    current = instance.get_run_records(dg.RunsFilter(tags=tags, statuses=IN_PROGRESS), limit=1)
     if current:
         return LastRuns(in_flight=current[0].dagster_run.run_id, in_flight_s=current[0].create_timestamp.timestamp())
     return _failures(instance.get_run_records(dg.RunsFilter(tags=tags, statuses=ENDED), limit=_LOOKED_BACK))

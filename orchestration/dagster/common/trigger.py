@@ -148,7 +148,9 @@ def wanted(trigger: Trigger, sight: Sight, memory: Memory, now_s: float) -> Deci
 def allowed(runs: LastRuns, sight: Sight, *, file: str, config: str, now_s: float) -> Decision:
     """Whether a run that is wanted may start now. `config` is the fingerprint of the pipeline file as it is now."""
     if runs.in_flight:
-        return Decision(False, f"run {runs.in_flight[:8]} is under way for {max(0.0, now_s - runs.in_flight_s):.0f} s")
+        return Decision(
+            False, f"run {runs.in_flight[:8]} is in progress for {max(0.0, now_s - runs.in_flight_s):.0f} s"
+        )
     if not runs.failures:
         return Decision(True, "")
     since = f"since {clock(runs.failed_s)}"

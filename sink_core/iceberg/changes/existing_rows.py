@@ -39,7 +39,7 @@ from calve.sink_core.records.columns.arrow import arrow_schema, column_of
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, has_kafka_column
 
 HELD = "calve:held"
-"""The last column of standing rows, their order or source; before it come those of the key."""
+"""The last column of existing rows, their order or source; before it come those of the key."""
 
 _ORDERED = (IntegerType, LongType, DecimalType, DateType, TimestampType, TimestamptzType)
 _KEYS = (*_ORDERED, BooleanType, StringType, BinaryType, FixedType, UUIDType)

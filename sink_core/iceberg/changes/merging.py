@@ -72,7 +72,7 @@ def check_known(to_merge: ToMerge, schema: Schema, *, table: str) -> None:
     for field_id in (*to_merge.key, *([] if to_merge.order is None else [to_merge.order])):
         if field_id not in ids:
             raise TableUnusable(
-                f"{table}: what waits is to be merged by the column with id {field_id}, which the table has no more",
+                f"{table}: pending changes are to be merged by the column with id {field_id}, which it lacks now",
                 hint="somebody dropped it before a commit; make a schema that has it the table's current one again",
                 code=MERGE_COLUMN_GONE,
             )

@@ -1,7 +1,7 @@
 """Equality deletes that were written for partitions, at the moment of their commit: whether they still reach all rows.
 
 They did when they were written, as the table had one spec (`iceberg/changes/equality`). Once it has another, rows
-of their keys may lie under that, now or when a rewrite that is under way commits; the same files of deletes are then
+of their keys may lie under that, now or when a rewrite that is in progress commits; the same files of deletes are then
 listed for all partitions. Looked at on each attempt, on the metadata that the swap asserts.
 """
 

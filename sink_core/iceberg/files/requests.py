@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 AT_A_TIME = 16
-"""Requests under way."""
+"""Requests in progress."""
 
 _NEAR_S = 0.0003
 """What is waited for a request to storage on this machine, at most: threads then cost more than they save."""

@@ -58,7 +58,7 @@ def _by_log(plan: BatchPlan, state: CommitState) -> Decision:
 
 
 def _given_up(plan: BatchPlan) -> Decision:
-    why = f"batch {plan.batch_id} was given up by orphan removal while it was under way"
+    why = f"batch {plan.batch_id} was given up by orphan removal while it was in progress"
     return Decision(Verdict.STALE, f"{why}; its records are planned again", given_up=True)
 
 

@@ -121,6 +121,6 @@ def decide(batch_id: str, planned: Position, found: Position, state: CommitState
     if found.metadata == planned.metadata or not state.rules.range_job_compares_the_token:
         return Decision(Verdict.PUBLISH, "the token is as planned")
     if found.batch_id == batch_id_of(planned.metadata):
-        why = f"range job {batch_id} was given up by orphan removal while it was under way"
+        why = f"range job {batch_id} was given up by orphan removal while it was in progress"
         return Decision(Verdict.STALE, f"{why}; start it again", given_up=True)
     return Decision(Verdict.STALE, f"range job {found.batch_id} has been published since {batch_id} was planned")

@@ -27,7 +27,7 @@ from calve.sink_core.tables.log.state import CommitState
 
 
 def restore(session: Session, found: FindingError) -> Answer:
-    """Put back the positions of the last publish, with a mark by which every plan under way is stale."""
+    """Put back the positions of the last publish, with a mark by which every plan in progress is stale."""
     state = session.log.state
     there = existing_topic_ids(session.admin, state.topic_ids, timeout_s=ADMIN_TIMEOUT_S)
     # Also of those taken out of the pipeline file: put in again they go on from there.
@@ -61,7 +61,9 @@ def restore(session: Session, found: FindingError) -> Answer:
         decision = session.publisher.publish(decide, [], positions)
         if decision.verdict is Verdict.STALE:
             raise overtaken(session, decision.why)
-        return (f"{len(wanted):,} positions are those of batch {batch_id} again; batches under way are planned again",)
+        return (
+            f"{len(wanted):,} positions are those of batch {batch_id} again; batches in progress are planned again",
+        )
 
     lines = tuple(f"{at}: {_now(now, at)} → {offset:,}" for at, offset in sorted(changed.items()))
     return Answer(lines or (f"{len(wanted):,} positions get the id of batch {batch_id} again",), carry_out)

@@ -38,7 +38,7 @@ DESCRIPTIONS = {
     "compact": "Joins small files of the tables of {}.",
     "manifests": "Rewrites the manifests of the tables of {}.",
     "expire": "Expires old snapshots of the tables of {}.",
-    "orphans": "Deletes files of the tables of {} that nothing names; gives up batches that are under way.",
+    "orphans": "Deletes files of the tables of {} that nothing names; gives up batches that are in progress.",
     "trim": "Deletes events of the control topic of {} that no table needs any more.",
     "keep_alive": "Commits the positions of {} again, so that the broker keeps them.",
 }

@@ -89,7 +89,7 @@ def test_what_is_not_to_be_merged_needs_no_spark(batches: list[Batch], merged: b
 def test_a_column_that_was_dropped_stops_what_is_to_be_merged_by_it() -> None:
     schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(3, "lsn", LongType()))
     check_known(ORDERED, schema, table="db.t")
-    with pytest.raises(TableUnusable, match="what waits is to be merged by the column with id 2, which"):
+    with pytest.raises(TableUnusable, match="pending changes are to be merged by the column with id 2, which"):
         check_known(BY_BOTH, schema, table="db.t")
 
 

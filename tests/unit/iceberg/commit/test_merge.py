@@ -86,7 +86,7 @@ def test_rows_that_somebody_appended_during_a_merge_are_not_lost(world: World) -
 def test_what_was_rolled_back_just_before_the_head_was_moved_does_not_come_back_unasked(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last look at the table is over, and the call under way."""
+    """The last look at the table is over, and the call in progress."""
     before = world.view.head
     assert before is not None
     world.publish("b2", 2)

@@ -112,8 +112,8 @@ def test_records_start_a_run_at_once_if_the_last_publish_is_no_longer_known() ->
 
 def test_a_run_in_flight_holds_others_back_and_its_age_is_told() -> None:
     runs = LastRuns(in_flight="0123456789abcdef", in_flight_s=NOW - 17.4)
-    assert allow(runs) == Decision(False, "run 01234567 is under way for 17 s")
-    assert allow(replace(runs, in_flight_s=NOW + 2)).reason == "run 01234567 is under way for 0 s", "another clock"
+    assert allow(runs) == Decision(False, "run 01234567 is in progress for 17 s")
+    assert allow(replace(runs, in_flight_s=NOW + 2)).reason == "run 01234567 is in progress for 0 s", "another clock"
 
 
 def test_without_a_failure_nothing_holds_a_run_back() -> None:
