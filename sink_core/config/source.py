@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
 from calve.sink_core.config.connections import Name
 from calve.sink_core.config.fields import Regex, TopicName
+from calve.sink_core.config.formats import FORMATS, NO_KEY, KeyType, Schemas, ValueType
 from calve.sink_core.config.model import Location, Model, refusal, refuse_at
 from calve.sink_core.config.topics import Topics, covers
 
-_REGISTERED = ("json_schema", "protobuf")
-_WHOLE = ("string", "bytes", "none")
+
+def _is_whole(kind: str) -> bool:
+    return kind == NO_KEY or FORMATS[kind].whole
 
 
-def _or_registered(key: str) -> str:
-    return f", {' or '.join(_REGISTERED)}" if key == "registry" else ""
+def _schemas(kind: str) -> Schemas:
+    return "none" if kind == NO_KEY else FORMATS[kind].schemas
 
 
 class KeyFormat(Model):
     """How a record's key is read: for the SQL of tables' transforms, and where `key: kafka` makes it a table's key."""
 
-    type: Literal["bytes", "string", "none", "json", "connect_json", "json_schema", "avro", "protobuf"] = "bytes"
+    type: KeyType = "bytes"
     """As for values; `none` leaves the key out. A key that isn't of the type makes its record a dead letter. `bytes`
     are not looked into."""
 
@@ -40,7 +42,7 @@ class KeyFormat(Model):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         _check_schemas(self.type, self.registry, self.schema_file)
-        if (self.as_type is None) != (self.type in _WHOLE):
+        if (self.as_type is None) != _is_whole(self.type):
             said = f"{self.type} is read as it is; leave as out" if self.as_type else f"{self.type} needs as"
             raise refusal(said)
         return self
@@ -49,7 +51,7 @@ class KeyFormat(Model):
 class ValueFormat(Model):
     """How a record's value is read."""
 
-    type: Literal["json", "connect_json", "json_schema", "avro", "protobuf", "string", "bytes"] = "json"
+    type: ValueType = "json"
     """`json`: one JSON object per record. `connect_json`: one within the envelope of Kafka Connect's JsonConverter,
     `{"schema": …, "payload": …}`. `json_schema`, `protobuf`: an object, a message, with its schema in `registry`.
     `avro`: one Avro record, with the schema of `registry` or of `schema`. `string` (UTF-8) and `bytes`: all of the
@@ -72,12 +74,16 @@ class ValueFormat(Model):
 def _check_schemas(kind: str, registry: str | None, schema_file: str | None) -> None:
     """Refuse a format whose schemas come from nowhere, or from a place it has no use for."""
     given = [key for key, value in (("registry", registry), ("schema", schema_file)) if value is not None]
-    if kind == "avro" and len(given) != 1:
-        raise refusal(f"avro needs exactly one of registry and schema, {'both' if given else 'neither'} given")
-    if kind in _REGISTERED and given != ["registry"]:
+    schemas = _schemas(kind)
+    if schemas == "registry or file" and len(given) != 1:
+        raise refusal(f"{kind} needs exactly one of registry and schema, {'both' if given else 'neither'} given")
+    if schemas == "registry" and given != ["registry"]:
         raise refusal(f"{kind} needs registry{', without schema' if schema_file else ''}")
-    if kind not in ("avro", *_REGISTERED) and given:
-        raise refusal(f"{given[0]} goes with type: avro{_or_registered(given[0])}; leave it out for {kind}")
+    if schemas == "none" and given:
+        takes = ("registry or file", "registry") if given[0] == "registry" else ("registry or file",)
+        names = [row.name for wanted in takes for row in FORMATS.values() if row.schemas == wanted]
+        listed = names[0] + (f", {' or '.join(names[1:])}" if names[1:] else "")
+        raise refusal(f"{given[0]} goes with type: {listed}; leave it out for {kind}")
 
 
 class TopicFormats(Model):

@@ -8,7 +8,7 @@ from calve.sink_core.config.reading import RegistrySettings, ValueSettings
 from calve.sink_core.error_codes.records import WHICH_REGISTRY
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.connect.decoder import widest_type
-from calve.sink_core.records.registry import HEADER_BYTES, Registry, schema_id
+from calve.sink_core.records.decode.registry import HEADER_BYTES, Registry, schema_id
 
 _TYPES = {"AVRO": "avro", "JSON": "json_schema", "PROTOBUF": "protobuf"}
 

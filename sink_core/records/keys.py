@@ -21,12 +21,15 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from calve.sink_core.config.reading import KeySettings
 from calve.sink_core.error_codes.files import PROTOBUF_KEY
 from calve.sink_core.errors import ConfigError
+from calve.sink_core.records.avro.format import FixedAvro
 from calve.sink_core.records.columns.arrow import arrow_schema
 from calve.sink_core.records.columns.kafka_column import RAW_KEY
 from calve.sink_core.records.columns.names import UNCOUNTED
 from calve.sink_core.records.columns.type_text import parse_type, type_text
 from calve.sink_core.records.decode.decoded import DECODE, BadValue, Decoded, cut, placed
-from calve.sink_core.records.formats import FixedAvro, Format, RegistryFormat, format_of
+from calve.sink_core.records.decode.format import Format
+from calve.sink_core.records.decode.registry_format import RegistryFormat
+from calve.sink_core.records.formats import format_of
 from calve.sink_core.records.raw_value import COLUMN, whole_schema
 
 Keys = Callable[[], Sequence[bytes | None]]
@@ -181,7 +184,7 @@ def _single_json(key: bytes, header: int = 0) -> bytes:
 
 
 def _single_json_schema(key: bytes) -> bytes:
-    from calve.sink_core.records.registry import HEADER_BYTES, schema_id
+    from calve.sink_core.records.decode.registry import HEADER_BYTES, schema_id
 
     schema_id(key)
     return _single_json(key, HEADER_BYTES)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
+from calve.sink_core.config.reading import ValueSettings
 from calve.sink_core.records.columns.arrow import arrow_schema
-from calve.sink_core.records.decode.decoded import DECODE, FIT, BadValue, Decoded
+from calve.sink_core.records.columns.names import EXACT, Names
+from calve.sink_core.records.decode.decoded import DECODE, FIT, BadValue, Decoded, Decoder
+from calve.sink_core.records.decode.format import Format, Steps, Values
 
 COLUMN = "value"
 TYPES: dict[str, IcebergType] = {"string": StringType(), "bytes": BinaryType()}
@@ -68,3 +72,21 @@ def _not_text(value: bytes) -> str | None:
     except UnicodeDecodeError as error:
         return f"not UTF-8: {error.reason} at byte {error.start}"
     return None
+
+
+def whole_format(value: ValueSettings) -> Format:
+    """All of the value, as text or as bytes."""
+    return Whole(value.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The value as it is: `string` or `bytes`."""
+
+    type: str
+
+    def decoder(self, schema: Schema, steps: Steps = (), names: Names = EXACT) -> Decoder:  # noqa: ARG002 - one column is all
+        return WholeDecoder(schema, self.type)
+
+    def columns(self, values: Values) -> Schema:  # noqa: ARG002 - whatever the values are
+        return whole_schema(self.type)

@@ -11,7 +11,7 @@ from pyiceberg.types import BooleanType, IcebergType, LongType, NestedField, Str
 
 from calve.sink_core.records.columns.names import UNCOUNTED
 from calve.sink_core.records.decode.decoded import FIT, BadValue
-from calve.sink_core.records.formats import Format
+from calve.sink_core.records.decode.format import Format
 
 # Tried one after the other: no format gives a value as another type than its own.
 _KINDS = (StringType(), LongType(), BooleanType())

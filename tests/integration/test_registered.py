@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.reading import RegistrySettings
 from calve.sink_core.errors import Unreachable
+from calve.sink_core.records.decode.registry import ById, Registry
 from calve.sink_core.records.protobuf.schema import Messages, proto_file
-from calve.sink_core.records.registry import ById, Registry
 from calve.sink_core.sink.verify.proof import verify
 from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry, busy, framed

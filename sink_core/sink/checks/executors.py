@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+from calve.sink_core.config.formats import FORMATS
 from calve.sink_core.config.references import resolve
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.machine import EXECUTORS
@@ -16,7 +17,6 @@ from calve.sink_core.errors import ConfigError
 
 MODULES = ("confluent_kafka", "numpy", "pyarrow", "pyarrow.json", "pyiceberg", "pyiceberg_core")
 """What a task imports beside Calve itself, without which not even the question can be asked."""
-FORMAT_MODULES = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "google.type", "grpc_tools.protoc")}
 REGISTRY_MODULES = ("confluent_kafka.schema_registry",)
 TRANSFORM_MODULES = ("duckdb",)
 
@@ -41,7 +41,7 @@ class Probe:
     def of(cls, pipeline: SinkPipeline) -> Probe:
         settings = {"kafka": dict(pipeline.kafka.properties), "catalog": dict(pipeline.catalog.properties)}
         readings = pipeline.readings
-        modules = (*MODULES, *(module for of in readings.formats for module in FORMAT_MODULES.get(of.type, ())))
+        modules = (*MODULES, *(module for of in readings.formats for module in FORMATS[of.type].modules))
         for registry in readings.registries:
             settings[f"registry {registry.name}"] = dict(registry.properties)
         if readings.registries:

@@ -8,9 +8,11 @@ from typing import Any
 
 from calve.sink_core.config.reading import RegistrySettings, SchemaFile
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.records.formats import Formats, RegistryFormat, Sample, fixed_schema
+from calve.sink_core.records.avro.format import fixed_schema
+from calve.sink_core.records.decode.registry import Registry
+from calve.sink_core.records.decode.registry_format import RegistryFormat
+from calve.sink_core.records.formats import Formats, Sample
 from calve.sink_core.records.keys import KeyDecoder
-from calve.sink_core.records.registry import Registry
 from calve.sink_core.sink.checks.checklist import Check, Note
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from calve.sink_core.config.routing import Condition, Naming, Rule
 from calve.sink_core.kafka.messages import Int64s
 from calve.sink_core.records.decode.decoded import BadValue
-from calve.sink_core.records.formats import Format
+from calve.sink_core.records.decode.format import Format
 from calve.sink_core.records.routing_field import TextField
 
 Part = Int64s | None

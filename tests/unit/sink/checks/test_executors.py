@@ -7,8 +7,9 @@ from importlib.metadata import version
 
 import pytest
 
+from calve.sink_core.config.formats import FORMATS
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.sink.checks.executors import FORMAT_MODULES, Probe, summary
+from calve.sink_core.sink.checks.executors import Probe, summary
 
 
 def test_an_executor_like_this_process_has_all_it_needs() -> None:
@@ -28,6 +29,6 @@ def test_what_an_executor_lacks_is_named_with_its_host(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("kind", "module"), [("avro", "fastavro"), ("protobuf", "grpc_tools.protoc")])
 def test_a_format_asks_for_its_own_modules(kind: str, module: str) -> None:
-    assert module in FORMAT_MODULES[kind]
-    probe = Probe(version("calve"), {}, (*FORMAT_MODULES[kind], "calve_no_such_module"))
+    assert module in FORMATS[kind].modules
+    probe = Probe(version("calve"), {}, (*FORMATS[kind].modules, "calve_no_such_module"))
     assert [line.split(":")[0] for line in probe(0).lacking] == ["cannot import calve_no_such_module"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calve.sink_core.config.routing import ALL, Condition, Naming, Rule
-from calve.sink_core.records.formats import Json
+from calve.sink_core.records.json.format import Json
 from calve.sink_core.records.routing_field import TextField
 from calve.sink_core.sink.write.router import Routed, Router
 
