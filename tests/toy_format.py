@@ -54,4 +54,8 @@ class PairsDecoder:
 
 def _pairs(value: bytes) -> dict[str, str]:
     """Raises ValueError for a value that is none."""
-    return {name: text for name, text in (pair.split("=") for pair in value.decode().split())}
+    found: dict[str, str] = {}
+    for pair in value.decode().split():
+        name, text = pair.split("=")
+        found[name] = text
+    return found
