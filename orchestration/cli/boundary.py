@@ -14,7 +14,6 @@ from functools import wraps
 from typing import Any, ParamSpec, Protocol
 
 import typer
-from click.exceptions import ClickException
 
 from calve.orchestration.cli.output import STDERR, say_error
 from calve.sink_core.config.error_text import describe
@@ -48,7 +47,8 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[P, None]], Callab
             except KeyboardInterrupt:
                 STDERR.print("interrupted: nothing is lost, and what was not finished the next run does")
                 raise typer.Exit(INTERRUPTED) from None
-            except (typer.Exit, typer.Abort, ClickException):
+            except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+                # Typer ends these: whoever reads the output, `head` say, may stop before its end.
                 raise
             except Exception as error:
                 if os.environ.get(DEBUG):

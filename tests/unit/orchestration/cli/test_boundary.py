@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from calve.orchestration.cli.boundary import DEBUG, command
 from calve.orchestration.cli.options import AsJson
 from calve.sink_core import errors
+from tests.launch import CALVE
 
 FINDING = errors.FindingError("table-rolled-back", "air.flights", stored="1", found="2", hint="calve resolve")
 
@@ -104,3 +105,11 @@ def test_help_does_not_wait_for_what_it_does_not_need() -> None:
     code = "import sys, calve.orchestration.cli.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pyspark", "pyiceberg", "pyarrow", "confluent_kafka"} & set(loaded)
+
+
+def test_a_reader_that_goes_away_ends_a_command_quietly() -> None:
+    """`calve explain | head -1`."""
+    done = subprocess.run(
+        ["bash", "-c", f"{CALVE} explain --json | head -c 1"], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("[", "")
