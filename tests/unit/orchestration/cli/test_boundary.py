@@ -108,8 +108,6 @@ def test_help_does_not_wait_for_what_it_does_not_need() -> None:
 
 
 def test_a_reader_that_goes_away_ends_a_command_quietly() -> None:
-    """`calve explain | head -1`."""
-    done = subprocess.run(
-        ["bash", "-c", f"{CALVE} explain --json | head -c 1"], capture_output=True, text=True, check=False
-    )
-    assert (done.stdout, done.stderr) == ("[", "")
+    """As `head` does that has seen enough."""
+    done = subprocess.run(["bash", "-c", f"{CALVE} explain | true"], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("", "")
