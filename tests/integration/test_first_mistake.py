@@ -115,9 +115,13 @@ def test_no_java_is_told_by_check_and_by_run(flow: Flow) -> None:
     checked = calve("check", flow.pipeline.path, JAVA_HOME="/nonexistent")
     assert checked.returncode == 1
     assert "failed       java: no Java in JAVA_HOME=/nonexistent; Kafka and Spark need 17 or newer" in checked.stdout
-    refused = cold("run", flow.pipeline.path, JAVA_HOME="/nonexistent")
+    wanting = flow.but(extra={"batch": {"spark_from_records": 3}})
+    refused = cold("run", wanting.pipeline.path, JAVA_HOME="/nonexistent")
     assert refused.returncode == 2
     assert "no Java in JAVA_HOME=/nonexistent" in refused.stderr
+    # Fewer records need no Spark.
+    assert cold("run", flow.pipeline.path, JAVA_HOME="/nonexistent").returncode == 0
+    assert flow.ids() == [0, 1, 2]
 
 
 def test_who_may_not_list_namespaces_passes_and_runs(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
