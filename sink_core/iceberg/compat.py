@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile, ManifestWriterV2, _inherit_from_manifest  # pyright: ignore[reportPrivateUsage]
 from pyiceberg.schema import Schema
@@ -17,7 +16,6 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import TableVersion
 from pyiceberg.types import StructType
-from requests import Session
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,17 +58,3 @@ class OpenManifestWriter(ManifestWriterV2):
     @property
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, **self.further_header()}
-
-
-class OpenRestCatalog(RestCatalog):
-    """pyiceberg's REST catalog, whose session may be changed before its first request."""
-
-    def prepared(self, session: Session) -> Session:
-        return session
-
-    def _create_session(self) -> Session:
-        return self.prepared(super()._create_session())
-
-    @staticmethod
-    def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
-        """Nothing: the server does so."""

@@ -21,14 +21,12 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from calve.sink_core.config.reading import KeySettings
 from calve.sink_core.error_codes.files import PROTOBUF_KEY
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.records.avro.format import FixedAvro
 from calve.sink_core.records.columns.arrow import arrow_schema
 from calve.sink_core.records.columns.kafka_column import RAW_KEY
 from calve.sink_core.records.columns.names import UNCOUNTED
 from calve.sink_core.records.columns.type_text import parse_type, type_text
 from calve.sink_core.records.decode.decoded import DECODE, BadValue, Decoded, cut, placed
 from calve.sink_core.records.decode.format import Format
-from calve.sink_core.records.decode.registry_format import RegistryFormat
 from calve.sink_core.records.formats import format_of
 from calve.sink_core.records.raw_value import COLUMN, whole_schema
 
@@ -155,7 +153,10 @@ def _parsed(as_type: str, setting: str) -> IcebergType:
 
 def _single_avro(key_format: Format) -> Format:
     """The format with each schema made that of a record whose only field has what was the value."""
+    # Imported where they are needed: other keys need no HTTP client.
+    from calve.sink_core.records.avro.format import FixedAvro
     from calve.sink_core.records.avro.schema import WriterSchema, within_record
+    from calve.sink_core.records.decode.registry_format import RegistryFormat
 
     if isinstance(key_format, FixedAvro):
         return FixedAvro(within_record(key_format.schema, _SINGLE))

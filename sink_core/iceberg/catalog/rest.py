@@ -14,7 +14,7 @@ from urllib3 import BaseHTTPResponse, Retry
 from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError, ReadTimeoutError
 
 from calve.sink_core.iceberg.catalog.clock import NotUpdatedPast
-from calve.sink_core.iceberg.compat import OpenRestCatalog
+from calve.sink_core.iceberg.catalog.compat import OpenRestCatalog
 
 CONNECT_S, ANSWER_S = 10.0, 60.0
 """Seconds to connect, and between two pieces of an answer."""

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg import manifest
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
@@ -22,11 +21,9 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record, TableVersion
-from requests import Session
 
 from calve.sink_core.iceberg.compat import (
     OpenManifestWriter,
-    OpenRestCatalog,
     batches_of,
     delete_old_metadata,
     inherited,
@@ -36,8 +33,6 @@ from calve.sink_core.records.columns.type_text import schema_of
 KEPT_TO_ITSELF: list[tuple[Any, str, list[str]]] = [
     (manifest, "_inherit_from_manifest", ["entry", "manifest"]),
     (Catalog, "_delete_old_metadata", ["io", "base", "metadata"]),
-    (RestCatalog, "_delete_old_metadata", ["io", "base", "metadata"]),
-    (RestCatalog, "_create_session", ["self"]),
     (ArrowScan, "_record_batches_from_scan_tasks_and_deletes", ["self", "tasks", "deletes_per_file"]),
     (ManifestWriterV2, "_with_partition", ["self", "format_version"]),
 ]
@@ -122,16 +117,3 @@ def test_a_manifest_may_say_more_than_pyiceberg_writes(tmp_path: Path, catalog: 
     written = (tmp_path / "m.avro").read_bytes()
     for said in (b"said", b"more", b"partition-spec", b"id_itself"):
         assert said in written, f"{said!r} is not in the header: _meta of pyiceberg's ManifestWriter"
-
-
-def test_a_rest_catalog_asks_by_the_session_that_was_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared: list[Session] = []
-
-    class Noting(OpenRestCatalog):
-        def prepared(self, session: Session) -> Session:
-            prepared.append(session)
-            return session
-
-    monkeypatch.setattr(RestCatalog, "_fetch_config", lambda _self: None)
-    catalog = Noting("lake", uri="http://127.0.0.1:9")
-    assert vars(catalog)["_session"] is prepared[0]

@@ -136,6 +136,8 @@ def test_a_method_that_takes_the_place_of_a_librarys_is_found() -> None:
     assert list(overridden(ROOT / "sink_core/iceberg/compat.py")) == [
         "OpenManifestWriter._meta",
         "OpenManifestWriter._with_partition",
+    ]
+    assert list(overridden(ROOT / "sink_core/iceberg/catalog/compat.py")) == [
         "OpenRestCatalog._create_session",
         "OpenRestCatalog._delete_old_metadata",
     ]
