@@ -82,7 +82,7 @@ class SparkEngine:
 
         return lambda work: merge_into(self.session, work)
 
-    def parallelism(self) -> int:
+    def parallelism(self, records: int = 0) -> int:  # noqa: ARG002 - as all engines
         """Tasks that run at the same time: the setting `tasks`, else a local master's cores, else what Spark reports.
 
         A local master is not asked: a run with nothing to read should not pay for Spark's start.

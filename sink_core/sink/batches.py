@@ -90,7 +90,7 @@ class Ingest:
     def __init__(self, session: Session, *, on_progress: OnProgress | None = None) -> None:
         self._session = session
         self._progress = on_progress or (lambda _progress: None)
-        self._planner = Planner(session, max_tasks=session.engine.parallelism())
+        self._planner = Planner(session)
         self._seen = set[str]()
         self._until: Offsets | None = None
         self.lag = 0

@@ -49,7 +49,7 @@ def export(session: Session) -> PositionsFile:
             f"pipeline {session.pipeline.name} has not published anything yet", hint="calve run FILE", code=NOT_RUN_YET
         )
     session.bind()
-    source = Planner(session, max_tasks=1).look()
+    source = Planner(session).look()
     return PositionsFile(
         pipeline=session.pipeline.name,
         pipeline_id=session.pipeline_id,
@@ -84,7 +84,7 @@ def begin_with(session: Session, wanted: PositionsFile) -> Offsets:
     Raises ConfigError if it has, or if the positions are not those of its topics.
     """
     session.bind()
-    planner = Planner(session, max_tasks=1)
+    planner = Planner(session)
     if session.log.state.last_publish is not None:
         raise _published(session)
     source = planner.look()

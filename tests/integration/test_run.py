@@ -18,7 +18,7 @@ from calve.sink_core.control.events import Paused, Resumed
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.sink.run import Bounds, run_pipeline
 from calve.sink_core.tables.log.events import CommitComplete, DataComplete
-from calve.spark_jobs.engine import SparkEngine
+from calve.spark_jobs.engine import SparkEngine, session_on_spark
 from tests import support
 from tests.pipelines import TIMEOUT_S, Flow, reached
 from tests.support import TopicFactory
@@ -219,3 +219,12 @@ def promises_kept(flow: Flow, engine: SparkEngine, promised: list[int], seen: se
     assert all(row["_kafka"]["timestamp"].timestamp() * 1000 > through for row in fresh)
     seen.update(row["id"] for row in fresh)
     return [own.valid_through_ms for _, own in flow.own_snapshots()[-1:] if own.valid_through_ms]
+
+
+def test_few_records_need_no_answer_of_the_cluster(flow: Flow) -> None:
+    """Nor a start: how many tasks it can run at a time says nothing about a batch that it does not get."""
+    flow = flow.but(spark={"remote": "sc://127.0.0.1:1"})
+    flow.produce(range(5))
+    with session_on_spark(flow.pipeline) as session:
+        run_pipeline(session)
+    assert flow.ids() == list(range(5))

@@ -22,7 +22,7 @@ def pipeline_state(pipeline: SinkPipeline) -> str | Note:
         if state.last_publish is None:
             return "has published nothing yet"
         check_stated(session.pipeline.tables, state)
-        Planner(session, max_tasks=1).look()
+        Planner(session).look()
         if state.paused is not None:
             return Note(f"{state.paused}: runs read nothing", "calve resume FILE ends the pause")
         return f"{state.published:,} batches published, and nothing stands against the next one"

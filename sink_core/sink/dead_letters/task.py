@@ -61,9 +61,9 @@ def try_letters(
 
     Raises what reading and storage raise; files written until then are orphans.
     """
-    number = min(len(files), engine.parallelism())
-    groups = [files[i::number] for i in range(number)]
     records = sum(file.record_count for file in files)
+    number = min(len(files), engine.parallelism(records))
+    groups = [files[i::number] for i in range(number)]
     return engine.run(partial(_run, spec, groups, runs, only), number, records=records)
 
 

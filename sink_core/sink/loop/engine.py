@@ -21,8 +21,8 @@ Slices = Sequence[OffsetRange]
 class Engine(Protocol):
     """What runs tasks. `records` is the size of the work, by which an engine may choose where."""
 
-    def parallelism(self) -> int:
-        """Tasks that run at the same time."""
+    def parallelism(self, records: int) -> int:
+        """Tasks that run at the same time for work of that size."""
         ...
 
     def run(self, task: Task[T], n: int, *, records: int) -> list[T]:
@@ -52,7 +52,7 @@ class InProcess:
 
     tasks: int = 1
 
-    def parallelism(self) -> int:
+    def parallelism(self, records: int) -> int:  # noqa: ARG002 - as all engines
         return self.tasks
 
     def run(self, task: Task[T], n: int, *, records: int) -> list[T]:  # noqa: ARG002 - as all engines
@@ -83,8 +83,9 @@ class BySize:
     spark_from: int
     small: Engine = InProcess()
 
-    def parallelism(self) -> int:
-        return self.spark.parallelism()
+    def parallelism(self, records: int) -> int:
+        # A cluster has to be started to be asked.
+        return self._for(records).parallelism(records)
 
     def run(self, task: Task[T], n: int, *, records: int) -> list[T]:
         return self._for(records).run(task, n, records=records)

@@ -106,15 +106,10 @@ class Planned:
 class Planner:
     """Plans one pipeline's batches."""
 
-    def __init__(self, session: Session, *, max_tasks: int) -> None:
+    def __init__(self, session: Session, *, max_tasks: int | None = None) -> None:
         self._session = session
         self._config = session.pipeline.config
-        self._limits = Limits(
-            max_records=self._config.batch.max_records,
-            max_bytes=self._config.batch.max_bytes,
-            max_tasks=max_tasks,
-            min_task_bytes=self._config.batch.min_task_bytes,
-        )
+        self._max_tasks = max_tasks
         self._sampled: dict[str, float] = {}
 
     def look(self) -> Source:
@@ -195,13 +190,16 @@ class Planner:
         return self._plan(replace(source, positions=begun), "preview", "", broker_time_ms=-1)
 
     def _plan(self, source: Source, batch_id: str, predecessor: str, broker_time_ms: int) -> BatchPlan | None:
+        batch = self._config.batch
+        records = min(sum(source.lag().values()), batch.max_records)
+        tasks = self._session.engine.parallelism(records) if self._max_tasks is None else self._max_tasks
         return plan_batch(
             batch_id=batch_id,
             predecessor=predecessor,
             starts=source.next_offsets(),
             ends=source.ends,
             bytes_per_record=self._bytes_per_record(self._session.log.state),
-            limits=self._limits,
+            limits=Limits(batch.max_records, batch.max_bytes, tasks, batch.min_task_bytes),
             topic_ids=source.topic_ids,
             broker_time_ms=broker_time_ms,
         )

@@ -339,7 +339,7 @@ class RangeJobs:
             check_usable(tables[plan.table].metadata, table=plan.table)
             spec = task_spec(plan.batch_id, pipeline, tables, evolving=evolving)
             spec = replace(spec, stop_on_bad_record=True, skip=skip)
-            return engine.write(spec, tasks_of(plan.ranges, engine.parallelism()))
+            return engine.write(spec, tasks_of(plan.ranges, engine.parallelism(plan.offsets)))
 
         def change(wanted: Mapping[str, Schema]) -> dict[str, Table]:
             give(session, wanted, self._progress)

@@ -29,8 +29,8 @@ class RewriteSpec:
 
 def rewrite_files(spec: RewriteSpec, files: Sequence[DataFile], engine: Engine) -> list[Rewritten]:
     """Those of `files` that hold rows of the ranges, written again without them."""
-    groups = _even(files, min(len(files), engine.parallelism()))
     records = sum(file.record_count for file in files)
+    groups = _even(files, min(len(files), engine.parallelism(records)))
     return [each for done in engine.run(partial(_run, spec, groups), len(groups), records=records) for each in done]
 
 

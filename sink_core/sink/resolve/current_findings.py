@@ -17,7 +17,7 @@ def current_findings(session: Session) -> list[FindingError]:
     found = list(_raised(session.bind))
     if found:
         return found
-    planner = Planner(session, max_tasks=1)
+    planner = Planner(session)
     found += _raised(planner.look)
     committer = session.committer(planner.first_coverage)
     for name in dict.fromkeys([*session.pipeline.table_names, *session.log.state.tables]):

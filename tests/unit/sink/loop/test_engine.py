@@ -36,7 +36,7 @@ def test_work_goes_to_spark_from_so_many_records_on(records: int, on_spark: bool
     engine = BySize(spark, 100, small)
     assert engine.run(str, 3, records=records) == ["0", "1", "2"]
     assert (spark.done, small.done) == (([records], []) if on_spark else ([], [records]))
-    assert engine.parallelism() == 8
+    assert engine.parallelism(records) == (8 if on_spark else 1)
 
 
 def test_without_a_threshold_all_is_sparks() -> None:
