@@ -17,7 +17,7 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, ProtocolError
 from calve.sink_core.iceberg.commit.merge import MergeWork
-from calve.sink_core.sink.loop.engine import BySize, Engine, Slices, Task
+from calve.sink_core.sink.loop.engine import BySize, Slices, Task
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult, run_task
@@ -122,22 +122,14 @@ class SparkEngine:
 def session_on_spark(
     pipeline: SinkPipeline, *, spark: Callable[[], SparkSession] | None = None, made_by: str = ""
 ) -> Generator[Session]:
-    """An open pipeline whose engine may start Spark. `made_by` as in `Session.open`, `spark` as in `engine_of`."""
-    with (
-        engine_of(pipeline, session=spark) as engine,
-        Session.open(pipeline, engine=engine, made_by=made_by) as session,
-    ):
-        yield session
+    """An open pipeline whose small work is done in this process, the rest on its Spark, which the first of it starts.
 
-
-@contextmanager
-def engine_of(pipeline: SinkPipeline, *, session: Callable[[], SparkSession] | None = None) -> Generator[Engine]:
-    """What runs a pipeline's tasks: small work in this process, the rest on its Spark, which the first of it starts.
-
-    `session` as in `SparkEngine`.
+    `made_by` as in `Session.open`, `spark` as `session` of `SparkEngine`.
     """
-    with SparkEngine(pipeline.spark, session=session) as spark:
-        yield BySize(spark, pipeline.config.batch.spark_from_records)
+    with SparkEngine(pipeline.spark, session=spark) as engine:
+        by_size = BySize(engine, pipeline.config.batch.spark_from_records)
+        with Session.open(pipeline, engine=by_size, made_by=made_by) as session:
+            yield session
 
 
 def _local_cores(master: str) -> int | None:

@@ -128,16 +128,14 @@ class Ingest:
             planned = self._plan()
         if planned is None:
             return None
-        batches: list[WrittenBatch] = []
 
-        def write() -> Publication:
+        def write() -> tuple[WrittenBatch, Publication]:
             written, letters = self._write(planned, seconds)
-            batches.append(written)
-            return self._publication(planned, written, letters)
+            return written, self._publication(planned, written, letters)
 
-        decision = carry_out(self._session, planned.plan.batch_id, write, self._progress, seconds=seconds)
+        written, decision = carry_out(self._session, planned.plan.batch_id, write, self._progress, seconds=seconds)
         assert decision is not None
-        return _report(planned, batches[0], decision, seconds)
+        return _report(planned, written, decision, seconds)
 
     def _write(self, planned: Planned, seconds: dict[str, float]) -> tuple[WrittenBatch, Table]:
         """The batch's files, and the table of its dead letters."""

@@ -30,7 +30,7 @@ from calve.sink_core.iceberg.commit.table import TableCommit
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
 from calve.sink_core.iceberg.write.outputs import output_of
 from calve.sink_core.offset_sets import ranges_of, union
-from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions, TopicPartition
+from calve.sink_core.offsets import OffsetRange, Position, TopicPartition
 from calve.sink_core.sink.dead_letters.choice import Offsets
 from calve.sink_core.sink.dead_letters.events import Tried, events
 from calve.sink_core.sink.dead_letters.look import DeadLetterPlan, plan_letters
@@ -39,9 +39,7 @@ from calve.sink_core.sink.loop.fitting import Tables, give, write_with_evolution
 from calve.sink_core.sink.loop.job import OnProgress, Progress, Publication, announce, carry_out, commit_published
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.loop.writing import task_spec
-from calve.sink_core.sink.range_jobs.job import decide
-from calve.sink_core.sink.range_jobs.look import token_and_log
-from calve.sink_core.tables.log.state import CommitState
+from calve.sink_core.sink.range_jobs.look import by_token, token_and_log
 from calve.sink_core.timing import back_off
 
 TRIES = 20
@@ -128,15 +126,8 @@ class DeadLetterJobs:
     def _job(self, token: Position, plan: DeadLetterPlan) -> Job:
         batch_id = str(uuid.uuid4())
         announce(self._session, batch_id, token)
-        done: list[Tried] = []
-
-        def write() -> Publication | None:
-            tried, made = self._try(batch_id, token, plan)
-            done.append(tried)
-            return made
-
-        decision = carry_out(self._session, batch_id, write, self._progress)
-        return batch_id, done[0], decision
+        tried, decision = carry_out(self._session, batch_id, lambda: self._try(batch_id, token, plan), self._progress)
+        return batch_id, tried, decision
 
     def _try(self, batch_id: str, token: Position, plan: DeadLetterPlan) -> tuple[Tried, Publication | None]:
         session, pipeline = self._session, self._session.pipeline
@@ -171,19 +162,11 @@ class DeadLetterJobs:
         }
         letters = outputs.pop(self._name)
         reach("range.after-manifests")
-        token_at, topic_ids = session.publisher.token, plan.chosen.topic_ids
-
-        def decided(found: Positions, state: CommitState) -> Decision:
-            return decide(batch_id, token, found.get(token_at, NO_TOKEN), state)
-
+        topic_ids = plan.chosen.topic_ids
         fed = [output for output in outputs.values() if output.manifests]
-        return tried, Publication(
-            f"{tried.number_moved:,} dead letters fit",
-            events(batch_id, token, tried, fed, letters, topic_ids, session.pipeline_id),
-            {token_at: Position(token.offset + 1, batch_id)},
-            dict(topic_ids),
-            decided,
-        )
+        made = events(batch_id, token, tried, fed, letters, topic_ids, session.pipeline_id)
+        what = f"{tried.number_moved:,} dead letters fit"
+        return tried, by_token(session, what, batch_id, token, made, topic_ids)
 
     def _load(self, names: Iterable[str]) -> dict[str, Table]:
         """Tables as they are now; raises what stands against one."""

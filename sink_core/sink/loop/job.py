@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import BatchAbandoned, Event
@@ -24,6 +25,8 @@ from calve.sink_core.sink.loop.planning import check_topics
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.tables.log.events import StartCommit
 from calve.sink_core.tables.log.state import CommitState
+
+W = TypeVar("W")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +77,23 @@ def announce(session: Session, batch_id: str, token: Position) -> None:
 def carry_out(
     session: Session,
     batch_id: str,
-    write: Callable[[], Publication | None],
+    write: Callable[[], tuple[W, Publication | None]],
     on_progress: OnProgress,
     *,
     seconds: dict[str, float] | None = None,
-) -> Decision | None:
-    """The decision on what `write` made, published if it allows that; None if there is nothing to publish.
+) -> tuple[W, Decision | None]:
+    """What `write` made, and the decision on its publication; None if it has nothing to publish.
 
     `seconds` takes the wall time of the publish.
     """
     with _given_way_on_error(session, batch_id):
-        made = write()
+        written, made = write()
         if made is not None:
             on_progress(Progress("publish", made.what, batch_id))
             with timed({} if seconds is None else seconds, "publish"):
-                return _publish(session, made)
+                return written, _publish(session, made)
     give_way(session, batch_id)
-    return None
+    return written, None
 
 
 def _publish(session: Session, made: Publication) -> Decision:

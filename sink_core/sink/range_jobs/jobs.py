@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.decision import Verdict
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.error_codes.operations import NOT_FROM_KAFKA, REWRITTEN
 from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN
@@ -40,14 +40,14 @@ from calve.sink_core.iceberg.files.kafka_rows import runs_of
 from calve.sink_core.iceberg.write.outputs import output_of
 from calve.sink_core.iceberg.write.usable import check_usable
 from calve.sink_core.offset_sets import ranges_of
-from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions
+from calve.sink_core.offsets import OffsetRange, Position
 from calve.sink_core.sink.ledger.rows import LedgerRow
 from calve.sink_core.sink.loop.fitting import Tables, give, write_with_evolution
 from calve.sink_core.sink.loop.job import OnProgress, Progress, Publication, announce, carry_out, commit_published
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.loop.writing import task_spec
-from calve.sink_core.sink.range_jobs.job import RangePlan, decide, events, read_again, tasks_of
-from calve.sink_core.sink.range_jobs.look import check_readable, dead_letters_in, ledger_rows, token_and_log
+from calve.sink_core.sink.range_jobs.job import RangePlan, events, read_again, tasks_of
+from calve.sink_core.sink.range_jobs.look import by_token, check_readable, dead_letters_in, ledger_rows, token_and_log
 from calve.sink_core.sink.range_jobs.lost import losses, lost_offsets
 from calve.sink_core.sink.range_jobs.missing import missing
 from calve.sink_core.sink.range_jobs.replacing import (
@@ -238,15 +238,15 @@ class RangeJobs:
         plan = made.plan
         announce(session, plan.batch_id, plan.token)
         self._progress(Progress("write", f"{plan.offsets:,} offsets again for {table}", plan.batch_id, plan.offsets))
-        done: list[Written] = []
 
-        def write() -> Publication:
-            done.append(self._write(made))
-            return self._publication(plan, done[0])
+        def write() -> tuple[Written, Publication]:
+            written = self._write(made)
+            made_events = events(plan, written.output, written.counts, session.pipeline_id, written.replaces)
+            what = f"{written.output.rows:,} rows for {table}"
+            return written, by_token(session, what, plan.batch_id, plan.token, made_events, plan.topic_ids)
 
-        decision = carry_out(session, plan.batch_id, write, self._progress)
+        written, decision = carry_out(session, plan.batch_id, write, self._progress)
         assert decision is not None
-        written = done[0]
         return RangeReport(
             table,
             decision.why,
@@ -369,20 +369,6 @@ class RangeJobs:
         if table is None:
             raise dropped_meanwhile(name)
         return table
-
-    def _publication(self, plan: RangePlan, written: Written) -> Publication:
-        token = self._session.publisher.token
-
-        def decided(found: Positions, state: CommitState) -> Decision:
-            return decide(plan.batch_id, plan.token, found.get(token, NO_TOKEN), state)
-
-        return Publication(
-            f"{written.output.rows:,} rows for {plan.table}",
-            events(plan, written.output, written.counts, self._session.pipeline_id, written.replaces),
-            {token: Position(plan.token.offset + 1, plan.batch_id)},
-            plan.topic_ids,
-            decided,
-        )
 
     def commit(self, table: str) -> TableCommit | None:
         """What the table took in of what is published, None if nothing. Raises what stands against that."""

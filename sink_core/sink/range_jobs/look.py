@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
-from calve.sink_core.control.events import Logged
+from calve.sink_core.control.decision import Decision
+from calve.sink_core.control.events import Event, Logged
 from calve.sink_core.error_codes.operations import FILES_GONE, GONE_FROM_KAFKA
 from calve.sink_core.errors import TableUnusable, Unreachable
 from calve.sink_core.iceberg.commit.view import TableView
@@ -16,12 +17,13 @@ from calve.sink_core.iceberg.verify.files import ReadableFiles, head_tasks, pend
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import log_starts
 from calve.sink_core.offset_sets import by_partition, of_range
-from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
+from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, Positions, TopicPartition
 from calve.sink_core.sink.ledger.rows import COLUMNS, LedgerRow, rows_of, with_former
 from calve.sink_core.sink.ledger.stored_offsets import held_by
+from calve.sink_core.sink.loop.job import Publication
 from calve.sink_core.sink.loop.planning import check_topics
 from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.sink.range_jobs.job import deleted
+from calve.sink_core.sink.range_jobs.job import decide, deleted
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.tables.proof import Evidence
@@ -44,6 +46,18 @@ def token_and_log(session: Session) -> tuple[Position, CommitState]:
     except Unreachable:
         found, state = session.publisher.fence_and_read([token])
     return found.get(token, NO_TOKEN), state
+
+
+def by_token(
+    session: Session, what: str, batch_id: str, planned: Position, events: Sequence[Event], topic_ids: Mapping[str, str]
+) -> Publication:
+    """The publication of a range job: it moves the token and no position, and counts if the token is as `planned`."""
+    token = session.publisher.token
+
+    def decided(found: Positions, state: CommitState) -> Decision:
+        return decide(batch_id, planned, found.get(token, NO_TOKEN), state)
+
+    return Publication(what, events, {token: Position(planned.offset + 1, batch_id)}, dict(topic_ids), decided)
 
 
 def ledger_rows(session: Session) -> list[LedgerRow]:
