@@ -89,6 +89,7 @@ def _commands_under(pid: int) -> Generator[list[str]]:
 
 
 def test_a_run_without_the_token_is_refused(calve: Shell, flow: Flow) -> None:
+    flow = flow.but(extra={"batch": {"spark_from_records": 1}})
     flow.produce(range(1))
     error = calve("run", str(flow.pipeline.path), with_token=False, exit_code=EXIT_UNREACHABLE)
     assert error["message"].startswith("Spark Connect at ")
