@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, StringType
 
-from calve.sink_core.iceberg.changes.deleted import DELETED_COLUMN
 from calve.sink_core.records.changes.unavailable import KEEP, UNAVAILABLE, can_keep
 from calve.sink_core.tables.batch import ToMerge
+from calve.sink_core.tables.row_changes import DELETED_COLUMN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -26,7 +26,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, RetriableError
-from calve.sink_core.iceberg.changes.existing_rows import Bounds, ExistingRows, all_bounds, existing_rows_schema
+from calve.sink_core.iceberg.changes.existing_rows import Bounds, all_bounds, existing_rows_schema
 from calve.sink_core.iceberg.files.sort_order import Order
 from calve.sink_core.iceberg.files.written import WrittenFile
 from calve.sink_core.iceberg.write.budget import Budget
@@ -36,6 +36,7 @@ from calve.sink_core.sink.write.outputs import Output
 from calve.sink_core.sink.write.pieces import Outbox, Piece, keys_of, pieces, rows_of
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult, run_task
+from calve.sink_core.tables.row_changes import ExistingRows
 from calve.spark_jobs.existing_rows import existing_pieces, existing_rows
 
 if TYPE_CHECKING:

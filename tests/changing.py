@@ -20,7 +20,6 @@ from calve.sink_core.control.events import Logged
 from calve.sink_core.iceberg.catalog.metadata import without_history
 from calve.sink_core.iceberg.changes.equality import key_of, with_spec_of_deletes
 from calve.sink_core.iceberg.changes.merging import staged_files
-from calve.sink_core.iceberg.changes.settings import RowChanges
 from calve.sink_core.iceberg.changes.writer import ChangeWriter
 from calve.sink_core.iceberg.commit import snapshot_record as own
 from calve.sink_core.iceberg.commit.append import Attempt, Step, build_append
@@ -31,6 +30,7 @@ from calve.sink_core.iceberg.write.outputs import output_of
 from calve.sink_core.records.changes.rows import change_schema
 from calve.sink_core.tables.batch import TableOutput, ToMerge
 from calve.sink_core.tables.log.events import DataWritten
+from calve.sink_core.tables.row_changes import RowChanges
 from calve.spark_jobs.merge import merge_into
 
 TOPICS = ("t",)

@@ -9,7 +9,7 @@ from pyiceberg.schema import index_by_name
 
 from calve.sink_core.counts import Dropped
 from calve.sink_core.iceberg.catalog.metadata import mapped_names
-from calve.sink_core.iceberg.changes.settings import columns_read, events_of, row_changes_of
+from calve.sink_core.iceberg.changes.settings import row_changes_of
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.records.columns.evolution import evolved, merged
 from calve.sink_core.records.columns.names import names_of
@@ -17,6 +17,7 @@ from calve.sink_core.records.decode.others import sum_dropped
 from calve.sink_core.records.formats import Formats
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.tables.batch import BatchPlan
+from calve.sink_core.tables.row_changes import columns_read, events_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,12 +46,12 @@ from pyiceberg.types import (
 from pyspark.sql import SparkSession
 
 from calve.sink_core.config.effective import CatalogSettings
-from calve.sink_core.iceberg.changes.settings import RowChanges
 from calve.sink_core.iceberg.commit.relisting import with_spec_to_relist
 from calve.sink_core.iceberg.commit.replace import live_files
 from calve.sink_core.iceberg.files.manifests import rewritten_for
 from calve.sink_core.iceberg.files.written import data_file
 from calve.sink_core.iceberg.write.writer import TableWriter
+from calve.sink_core.tables.row_changes import RowChanges
 from tests import support
 from tests.changing import Change, attempt_of, by_chdb, by_spark, commit, merge, written
 from tests.integration.test_changes_read_back import State, as_state, create, drop, put, take_in

@@ -11,9 +11,7 @@ from pyiceberg.types import BooleanType, NestedField
 from calve.sink_core.error_codes.records import SOFT_DELETES
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN
-
-DELETED_COLUMN = "_is_deleted"
-"""Iceberg has reserved `_deleted`: Spark reads no table with a column of that name."""
+from calve.sink_core.tables.row_changes import DELETED_COLUMN
 
 
 def with_deleted(columns: Schema) -> Schema:

@@ -8,7 +8,6 @@ a late one is left out, and one of a key that came from another partition refuse
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +36,7 @@ from calve.sink_core.error_codes.records import NO_ORIGIN, NO_SUCH_COLUMN, ORDER
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.records.columns.arrow import arrow_schema, column_of
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, has_kafka_column
+from calve.sink_core.tables.row_changes import ExistingRows
 
 HELD = "calve:held"
 """The last column of existing rows, their order or source; before it come those of the key."""
@@ -47,22 +47,6 @@ _BOUNDED = (*_ORDERED, StringType)
 
 Bounds = tuple[Any, Any]
 """The least and the greatest value of a key's first column among changes, as Python has them."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExistingRows:
-    """Where a table's rows stand: field ids of `key` and of what changes are `held` against, an order, or topic and
-    partition; and the names of these columns in the schema of the snapshot.
-    """
-
-    snapshot_id: int
-    key: tuple[int, ...]
-    held: tuple[int, ...]
-    columns: tuple[str, ...]
-
-    @property
-    def by_source(self) -> bool:
-        return len(self.held) > 1
 
 
 def order_of(metadata: TableMetadata, path: str, key: Sequence[int], *, table: str) -> int:

@@ -29,8 +29,7 @@ from calve.sink_core.error_codes.tables import (
 )
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
-from calve.sink_core.iceberg.changes.deleted import DELETED_COLUMN, with_deleted
-from calve.sink_core.iceberg.changes.settings import envelope_of
+from calve.sink_core.iceberg.changes.deleted import with_deleted
 from calve.sink_core.iceberg.create.partition_by import partition_spec
 from calve.sink_core.iceberg.create.sort_by import sort_order, with_identifiers
 from calve.sink_core.records.changes.events import with_order
@@ -41,6 +40,7 @@ from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, kafka_fie
 from calve.sink_core.records.columns.type_text import schema_of, spark_type_text
 from calve.sink_core.records.formats import Formats, Sample
 from calve.sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
+from calve.sink_core.tables.row_changes import DELETED_COLUMN, envelope_of
 
 FORMAT_VERSION = "2"
 CREATED_BY = "calve.created-by"

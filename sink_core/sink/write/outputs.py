@@ -16,8 +16,6 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from calve.sink_core.iceberg.catalog.metadata import mapped_names
 from calve.sink_core.iceberg.catalog.opening import open_io, unreachable_as_ours
-from calve.sink_core.iceberg.changes.deleted import DELETED_COLUMN
-from calve.sink_core.iceberg.changes.settings import RowChanges, columns_read, events_of
 from calve.sink_core.iceberg.files.written import WrittenFile
 from calve.sink_core.iceberg.write.budget import Budget
 from calve.sink_core.iceberg.write.writer import TableWriter
@@ -34,6 +32,7 @@ from calve.sink_core.records.keys import ReadKeys, key_type
 from calve.sink_core.sink.write.change_pieces import ChangePieces
 from calve.sink_core.sink.write.pieces import Outbox, PieceWriter
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
+from calve.sink_core.tables.row_changes import DELETED_COLUMN, RowChanges, columns_read, events_of
 
 if TYPE_CHECKING:
     from calve.sink_core.iceberg.changes.writer import ChangeWriter

@@ -10,10 +10,9 @@ from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.reading import BINARY, FormatsByTopic
 from calve.sink_core.config.routing import ALL, Naming, Rule
 from calve.sink_core.config.tables import EvolveStep, Transform
-from calve.sink_core.iceberg.changes.existing_rows import ExistingRows
-from calve.sink_core.iceberg.changes.settings import RowChanges
 from calve.sink_core.iceberg.files.sort_order import Distribution
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
 
 
 @dataclass(frozen=True, slots=True)
