@@ -11,12 +11,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import UUIDType
 
 from calve.sink_core.config.effective import CatalogSettings
-from calve.sink_core.iceberg.changes.existing_rows import Bounds, existing_rows_schema
+from calve.sink_core.iceberg.changes.existing_rows import existing_rows_schema
 from calve.sink_core.iceberg.files.partition import buckets_of
 from calve.sink_core.iceberg.maintenance.predicate import quoted
 from calve.sink_core.records.changes.rows import sources_of
 from calve.sink_core.records.columns.type_text import spark_type_text
-from calve.sink_core.sink.write.pieces import Piece, pieces
+from calve.sink_core.tables.pieces import Bounds, Piece, pieces
 from calve.sink_core.tables.row_changes import ExistingRows
 from calve.spark_jobs.catalog import attach
 

@@ -22,20 +22,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadata
 
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, RetriableError
-from calve.sink_core.iceberg.changes.existing_rows import Bounds, all_bounds, existing_rows_schema
+from calve.sink_core.iceberg.changes.existing_rows import all_bounds, existing_rows_schema
 from calve.sink_core.iceberg.files.sort_order import Order
 from calve.sink_core.iceberg.files.written import WrittenFile
-from calve.sink_core.iceberg.write.budget import Budget
+from calve.sink_core.iceberg.table import iceberg_target
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.records.columns.arrow import arrow_schema
 from calve.sink_core.sink.write.outputs import Output
-from calve.sink_core.sink.write.pieces import Outbox, Piece, keys_of, pieces, rows_of
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult, run_task
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.pieces import Bounds, Outbox, Piece, keys_of, pieces, rows_of
 from calve.sink_core.tables.row_changes import ExistingRows
 from calve.spark_jobs.existing_rows import existing_pieces, existing_rows
 
@@ -90,7 +91,7 @@ def run_shuffled(
         read = session.range(0, len(tasks), 1, len(tasks)).mapInArrow(
             partial(_read, spec, tuple(tasks), buckets), _COLUMNS
         )
-        if spec.looks_at_tables or any(table.distribution == "range" for table in spec.tables):
+        if spec.looks_at_tables or any(table.target.distribution == "range" for table in spec.tables):
             # What was read is kept: the second look at it does not read the topics again.
             read = read.persist()
             try:
@@ -272,7 +273,7 @@ def _row(kind: int, task: int, bucket: int = 0, table: int = 0, rows: int = 0, d
 
 
 def _metadata(spec: IngestSpec, table: int) -> TableMetadata:
-    return TableMetadataUtil.parse_raw(spec.tables[table].metadata)
+    return iceberg_target(spec.tables[table].target).metadata
 
 
 def _error(pickled: bytes) -> CalveError:

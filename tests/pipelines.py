@@ -26,12 +26,13 @@ from calve.sink_core.config.load import CONNECTIONS_FILE, load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.group import SourceGroup
-from calve.sink_core.iceberg.commit.coordinator import CommitReport
 from calve.sink_core.iceberg.commit.properties import SnapshotRecord, SummaryKeys, from_summary
 from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.loop.engine import Engine, InProcess
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
+from calve.sink_core.tables.format import LoadedTable
 from calve.sink_core.tables.log.fold import SINK
 from tests import support
 
@@ -119,6 +120,13 @@ class Flow:
         """Plan, write, publish and commit until caught up; in this process unless an engine is given."""
         with self.session(engine) as session:
             return run_pipeline(session, bounds=bounds)
+
+    def loaded(self) -> dict[str, LoadedTable]:
+        """The pipeline's tables, created where they are missing, as a batch has them."""
+        with self.session() as session:
+            session.bind()
+            session.create_missing()
+            return {name: table for name, table in session.load(self.pipeline.table_names).items() if table}
 
     def publish(self) -> None:
         """A run that dies before its commit: what is published waits."""

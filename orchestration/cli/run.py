@@ -14,10 +14,10 @@ from calve.orchestration.cli.replay import range_document, say_range
 from calve.orchestration.wording import dropped_text
 
 if TYPE_CHECKING:
-    from calve.sink_core.iceberg.commit.coordinator import CommitReport
-    from calve.sink_core.iceberg.commit.table import TableCommit
     from calve.sink_core.sink.batches import BatchReport
+    from calve.sink_core.sink.loop.coordinator import CommitReport
     from calve.sink_core.sink.run import RunReport
+    from calve.sink_core.tables.commit import TableCommit
 
 
 def register(app: typer.Typer) -> None:

@@ -16,6 +16,7 @@ from calve.sink_core.config.references import redact, resolve, without_user_info
 from calve.sink_core.config.routes import fed_tables, is_open, may_feed, namings
 from calve.sink_core.config.routing import ALL, Naming, Rule
 from calve.sink_core.config.sink import SinkConfig
+from calve.sink_core.config.table_formats import ICEBERG
 from calve.sink_core.config.tables import (
     KAFKA,
     AutoCreate,
@@ -71,6 +72,7 @@ class TableSettings:
     ignore_fields: tuple[str, ...] = ()
     unknown_fields: UnknownFields = "leave_out"
     dagster: InDagster = field(default_factory=InDagster)
+    format: str = ICEBERG
 
     @property
     def changes_rows(self) -> bool:
@@ -197,6 +199,7 @@ class SinkPipeline(Pipeline):
                 ignore_fields=_or(fed.entry.ignore_fields, defaults.ignore_fields),
                 unknown_fields=_or(fed.entry.unknown_fields, defaults.unknown_fields),
                 dagster=fed.entry.dagster,
+                format=fed.entry.format,
                 owned=fed.entry.owned,
                 history=fed.entry.history,
                 rule=fed.rule,
@@ -216,6 +219,14 @@ class SinkPipeline(Pipeline):
             )
             for fed in fed_tables(self.config, self.topics, self.known_tables)
         )
+
+    def format_of(self, table: str) -> str:
+        """The format of a table, of the ledger or of the dead letters; Iceberg's for one that the file has no more."""
+        return self._formats.get(table, ICEBERG)
+
+    @cached_property
+    def _formats(self) -> dict[str, str]:
+        return {table.name: table.format for table in self.tables}
 
     @cached_property
     def namings(self) -> tuple[Naming, ...]:

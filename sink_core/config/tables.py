@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from calve.sink_core.config.fields import ColumnName, FieldPath, Owner, Regex, TableNames, TopicName
 from calve.sink_core.config.model import Model, refusal
+from calve.sink_core.config.table_formats import ICEBERG, TableFormatName
 from calve.sink_core.config.units import MIB, Bytes
 
 
@@ -171,6 +172,9 @@ class Table(Model):
     group of `source.topics_regex`, or `{value}` of `name_from`. In what comes from a topic's name a dot becomes `_`,
     unless the placeholder is the whole name. An entry that spells out such a name stands in for it: it gets the same
     records, unless it says `topics` or `where` itself."""
+
+    format: TableFormatName = ICEBERG
+    """The table's format. Ledger and dead letters are Iceberg tables in any case."""
 
     topics: tuple[TopicName, ...] | None = Field(default=None, min_length=1)
     """Only records of these topics. Default: of all."""

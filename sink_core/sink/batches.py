@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import Paused
@@ -17,11 +16,7 @@ from calve.sink_core.control.letters import NONE, Letters
 from calve.sink_core.counts import Dropped, not_stored
 from calve.sink_core.errors import CalveError
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
-from calve.sink_core.iceberg.changes.equality import with_spec_of_deletes
-from calve.sink_core.iceberg.changes.settings import row_changes_of
-from calve.sink_core.iceberg.commit.schema_change import change_schema
-from calve.sink_core.iceberg.commit.table import TableCommitter
-from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.table import iceberg
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, largest_batch
 from calve.sink_core.offsets import Offsets, Position
@@ -37,6 +32,7 @@ from calve.sink_core.sink.loop.writing import write_batch
 from calve.sink_core.sink.range_jobs.look import ledger_rows
 from calve.sink_core.sink.range_jobs.missing import check_new, check_stated
 from calve.sink_core.tables.batch import BatchPlan, WrittenBatch
+from calve.sink_core.tables.format import LoadedTable
 from calve.sink_core.tables.internal import LEDGER_SCHEMA
 
 
@@ -107,15 +103,13 @@ class Ingest:
         check_stated(self._session.pipeline.tables, self._session.log.state)
         if (topic := self._session.pipeline.dead_letter_topic) is not None:
             describe_topics(self._session.admin, [topic], timeout_s=ADMIN_TIMEOUT_S)
-        committer = self._session.committer(self._planner.first_coverage)
-        for name in self._session.pipeline.table_names:
-            # Before anything is created: a table that was dropped must not come back as if it were new.
-            committer.load_checked(name)
+        # Before anything is created: a table that was dropped must not come back as if it were new.
+        self._session.check_tables(self._planner.first_coverage)
         wanted = self._session.pipeline.tables_of(())
         self._session.create_missing(wanted)
         self._seen.update(wanted)
         # A ledger of an earlier version lacks columns.
-        change_schema(self._session.catalog, self._session.pipeline.ledger_table, LEDGER_SCHEMA, ("add_column",))
+        self._session.lake.change_schema(self._session.pipeline.ledger_table, LEDGER_SCHEMA, ("add_column",))
         self._begin(self._planner.look())
 
     def next_batch(self) -> BatchReport | None:
@@ -137,7 +131,7 @@ class Ingest:
         assert decision is not None
         return _report(planned, written, decision, seconds)
 
-    def _write(self, planned: Planned, seconds: dict[str, float]) -> tuple[WrittenBatch, Table]:
+    def _write(self, planned: Planned, seconds: dict[str, float]) -> tuple[WrittenBatch, LoadedTable]:
         """The batch's files, and the table of its dead letters."""
         plan, engine = planned.plan, self._session.engine
         tasks = "1 task" if len(plan.tasks) == 1 else f"{len(plan.tasks)} tasks"
@@ -202,71 +196,61 @@ class Ingest:
         self._planner.bootstrap(source)
         return self._planner.look()
 
-    def _load_tables(self, plan: BatchPlan) -> dict[str, Table]:
+    def _load_tables(self, plan: BatchPlan) -> dict[str, LoadedTable]:
         """The tables that the batch may feed as they are now, those of new topics created; a finding on one of them
         stops before anything is written.
         """
         session = self._session
         names = session.pipeline.tables_of({part.topic for part in plan.ranges if part.span})
-        loaded = self._load(names)
+        loaded = session.load(names)
         new = [name for name, found in loaded.items() if found is None and name not in self._seen]
         if new:
             found = (table for table in session.pipeline.tables if table.name in new)
             check_new(found, session.log.state, partial(ledger_rows, session))
             session.create_missing(new)
-            loaded |= self._load(new)
+            loaded |= session.load(new)
         self._seen.update(names)
         gone = sorted(name for name, found in loaded.items() if found is None)
         if gone:
             raise dropped_meanwhile(", ".join(gone))
-        loaded |= self._load(self._behind(loaded))
-        return {name: self._with_spec_of_deletes(name, found[0]) for name, found in loaded.items() if found}
+        loaded |= session.load(self._behind(loaded))
+        settings = {table.name: table for table in session.pipeline.tables}
+        found = {name: table for name, table in loaded.items() if table}
+        return {name: table.ready(settings[name]) if name in settings else table for name, table in found.items()}
 
-    def _with_spec_of_deletes(self, name: str, table: Table) -> Table:
-        settings = next((each for each in self._session.pipeline.tables if each.name == name), None)
-        changes = row_changes_of(table.metadata, settings) if settings else None
-        return with_spec_of_deletes(self._session.catalog, table, changes.key) if changes else table
-
-    def _behind(self, loaded: Mapping[str, tuple[Table, TableView] | None]) -> list[str]:
+    def _behind(self, loaded: Mapping[str, LoadedTable | None]) -> list[str]:
         """Commits what is published to tables whose rows a batch's changes are held against, and gives their names.
 
         So these have every batch before this one; whoever publishes one in between makes this one stale.
         """
-        committer, state = self._session.committer(), self._session.log.state
+        state = self._session.log.state
         tables = self._session.pipeline.tables
         looking = {t.name for t in tables if t.stops_moved_keys or (t.order_by is not None and not t.merged)}
         behind = [
             name
             for name, found in loaded.items()
-            if name in looking and found and state.pending(name, found[1].uuid, found[1].stored_offset)
+            if name in looking and found and state.pending(name, found.uuid, found.stored_offset)
         ]
-        for name in behind:
-            committer.commit(name)
+        for _, outcome in self._session.commits(behind):
+            if isinstance(outcome, CalveError):
+                raise outcome
         return behind
 
-    def _load(self, names: Iterable[str]) -> dict[str, tuple[Table, TableView] | None]:
-        loaded: dict[str, tuple[Table, TableView] | None] = {}
-        for name, found in self._session.lanes.each(TableCommitter.load_checked, self._session.committer(), [*names]):
-            if isinstance(found, CalveError):
-                raise found
-            loaded[name] = found
-        return loaded
-
-    def _change_tables(self, plan: BatchPlan, wanted: Mapping[str, Schema]) -> dict[str, Table]:
+    def _change_tables(self, plan: BatchPlan, wanted: Mapping[str, Schema]) -> dict[str, LoadedTable]:
         """Give tables what records need, as far as their `evolve` allows, and load all as `_load_tables` does."""
         give(self._session, wanted, self._progress, new=wanted.keys() - self._seen)
         return self._load_tables(plan)
 
-    def _letters(self, written: WrittenBatch, table: Table) -> Letters:
+    def _letters(self, written: WrittenBatch, table: LoadedTable) -> Letters:
         """What the dead-letter topic is to be told of the batch, if there is such a topic."""
         session, topic = self._session, self._session.pipeline.dead_letter_topic
         [output] = [each for each in written.tables if each.table == session.pipeline.dead_letter_table]
         if topic is None or not output.rows:
             return NONE
         most = largest_batch(session.admin, topic, timeout_s=ADMIN_TIMEOUT_S)
-        return dead_letters_of(output, table.io, topic, most, session.pipeline.name)
+        return dead_letters_of(output, iceberg(table).io, topic, most, session.pipeline.name)
 
-    def _publication(self, planned: Planned, written: WrittenBatch, dead_letters: Table) -> Publication:
+    def _publication(self, planned: Planned, written: WrittenBatch, dead_letters: LoadedTable) -> Publication:
         session, plan = self._session, planned.plan
         events = [
             *data_written(written, session.pipeline_id),

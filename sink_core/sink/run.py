@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.control.decision import Verdict
-from calve.sink_core.iceberg.commit.coordinator import CommitReport
 from calve.sink_core.sink.batches import BatchReport, Ingest
+from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.loop.job import OnProgress, Progress, commit_published
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs, RangeReport

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import FindingError, UnknownOutcome
-from calve.sink_core.iceberg.commit.coordinator import CommitReport
+from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.tables.log.events import CommitComplete, CommitToTable
 from tests.pipelines import Flow, reached, tagged
 from tests.support import TopicFactory

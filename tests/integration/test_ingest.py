@@ -15,8 +15,6 @@ from pyspark.sql import SparkSession
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.errors import BadRecord, CalveError, FindingError, TableUnusable
-from calve.sink_core.iceberg.catalog.opening import open_catalog
-from calve.sink_core.iceberg.create.tables import ensure_tables
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.sink.loop.engine import InProcess
 from calve.sink_core.sink.loop.writing import task_spec, write_batch
@@ -37,13 +35,12 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
 
 def write(flow: Flow, *tasks: tuple[OffsetRange, ...], engine: SparkEngine | None = None) -> WrittenBatch:
     """A batch of the given tasks, written and not published; each partition's slices are contiguous from 0."""
-    tables = ensure_tables(open_catalog(flow.pipeline.catalog), flow.pipeline, dict)
     ends: dict[TopicPartition, int] = {}
     for part in (part for task in tasks for part in task):
         ends[part.at] = max(part.end, ends.get(part.at, 0))
     ranges = tuple(OffsetRange(at.topic, at.partition, 0, end) for at, end in sorted(ends.items()))
     plan = BatchPlan("b1", "b0", ranges, tasks, {at.topic: "id" for at in ends}, 1_717_149_600_000, 1)
-    return write_batch(plan, pipeline=flow.pipeline, tables=tables, engine=engine or InProcess(2))
+    return write_batch(plan, pipeline=flow.pipeline, tables=flow.loaded(), engine=engine or InProcess(2))
 
 
 def outputs(written: WrittenBatch) -> dict[str, int]:
@@ -171,8 +168,7 @@ def test_what_travels_to_the_executors_holds_no_secret(
     flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(), kafka={"sasl.password": "${ENV:CALVE_TEST_SECRET}"})
     flow.produce(range(3))
     assert outputs(write(flow, (OffsetRange(flow.topic, 0, 0, 3),)))[flow.table] == 3
-    tables = ensure_tables(open_catalog(flow.pipeline.catalog), flow.pipeline, dict)
-    spec = task_spec("b1", flow.pipeline, tables)
+    spec = task_spec("b1", flow.pipeline, flow.loaded())
     assert b"s3cret-value" not in pickle.dumps(spec)
     assert "CALVE_TEST_SECRET" not in repr(spec)
 

@@ -13,8 +13,8 @@ import pytest
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import VARIABLE
-from calve.sink_core.iceberg.commit.coordinator import CommitReport
 from calve.sink_core.iceberg.commit.table import TableCommitter
+from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.verify.proof import verify
 from tests.launch import forked
 from tests.pipelines import Flow
@@ -83,7 +83,7 @@ def test_a_sqlite_catalog_is_written_to_by_one_thread(
 ) -> None:
     flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), tables=("db.one", "db.two"))
     with flow.session() as session:
-        assert session.lanes.number == 1
+        assert session.lake.threads.number == 1
 
 
 def test_a_finding_on_one_table_holds_up_none_of_the_others(restful: Restful) -> None:
@@ -105,7 +105,7 @@ def test_tables_that_are_ahead_of_what_was_read_of_the_log_are_left_to_the_calle
         restful.flow.commit()
         assert behind.log.state.next_offset == read
         names = behind.pipeline.table_names
-        outcomes = dict(behind.lanes.each(TableCommitter.commit, behind.committer(), names))
+        outcomes = dict(behind.lake.threads.each(TableCommitter.commit, behind.committer(), names))
         assert behind.log.state.next_offset > read
     assert outcomes.keys() == set(names)
     found = [outcomes[table] for table in restful.flow.tables]

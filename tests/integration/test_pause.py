@@ -21,9 +21,9 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.control import publisher
 from calve.sink_core.control.events import BatchAbandoned, Event, Paused, PipelineBound, Resumed
 from calve.sink_core.errors import FindingError, TableUnusable, UnknownOutcome
-from calve.sink_core.iceberg.commit.coordinator import CommitReport
 from calve.sink_core.sink import pausing
 from calve.sink_core.sink.batches import BatchReport
+from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
 from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify

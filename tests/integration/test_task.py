@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.iceberg.catalog.opening import open_catalog
-from calve.sink_core.iceberg.create.tables import ensure_tables
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.sink.loop.writing import task_spec
 from calve.sink_core.sink.write.spec import IngestSpec
@@ -24,7 +22,7 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
 
 
 def spec(flow: Flow) -> IngestSpec:
-    return task_spec("b1", flow.pipeline, ensure_tables(open_catalog(flow.pipeline.catalog), flow.pipeline, dict))
+    return task_spec("b1", flow.pipeline, flow.loaded())
 
 
 def test_records_that_are_dead_letters_already_stay_there_and_are_counted_as_that(flow: Flow, produce: Produce) -> None:

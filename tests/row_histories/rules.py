@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
+from calve.sink_core.iceberg.changes import pieces as change_pieces
 from calve.sink_core.iceberg.changes import writer
 from calve.sink_core.iceberg.commit import append
 from calve.sink_core.iceberg.commit import snapshot_record as own
@@ -23,7 +24,6 @@ from calve.sink_core.iceberg.commit.snapshot_record import Share
 from calve.sink_core.iceberg.files import manifests
 from calve.sink_core.records.changes import fold, rows
 from calve.sink_core.records.changes.fold import Folded
-from calve.sink_core.sink.write import change_pieces
 
 SwitchOff = Callable[[pytest.MonkeyPatch], None]
 

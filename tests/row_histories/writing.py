@@ -13,12 +13,12 @@ from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, Str
 
 from calve.sink_core.iceberg.changes import writer
 from calve.sink_core.iceberg.changes.existing_rows import existing_rows_of, existing_rows_schema
-from calve.sink_core.iceberg.write.budget import Budget
+from calve.sink_core.iceberg.changes.pieces import ChangePieces
 from calve.sink_core.iceberg.write.outputs import output_of
 from calve.sink_core.records.changes import rows
-from calve.sink_core.sink.write.change_pieces import ChangePieces
-from calve.sink_core.sink.write.pieces import Outbox, Piece, rows_of
 from calve.sink_core.tables.batch import TableOutput
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.pieces import Outbox, Piece, rows_of
 from calve.sink_core.tables.row_changes import RowChanges
 from calve.spark_jobs.existing_rows import existing_pieces
 from tests.row_histories.records import Kind, Record

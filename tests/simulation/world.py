@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from calve.sink_core.control.events import Event, Logged
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
 from calve.sink_core.iceberg.files.kafka_rows import Runs
+from calve.sink_core.iceberg.table import iceberg
 from calve.sink_core.iceberg.write.rewrite import Rewritten
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.rules import ALL, Rules
@@ -27,6 +28,7 @@ from calve.sink_core.sink.resolve.accounts import Accounts, fold
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult
 from calve.sink_core.tables.batch import BatchPlan, ManifestRef, TableOutput, WrittenBatch
+from calve.sink_core.tables.format import LoadedTable
 from calve.sink_core.tables.log.events import DataWritten
 from tests.simulation.broker import Cluster
 from tests.simulation.clients import Network
@@ -201,14 +203,16 @@ class World:
         self.store.delete(path)
         self.oracle.check_deleted(path)
 
-    def write_batch(self, plan: BatchPlan, *, pipeline: SinkPipeline, tables: Any, **others: object) -> WrittenBatch:
+    def write_batch(
+        self, plan: BatchPlan, *, pipeline: SinkPipeline, tables: Mapping[str, LoadedTable], **others: object
+    ) -> WrittenBatch:
         """In place of Spark: the same effects in the same order, on modelled files."""
         del pipeline, others
         batch = self.oracle.batches[plan.batch_id] = Batch(plan, {name: [] for name in tables}, {})
         batch.counts = [self._read(part, batch) for part in plan.ranges if part.span]
         files = {name: self._write(plan.batch_id, name, rows) for name, rows in batch.rows.items()}
         self.reach("write.after-files")
-        outputs = [self.output_of(plan.batch_id, name, table, files[name]) for name, table in tables.items()]
+        outputs = [self.output_of(plan.batch_id, name, iceberg(table), files[name]) for name, table in tables.items()]
         self.reach("write.after-manifests")
         return WrittenBatch(plan, tuple(outputs), tuple(batch.counts))
 

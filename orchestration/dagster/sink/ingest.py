@@ -20,12 +20,12 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.errors import CalveError
 
 if TYPE_CHECKING:
-    from calve.sink_core.iceberg.commit.coordinator import CommitReport
-    from calve.sink_core.iceberg.commit.table import TableCommit
     from calve.sink_core.sink.batches import BatchReport
+    from calve.sink_core.sink.loop.coordinator import CommitReport
     from calve.sink_core.sink.loop.job import Progress
     from calve.sink_core.sink.loop.session import Session
     from calve.sink_core.sink.run import Bounds, RunReport
+    from calve.sink_core.tables.commit import TableCommit
 
 MOVED_TAG = "calve/moved"
 PROOF_EVERY_S = 600.0

@@ -8,7 +8,6 @@ a late one is left out, and one of a key that came from another partition refuse
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +35,7 @@ from calve.sink_core.error_codes.records import NO_ORIGIN, NO_SUCH_COLUMN, ORDER
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.records.columns.arrow import arrow_schema, column_of
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, has_kafka_column
+from calve.sink_core.tables.pieces import Bounds
 from calve.sink_core.tables.row_changes import ExistingRows
 
 HELD = "calve:held"
@@ -44,9 +44,6 @@ HELD = "calve:held"
 _ORDERED = (IntegerType, LongType, DecimalType, DateType, TimestampType, TimestamptzType)
 _KEYS = (*_ORDERED, BooleanType, StringType, BinaryType, FixedType, UUIDType)
 _BOUNDED = (*_ORDERED, StringType)
-
-Bounds = tuple[Any, Any]
-"""The least and the greatest value of a key's first column among changes, as Python has them."""
 
 
 def order_of(metadata: TableMetadata, path: str, key: Sequence[int], *, table: str) -> int:

@@ -16,12 +16,12 @@ from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.iceberg.changes.equality import keys_only
 from calve.sink_core.iceberg.files.written import WrittenFile
-from calve.sink_core.iceberg.write.budget import Budget
 from calve.sink_core.iceberg.write.writer import TableWriter
 from calve.sink_core.records.changes.fold import check_unmoved, folded, last_by_key, not_outdated
 from calve.sink_core.records.changes.keeping import filled, needed
 from calve.sink_core.records.changes.rows import places_of
 from calve.sink_core.records.columns.arrow import column_of
+from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.row_changes import RowChanges
 
 FOLD_BYTES = 32 * 1024 * 1024

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -39,49 +38,11 @@ from calve.sink_core.iceberg.commit.snapshot_record import Share, gone_of, manif
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.iceberg.commit.view import TableView, rows_told, view_of
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.format import ReadLog
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.timing import back_off
-
-
-@dataclass(frozen=True, slots=True)
-class TableCommit:
-    """What a commit found or did at one table. `snapshot_id` is None for a table that has never had a commit of ours.
-
-    `landed` is False when there was nothing new. `conflicts` counts tries before success. `rows` and `files` were
-    added; the totals, in rows (see `rows_told`), files and bytes, are the table's with them. `dropped` are range jobs
-    that were to replace rows and did not fit the table any more. `seconds` of wall time, lost races included.
-    """
-
-    table: str
-    table_uuid: str
-    snapshot_id: int | None
-    stored_offset: int
-    valid_through_ms: int | None
-    landed: bool
-    batches: tuple[str, ...] = ()
-    rows: int = 0
-    files: int = 0
-    total_rows: int | None = 0
-    total_files: int = 0
-    total_bytes: int = 0
-    conflicts: int = 0
-    dropped: tuple[str, ...] = ()
-    seconds: float = 0.0
-
-    def followed_by(self, later: TableCommit | None) -> TableCommit:
-        """Both as one; the later one found no table if somebody dropped it in between."""
-        if later is None:
-            return self
-        return replace(
-            later,
-            landed=True,
-            batches=(*self.batches, *later.batches),
-            rows=self.rows + later.rows,
-            files=self.files + later.files,
-            conflicts=self.conflicts + later.conflicts,
-            dropped=(*self.dropped, *later.dropped),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +52,6 @@ class Examined:
     table: Table | None
     view: TableView | None
     finding: Finding | None
-
-
-class ReadLog(Protocol):
-    """What a commit needs of the control log, as in `ControlLog`."""
-
-    @property
-    def state(self) -> CommitState: ...
-
-    @property
-    def whole(self) -> bool: ...
-
-    def require_whole(self) -> None: ...
-
-    def refresh(self) -> CommitState: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,8 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import VoidTransform
 
 from calve.sink_core.iceberg.files.partition import transformed
+from calve.sink_core.tables.format import Distribution
 
-Distribution = Literal["none", "hash", "range"]
 DISTRIBUTION = "write.distribution-mode"
 
 

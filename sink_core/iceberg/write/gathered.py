@@ -7,8 +7,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from calve.sink_core.error_codes.tables import FOREIGN_COLUMNS
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.iceberg.write.budget import Budget, Gathers
 from calve.sink_core.records.columns.arrow import arrow_schema, conform
+from calve.sink_core.tables.budget import Budget, Gathers
 
 
 class Gathered:

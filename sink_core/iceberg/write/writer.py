@@ -27,11 +27,11 @@ from pyiceberg.typedef import Record
 from calve.sink_core.iceberg.files.partition import Partition, fits_in_path, split
 from calve.sink_core.iceberg.files.sort_order import Order
 from calve.sink_core.iceberg.files.written import WrittenFile, describe_file
-from calve.sink_core.iceberg.write.budget import Budget
 from calve.sink_core.iceberg.write.gathered import Gathered
 from calve.sink_core.iceberg.write.metrics import statistics_plan
 from calve.sink_core.iceberg.write.parquet import ParquetSettings, dictionary_paths, parquet_settings
 from calve.sink_core.records.columns.arrow import conform, file_schema
+from calve.sink_core.tables.budget import Budget
 
 
 class TableWriter:

@@ -17,18 +17,15 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.failpoints import reach
-from calve.sink_core.iceberg.commit.table import TableCommit
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
-from calve.sink_core.iceberg.write.outputs import output_of
 from calve.sink_core.offset_sets import ranges_of, union
 from calve.sink_core.offsets import OffsetRange, Position, TopicPartition
 from calve.sink_core.sink.dead_letters.choice import Offsets
@@ -40,6 +37,8 @@ from calve.sink_core.sink.loop.job import OnProgress, Progress, Publication, ann
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.loop.writing import task_spec
 from calve.sink_core.sink.range_jobs.look import by_token, token_and_log
+from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.format import LoadedTable
 from calve.sink_core.timing import back_off
 
 TRIES = 20
@@ -157,7 +156,7 @@ class DeadLetterJobs:
         if not tried.moved and not tried.changed:
             return tried, None
         outputs = {
-            name: output_of(batch_id, name, table, [file for r in results for file in r.files.get(name, ())])
+            name: table.output(batch_id, [file for r in results for file in r.files.get(name, ())])
             for name, table in tables.items()
         }
         letters = outputs.pop(self._name)
@@ -168,10 +167,9 @@ class DeadLetterJobs:
         what = f"{tried.number_moved:,} dead letters fit"
         return tried, by_token(session, what, batch_id, token, made, topic_ids)
 
-    def _load(self, names: Iterable[str]) -> dict[str, Table]:
+    def _load(self, names: Collection[str]) -> dict[str, LoadedTable]:
         """Tables as they are now; raises what stands against one."""
-        found = {name: self._session.committer().load_checked(name) for name in names}
-        return {name: table[0] for name, table in found.items() if table is not None}
+        return {name: table for name, table in self._session.load(names).items() if table is not None}
 
     def _commit(self) -> list[TableCommit]:
         """Take what is published into all tables; raises what stands against that."""

@@ -14,8 +14,8 @@ from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.iceberg.commit.replace import has_deletes, head_manifests
 from calve.sink_core.iceberg.files.kafka_rows import may_hold, place_fields, runs_of
+from calve.sink_core.iceberg.table import iceberg
 from calve.sink_core.iceberg.verify.files import ReadableFiles, head_tasks
-from calve.sink_core.iceberg.write.usable import check_usable
 from calve.sink_core.offset_sets import by_partition, ranges_of, shown
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, has_kafka_column
@@ -23,6 +23,7 @@ from calve.sink_core.sink.dead_letters.choice import Chosen, Offsets, choose
 from calve.sink_core.sink.ledger.stored_offsets import NONE, Held
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.look import ledger_rows, places_in
+from calve.sink_core.tables.format import LoadedTable
 from calve.sink_core.tables.proof import Evidence
 
 _COLUMNS = ("batch_id", "topic", "partition", "offset")
@@ -35,9 +36,9 @@ class DeadLetterPlan:
     """
 
     chosen: Chosen
-    letters: Table
+    letters: LoadedTable
     files: tuple[DataFile, ...]
-    tables: Mapping[str, Table]
+    tables: Mapping[str, LoadedTable]
 
 
 def plan_letters(
@@ -55,9 +56,10 @@ def plan_letters(
     # What a name with placeholders stands for comes with its first record.
     there = [t.name for t in pipeline.tables if t.explicit or session.committer().load_checked(t.name) is not None]
     loaded = {table: _load(session, table) for table in (*there, name)}
-    letters, stored = loaded.pop(name)
+    found = loaded.pop(name)
+    letters = iceberg(found)
     state = session.log.state
-    if any(e.event.removes for e in state.pending(name, str(letters.metadata.table_uuid), stored)):
+    if any(e.event.removes for e in state.pending(name, found.uuid, found.stored_offset)):
         return None
     with unreachable_as_ours(f"reading the manifests of {name}"):
         if has_deletes(head_manifests(letters)):
@@ -69,22 +71,22 @@ def plan_letters(
     places, files = _places(letters, name, by_partition(wanted) if wanted else None, tried)
 
     def holds(table: str, offsets: Offsets) -> Offsets:
-        return _holds(session, loaded[table][0], table, offsets)
+        return _holds(session, loaded[table], table, offsets)
 
     jobs = list(state.range_jobs.values())
     chosen = choose(places, rows, list(loaded), name, jobs, holds, pipeline.changing)
-    targets = {table: loaded[table][0] for table in chosen.tables}
-    for table, each in {**targets, name: letters}.items():
-        check_usable(each.metadata, table=table)
+    targets = {table: loaded[table] for table in chosen.tables}
+    for each in (*targets.values(), found):
+        each.check_usable()
     fields, runs = place_fields(letters.schema(), struct=None), runs_of(ranges_of(chosen.offsets))
-    return DeadLetterPlan(chosen, letters, tuple(file for file in files if may_hold(file, fields, runs)), targets)
+    return DeadLetterPlan(chosen, found, tuple(file for file in files if may_hold(file, fields, runs)), targets)
 
 
-def _load(session: Session, name: str) -> tuple[Table, int]:
-    found = session.committer().load_checked(name)
+def _load(session: Session, name: str) -> LoadedTable:
+    found = session.load([name])[name]
     if found is None:
         raise dropped_meanwhile(name)
-    return found[0], found[1].stored_offset
+    return found
 
 
 def _places(
@@ -118,8 +120,8 @@ def _places(
     return found, tuple(task.file for task in tasks)
 
 
-def _holds(session: Session, table: Table, name: str, offsets: Offsets) -> Offsets:
-    if not has_kafka_column(table.schema(), table=name):
+def _holds(session: Session, table: LoadedTable, name: str, offsets: Offsets) -> Offsets:
+    if not has_kafka_column(table.schema, table=name):
         raise TableUnusable(
             f"{name}: has no column {KAFKA_COLUMN}: whether it has dead letters that were moved before can't be told",
             hint="the dead letters were rolled back after a replay; leave these ranges out",

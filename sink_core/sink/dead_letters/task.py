@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from calve.sink_core.iceberg.catalog.opening import open_io, unreachable_as_ours
 from calve.sink_core.iceberg.files.kafka_rows import Runs
 from calve.sink_core.iceberg.files.written import WrittenFile
-from calve.sink_core.iceberg.write.budget import Budget
+from calve.sink_core.iceberg.table import iceberg_target
 from calve.sink_core.iceberg.write.rewrite import rows_of_file
 from calve.sink_core.kafka.messages import Int64s
 from calve.sink_core.offsets import TopicPartition
@@ -30,6 +30,7 @@ from calve.sink_core.sink.loop.engine import Engine
 from calve.sink_core.sink.write.feeds import Feeds
 from calve.sink_core.sink.write.outputs import Output
 from calve.sink_core.sink.write.spec import IngestSpec
+from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.internal import DeadLetter, dead_letter_rows
 
 Places = dict[TopicPartition, list[int]]
@@ -72,7 +73,7 @@ def _run(
 ) -> DeadLetterResult:
     work = _Work(spec, f"calve-{spec.batch_id}-{number}", sorted({at.topic for at in runs}), only)
     try:
-        metadata = work.letters.metadata
+        metadata = iceberg_target(spec.dead_letters.target).metadata
         with unreachable_as_ours(f"reading {work.letters.name}"):
             io = open_io(spec.catalog, work.letters.name, metadata.location)
             for file in groups[number]:

@@ -9,17 +9,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 
-from calve.sink_core.iceberg.commit.schema_change import change_schema
 from calve.sink_core.records.columns.evolution import merged_by_table
 from calve.sink_core.sink.loop.job import OnProgress, Progress
 from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.tables.format import LoadedTable
 
 CHANGES = 3
 """How often tables are changed for one batch. What does not fit them after that is for the dead letters."""
 
-Tables = Mapping[str, Table]
+Tables = Mapping[str, LoadedTable]
 ChangeTables = Callable[[Mapping[str, Schema]], Tables]
 """Gives tables, by name, what is wanted of them, and loads all again."""
 
@@ -39,7 +38,7 @@ def give(session: Session, wanted: Mapping[str, Schema], on_progress: OnProgress
         on_progress(Progress("write", f"{name}: created"))
     for table in session.pipeline.tables:
         if table.name in wanted and table.name not in new:
-            changes = change_schema(session.catalog, table.name, wanted[table.name], table.evolve)
+            changes = session.lake_of(table.name).change_schema(table.name, wanted[table.name], table.evolve)
             on_progress(Progress("write", f"{table.name}: {', '.join(changes) or 'changed by others'}"))
 
 

@@ -19,8 +19,8 @@ from calve.sink_core.control.events import BatchAbandoned, Event
 from calve.sink_core.control.letters import NONE, Letters
 from calve.sink_core.errors import CalveError, Fenced, FindingError, ProtocolError, UnknownOutcome
 from calve.sink_core.failpoints import reach
-from calve.sink_core.iceberg.commit.coordinator import CommitReport
 from calve.sink_core.offsets import Position, Positions
+from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.loop.planning import check_topics
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.tables.log.events import StartCommit

@@ -1,45 +1,47 @@
-"""The opened parts of one pipeline: Kafka, control log, catalog. Every command and every Dagster op starts here."""
+"""The opened parts of one pipeline: Kafka, control log, tables. Every command and every Dagster op starts here."""
 
 from __future__ import annotations
 
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pkgutil import resolve_name
 from types import TracebackType
 
 from confluent_kafka.admin import AdminClient
-from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
 from calve.sink_core import findings
 from calve.sink_core.config.sink_pipeline import SinkPipeline, check_number
+from calve.sink_core.config.table_formats import ICEBERG, TABLE_FORMATS
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.control.publisher import Publisher
 from calve.sink_core.error_codes.files import NOT_RUN_YET, TAKES_OVER
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
-from calve.sink_core.iceberg.catalog.opening import has_one_writer, open_catalog
-from calve.sink_core.iceberg.commit.coordinator import Coordinator
 from calve.sink_core.iceberg.commit.findings import Identity
-from calve.sink_core.iceberg.commit.merge import Merging
-from calve.sink_core.iceberg.commit.other_pipelines import Coverage, OtherPipelines
-from calve.sink_core.iceberg.commit.parallel import TableThreads
+from calve.sink_core.iceberg.commit.other_pipelines import Coverage
 from calve.sink_core.iceberg.commit.properties import SummaryKeys
 from calve.sink_core.iceberg.commit.table import TableCommitter
-from calve.sink_core.iceberg.create.tables import ensure_table, ensure_tables
+from calve.sink_core.iceberg.create.tables import columns_shown, ensure_tables
+from calve.sink_core.iceberg.handles import Catalog
+from calve.sink_core.iceberg.lake import IcebergLake
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.first_contact import PATIENT_S, cluster
 from calve.sink_core.kafka.source import SAMPLE_RECORDS, describe_topics, sample_values, topics_like
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.sink.loop.coordinator import Coordinator
 from calve.sink_core.sink.loop.engine import Engine, InProcess
+from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.format import Lake, LoadedTable, Opening
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.state import CommitState
 
@@ -54,15 +56,13 @@ class Session:
     admin: AdminClient
     log: ControlLog[CommitState]
     group: SourceGroup
-    catalog: Catalog
     cluster_id: str
     publisher: Publisher[CommitState]
-    others: OtherPipelines
-    lanes: TableThreads
     engine: Engine
     rules: Rules = ALL
     bound: PipelineBound | None = None
     made_by: str = ""
+    lakes: dict[str, Lake] = field(default_factory=dict[str, Lake])
 
     @classmethod
     def open(
@@ -82,21 +82,47 @@ class Session:
         )
         group = SourceGroup(settings, pipeline.group, rules)
         publisher = Publisher(settings, transactional_id=pipeline.transactional_id, group=group, log=log, rules=rules)
-        catalog = open_catalog(pipeline.catalog)
-        others = OtherPipelines(catalog, pipeline.group, cluster_id)
-        at_a_time = 1 if has_one_writer(pipeline.catalog) else pipeline.config.commit.parallel_tables
-        lanes = TableThreads(partial(open_catalog, pipeline.catalog), at_a_time)
-        return cls(
-            pipeline, admin, log, group, catalog, cluster_id, publisher, others, lanes, engine, rules, made_by=made_by
-        )
+        session = cls(pipeline, admin, log, group, cluster_id, publisher, engine, rules, made_by=made_by)
+        session._lake(ICEBERG)
+        return session
+
+    @property
+    def lake(self) -> IcebergLake:
+        """That of ledger, dead letters and tables in Iceberg."""
+        lake = self._lake(ICEBERG)
+        assert isinstance(lake, IcebergLake)
+        return lake
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.lake.catalog
 
     @property
     def keys(self) -> SummaryKeys:
-        return SummaryKeys(self.pipeline.config.first_name, self.pipeline.control_topic, self.pipeline.group)
+        return self.lake.keys
 
     @property
     def identity(self) -> Identity:
-        return Identity(self.log.topic_id, self.cluster_id)
+        return self.lake.identity
+
+    def lake_of(self, table: str) -> Lake:
+        """Where a table of the pipeline is, opened when it is needed. Raises Unreachable or ConfigError."""
+        return self._lake(self.pipeline.format_of(table))
+
+    def _lake(self, name: str) -> Lake:
+        if name not in self.lakes:
+            make: Callable[[Opening], Lake] = resolve_name(TABLE_FORMATS[name].make)
+            self.lakes[name] = make(
+                Opening(
+                    lambda: self.pipeline,
+                    self.log,
+                    self.cluster_id,
+                    lambda: self.engine.merge,
+                    self.rules,
+                    self.made_by,
+                )
+            )
+        return self.lakes[name]
 
     @property
     def pipeline_id(self) -> str:
@@ -109,24 +135,43 @@ class Session:
 
     def committer(self, first_coverage: Callable[[], Coverage] | None = None) -> TableCommitter:
         """`first_coverage` as in `TableCommitter`."""
-        return TableCommitter(
-            self.catalog,
-            self.pipeline.tag,
-            self.keys,
-            self.identity,
-            self.log,
-            str(self.pipeline.path),
-            self.pipeline.ledger_table,
-            self.others,
-            self.pipeline.from_now,
-            first_coverage,
-            Merging.of(self.pipeline, self.engine.merge),
-            self.rules,
-            self.made_by,
-        )
+        return self.lake.committer(first_coverage)
 
     def coordinator(self) -> Coordinator:
-        return Coordinator(self.log, self.committer(), self.lanes)
+        return Coordinator(self.log, self.commits)
+
+    def commits(self, names: Collection[str]) -> Iterator[tuple[str, TableCommit | CalveError | None]]:
+        """What became of each table by a commit of what is published and pending."""
+        for lake, its in self._by_lake(names):
+            yield from lake.commit(its)
+
+    def load(self, names: Collection[str]) -> dict[str, LoadedTable | None]:
+        """Tables as they are now, compared with the log; None for one that neither exists nor is in the log. Raises
+        what stands against the first.
+        """
+        loaded: dict[str, LoadedTable | None] = {}
+        for lake, its in self._by_lake(names):
+            for name, found in lake.load(its):
+                if isinstance(found, CalveError):
+                    raise found
+                loaded[name] = found
+        return loaded
+
+    def check_tables(self, first_coverage: Callable[[], Coverage]) -> None:
+        """Raise what stands against a table of the pipeline. `first_coverage` as in `TableCommitter`."""
+        committer = self.committer(first_coverage)
+        for name in self.pipeline.table_names:
+            if self.pipeline.format_of(name) == ICEBERG:
+                committer.load_checked(name)
+            else:
+                self.load([name])
+
+    def _by_lake(self, names: Collection[str]) -> Iterator[tuple[Lake, list[str]]]:
+        of = defaultdict[str, list[str]](list)
+        for name in names:
+            of[self.pipeline.format_of(name)].append(name)
+        for name, its in of.items():
+            yield self._lake(name), its
 
     def source_topics(self) -> tuple[str, ...]:
         """The topics to read as they are now; `pipeline` then knows them, and the tables that they and the log tell of.
@@ -154,12 +199,18 @@ class Session:
         that each is fed from. Raises as `ensure_tables` does.
         """
         by_topics = defaultdict[frozenset[str] | None, list[str]](list)
-        rules = {table.name: table.rule.topics for table in self.pipeline.tables}
+        settings = {table.name: table for table in self.pipeline.tables}
         for name in self.pipeline.table_names:
             if not names or name in names:
-                by_topics[rules.get(name)].append(name)
+                by_topics[settings[name].rule.topics if name in settings else None].append(name)
         for topics, wanted in by_topics.items():
-            ensure_tables(self.catalog, self.pipeline, partial(self.sample_values, topics), names=wanted, topics=topics)
+            sample = partial(self.sample_values, topics)
+            own = [name for name in wanted if self.pipeline.format_of(name) == ICEBERG]
+            if own:
+                ensure_tables(self.catalog, self.pipeline, sample, names=own, topics=topics)
+            shown = columns_shown(self.pipeline, sample, topics)
+            for name in (name for name in wanted if name not in own):
+                self.lake_of(name).create(settings[name], shown)
 
     def create_named(self, wanted: Mapping[str, Schema]) -> Iterator[str]:
         """Create the tables that records name, with these columns if `auto_create` names none, and know them from then
@@ -173,7 +224,7 @@ class Session:
         check_number(pipeline)
         for table in pipeline.tables:
             if table.name in wanted:
-                ensure_table(self.catalog, table, lambda name=table.name: wanted[name])
+                self.lake_of(table.name).create(table, lambda name=table.name: wanted[name])
                 yield table.name
         self.pipeline = pipeline
 
@@ -274,8 +325,8 @@ class Session:
     def close(self) -> None:
         self.log.close()
         self.group.close()
-        self.lanes.close()
-        self.catalog.close()
+        for lake in self.lakes.values():
+            lake.close()
 
     def __enter__(self) -> Session:
         return self

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pyiceberg.table import Table
-
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.error_codes.records import TOO_MANY_BAD
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.failpoints import reach
-from calve.sink_core.iceberg.catalog.metadata import without_history
-from calve.sink_core.iceberg.changes.existing_rows import existing_rows_of
-from calve.sink_core.iceberg.changes.settings import row_changes_of
-from calve.sink_core.iceberg.files.sort_order import distribution_of
-from calve.sink_core.iceberg.write.outputs import output_of, write_ledger
-from calve.sink_core.iceberg.write.parquet import target_file_bytes
-from calve.sink_core.iceberg.write.usable import check_usable
+from calve.sink_core.iceberg.table import iceberg
+from calve.sink_core.iceberg.write.outputs import write_ledger
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.records.decode.others import sum_dropped
 from calve.sink_core.sink.loop.complete import COUNTED
@@ -26,13 +19,14 @@ from calve.sink_core.sink.loop.fitting import ChangeTables, Tables, write_with_e
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
 from calve.sink_core.sink.write.task import FirstBad, TaskResult
 from calve.sink_core.tables.batch import BatchPlan, WrittenBatch
+from calve.sink_core.tables.format import LoadedTable
 
 
 def write_batch(
     plan: BatchPlan,
     *,
     pipeline: SinkPipeline,
-    tables: Mapping[str, Table],
+    tables: Mapping[str, LoadedTable],
     engine: Engine,
     change: ChangeTables | None = None,
 ) -> WrittenBatch:
@@ -44,8 +38,8 @@ def write_batch(
     """
 
     def write(tables: Tables, evolving: bool) -> list[TaskResult]:
-        for name, table in tables.items():
-            check_usable(table.metadata, table=name)
+        for table in tables.values():
+            table.check_usable()
         spec = task_spec(plan.batch_id, pipeline, tables, evolving=evolving, read=[part.at for part in plan.ranges])
         return engine.write(spec, plan.tasks)
 
@@ -55,15 +49,15 @@ def write_batch(
     counts = merge_counts(plan, [count for result in results for count in result.counts], named)
     _check_share(pipeline, counts, [result.first_bad for result in results if result.first_bad])
     files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}
-    files[pipeline.ledger_table] += write_ledger(plan, counts, tables[pipeline.ledger_table])
+    files[pipeline.ledger_table] += write_ledger(plan, counts, iceberg(tables[pipeline.ledger_table]))
     changes = {name: sum(count.written.get(name, 0) for count in counts) for name in pipeline.changing}
     to_merge = {
         settings.name: row_changes.to_merge
         for settings in pipeline.tables
-        if settings.name in tables and (row_changes := row_changes_of(tables[settings.name].metadata, settings))
+        if settings.name in tables and (row_changes := tables[settings.name].row_changes(settings))
     }
     outputs = tuple(
-        output_of(plan.batch_id, name, table, files[name], changes.get(name), to_merge.get(name))
+        table.output(plan.batch_id, files[name], changes.get(name), to_merge.get(name))
         for name, table in tables.items()
     )
     reach("write.after-manifests")
@@ -95,7 +89,7 @@ def merge_counts(
 def task_spec(
     batch_id: str,
     pipeline: SinkPipeline,
-    tables: Mapping[str, Table],
+    tables: Mapping[str, LoadedTable],
     *,
     evolving: bool = False,
     read: Sequence[TopicPartition] = (),
@@ -108,21 +102,15 @@ def task_spec(
     # Those that records have asked for since it was planned are among the tables.
     pipeline = pipeline.having(pipeline.matched, {*pipeline.known_tables, *tables}) if pipeline.is_open else pipeline
 
-    def target(name: str) -> int:
-        return target_file_bytes(tables[name].metadata, pipeline.target_file_size(name))
-
     def spec(t: TableSettings) -> TableSpec:
-        metadata = tables[t.name].metadata
-        changes = row_changes_of(metadata, t)
+        table = tables[t.name]
+        changes = table.row_changes(t)
         several = len([at for at in read if t.rule.takes_topic(at.topic)]) > 1
         # A merge compares the order itself.
         looks = changes is not None and changes.held and (several if changes.order is None else not t.merged)
         return TableSpec(
             t.name,
-            without_history(metadata),
-            target(t.name),
-            # All changes of a key must come to one task.
-            distribution="hash" if changes else distribution_of(metadata),
+            table.target(pipeline.target_file_size(t.name), changes),
             evolve=t.evolve if evolving else (),
             ignored=t.ignore_fields,
             strict=t.unknown_fields == "dead_letter",
@@ -132,7 +120,7 @@ def task_spec(
             transform=t.transform,
             keys_as=pipeline.keys_as(t),
             changes=changes,
-            existing=existing_rows_of(metadata, changes.key, changes.held) if changes and looks else None,
+            existing=table.existing_rows(changes.key, changes.held) if changes and looks else None,
         )
 
     letters = pipeline.dead_letter_table
@@ -141,7 +129,7 @@ def task_spec(
         group=pipeline.group,
         catalog=pipeline.catalog,
         tables=tuple(spec(t) for t in pipeline.tables if t.name in tables),
-        dead_letters=TableSpec(letters, without_history(tables[letters].metadata), target(letters)),
+        dead_letters=TableSpec(letters, tables[letters].target(pipeline.target_file_size(letters))),
         stop_on_bad_record=pipeline.config.on_bad_record == "stop",
         readings=pipeline.readings,
         kafka=pipeline.kafka.properties,

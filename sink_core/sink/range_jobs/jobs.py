@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.counts import PartitionCounts
@@ -34,11 +33,10 @@ from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
 from calve.sink_core.iceberg.commit.resolving import REFILLED, resolution, resolves
-from calve.sink_core.iceberg.commit.table import TableCommit
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
-from calve.sink_core.iceberg.write.outputs import output_of
-from calve.sink_core.iceberg.write.usable import check_usable
+from calve.sink_core.iceberg.handles import Table
+from calve.sink_core.iceberg.table import IcebergTable, iceberg
 from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import OffsetRange, Position
 from calve.sink_core.sink.ledger.rows import LedgerRow
@@ -62,6 +60,7 @@ from calve.sink_core.sink.range_jobs.rewrite import RewriteSpec, rewrite_files
 from calve.sink_core.sink.range_jobs.selected import Wanted, check_same
 from calve.sink_core.sink.write.task import TaskResult
 from calve.sink_core.tables.batch import TableOutput
+from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.log.range_parts import Replaces
 from calve.sink_core.tables.log.state import CommitState
 
@@ -74,7 +73,7 @@ class Planned:
     """A job, the table as it was loaded for it, and what it takes the place of, if it does."""
 
     plan: RangePlan
-    table: Table
+    table: IcebergTable
     replacing: Replacing | None = None
 
 
@@ -268,10 +267,10 @@ class RangeJobs:
             return f"{table}: a range job that resolves {finding.name} was published before"
         found = losses(view, state)
         names = resolves(view, state, finding.name, found.covers_offset)
-        rows = ledger_rows(self._session)
+        session, rows = self._session, ledger_rows(self._session)
         offsets = lost_offsets(found, rows, state)
         plan = RangePlan(str(uuid.uuid4()), table, token, ranges_of(offsets), 0, {}, names)
-        return Planned(self._with_topics(plan, rows), loaded)
+        return Planned(self._with_topics(plan, rows), session.lake.table(loaded, view))
 
     def _with_finding(self, table: str) -> tuple[Table, TableView, Finding | None]:
         """The table, created again if it was dropped."""
@@ -298,7 +297,7 @@ class RangeJobs:
             return nothing
         ranges = ranges_of(lacking.offsets)
         plan = RangePlan(str(uuid.uuid4()), table, token, ranges, lacking.batches, {})
-        return Planned(self._with_topics(plan, rows), found[0])
+        return Planned(self._with_topics(plan, rows), session.lake.table(*found))
 
     def _plan_replay(self, table: str, token: Position, state: CommitState, wanted: Wanted) -> Planned | str:
         session = self._session
@@ -314,7 +313,9 @@ class RangeJobs:
             return f"nothing to do: the table {table} has nothing of that"
         check_not_compacted(session, ranges)
         plan = self._with_topics(RangePlan(str(uuid.uuid4()), table, token, ranges, 0, {}), rows)
-        return Planned(plan, loaded, replacing(loaded, table, ranges, rows, state.range_jobs_of(table)))
+        return Planned(
+            plan, session.lake.table(loaded, view), replacing(loaded, table, ranges, rows, state.range_jobs_of(table))
+        )
 
     def _with_topics(self, plan: RangePlan, rows: list[LedgerRow]) -> RangePlan:
         """The plan with its topics' UUIDs; they and what Kafka still holds are checked."""
@@ -330,18 +331,19 @@ class RangeJobs:
         """
         session, pipeline, plan, loaded = self._session, self._session.pipeline, made.plan, made.table
         engine = session.engine
-        dead = session.committer().load_checked(pipeline.dead_letter_table)
+        letters = session.load([pipeline.dead_letter_table])
+        dead = letters[pipeline.dead_letter_table]
         if dead is None:
             raise dropped_meanwhile(pipeline.dead_letter_table)
-        letters, skip = {pipeline.dead_letter_table: dead[0]}, dead_letters_in(session, plan.ranges)
+        letters, skip = {pipeline.dead_letter_table: dead}, dead_letters_in(session, plan.ranges)
 
         def write(tables: Tables, evolving: bool) -> list[TaskResult]:
-            check_usable(tables[plan.table].metadata, table=plan.table)
+            tables[plan.table].check_usable()
             spec = task_spec(plan.batch_id, pipeline, tables, evolving=evolving)
             spec = replace(spec, stop_on_bad_record=True, skip=skip)
             return engine.write(spec, tasks_of(plan.ranges, engine.parallelism(plan.offsets)))
 
-        def change(wanted: Mapping[str, Schema]) -> dict[str, Table]:
+        def change(wanted: Mapping[str, Schema]) -> Tables:
             give(session, wanted, self._progress)
             return {plan.table: self._load(plan.table), **letters}
 
@@ -357,18 +359,18 @@ class RangeJobs:
             rewrite = RewriteSpec(plan.batch_id, pipeline.catalog, target, runs_of(plan.ranges))
             rewritten = rewrite_files(rewrite, made.replacing.files, engine)
             reach("replay.after-files")
-            replaces = replaces_of(plan.batch_id, plan.table, loaded, made.replacing, rewritten)
+            replaces = replaces_of(plan.batch_id, plan.table, iceberg(loaded), made.replacing, rewritten)
         files = [file for result in results for file in result.files[plan.table]]
-        output = output_of(plan.batch_id, plan.table, loaded, files)
+        output = loaded.output(plan.batch_id, files)
         reach("range.after-manifests")
         return Written(output, counts, replaces)
 
-    def _load(self, name: str) -> Table:
+    def _load(self, name: str) -> IcebergTable:
         """The table as it is, whatever finding stands against it."""
-        table = self._session.committer().examine(name).table
-        if table is None:
+        found = self._session.committer().examine(name)
+        if found.table is None or found.view is None:
             raise dropped_meanwhile(name)
-        return table
+        return self._session.lake.table(found.table, found.view)
 
     def commit(self, table: str) -> TableCommit | None:
         """What the table took in of what is published, None if nothing. Raises what stands against that."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from pyiceberg.manifest import DataFile
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadata
 
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.iceberg.catalog.opening import open_io, unreachable_as_ours
 from calve.sink_core.iceberg.files.kafka_rows import Runs
+from calve.sink_core.iceberg.table import iceberg_target
 from calve.sink_core.iceberg.write.rewrite import Rewritten, rewrite_without
 from calve.sink_core.sink.loop.engine import Engine
 from calve.sink_core.sink.write.spec import TableSpec
@@ -46,12 +47,12 @@ def _even(files: Sequence[DataFile], groups: int) -> list[list[DataFile]]:
 
 
 def _run(spec: RewriteSpec, groups: Sequence[Sequence[DataFile]], number: int) -> list[Rewritten]:
-    metadata: TableMetadata = TableMetadataUtil.parse_raw(spec.table.metadata)
+    metadata: TableMetadata = iceberg_target(spec.table.target).metadata
     done: list[Rewritten] = []
     with unreachable_as_ours(f"rewriting files of {spec.table.name}"):
         io = open_io(spec.catalog, spec.table.name, metadata.location)
         for file in groups[number]:
-            prefix, target = f"calve-{spec.batch_id}-kept-{number}", spec.table.target_file_size
+            prefix, target = f"calve-{spec.batch_id}-kept-{number}", iceberg_target(spec.table.target).target_file_size
             rewritten = rewrite_without(io, metadata, file, spec.runs, prefix, target_file_size=target)
             if rewritten is not None:
                 done.append(rewritten)

@@ -12,7 +12,6 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from calve.sink_core.iceberg.write.budget import Budget
 from calve.sink_core.kafka.messages import Int64s
 from calve.sink_core.records.columns.evolution import merged
 from calve.sink_core.records.decode.calendar import on_calendar
@@ -22,9 +21,10 @@ from calve.sink_core.records.decode.strict import StrictDecoder
 from calve.sink_core.records.formats import Formats
 from calve.sink_core.records.keys import KeyReader, Keys, ReadKeys
 from calve.sink_core.sink.write.outputs import Feed
-from calve.sink_core.sink.write.pieces import Outbox
 from calve.sink_core.sink.write.router import Part, Router
 from calve.sink_core.sink.write.spec import IngestSpec
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.pieces import Outbox
 
 Origins = Callable[[Int64s, pa.Array], pa.Array]
 """What SQL sees of the records at some places beside their values; given are their keys as it sees these."""

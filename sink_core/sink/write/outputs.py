@@ -7,18 +7,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from calve.sink_core.iceberg.catalog.metadata import mapped_names
-from calve.sink_core.iceberg.catalog.opening import open_io, unreachable_as_ours
-from calve.sink_core.iceberg.files.written import WrittenFile
-from calve.sink_core.iceberg.write.budget import Budget
-from calve.sink_core.iceberg.write.writer import TableWriter
+from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.records.changes.events import Events
 from calve.sink_core.records.changes.kafka_key import keyed_events, keyed_rows, keyless, told_by
 from calve.sink_core.records.changes.keys import RowKeyDecoder, orderless
@@ -29,16 +24,15 @@ from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, KAFKA_TIM
 from calve.sink_core.records.columns.names import ALL, Names, names_of
 from calve.sink_core.records.decode.decoded import Decoded, sifted
 from calve.sink_core.records.keys import ReadKeys, key_type
-from calve.sink_core.sink.write.change_pieces import ChangePieces
-from calve.sink_core.sink.write.pieces import Outbox, PieceWriter
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.format import RowWriter, Written
+from calve.sink_core.tables.pieces import Outbox
 from calve.sink_core.tables.row_changes import DELETED_COLUMN, RowChanges, columns_read, events_of
 
 if TYPE_CHECKING:
-    from calve.sink_core.iceberg.changes.writer import ChangeWriter
     from calve.sink_core.records.transform.transform import Transforming
-
-_Writer: TypeAlias = "TableWriter | PieceWriter | ChangeWriter | ChangePieces"
+    from calve.sink_core.tables.format import ChangingWriter
 
 
 class Output:
@@ -49,24 +43,23 @@ class Output:
     ) -> None:
         self.name = table.name
         self._table, self._spec, self._file_prefix, self._budget = table, spec, file_prefix, budget
-        self._outbox = outbox if table.distribution != "none" else None
-        self._writer: _Writer | None = None
+        self._outbox = outbox if table.target.distribution != "none" else None
+        self._writer: RowWriter | None = None
 
     @cached_property
-    def metadata(self) -> TableMetadata:
-        """Parsed when it is needed: a task gets records for few of many tables."""
-        return TableMetadataUtil.parse_raw(self._table.metadata)
+    def table_schema(self) -> Schema:
+        """The table's, looked at when it is needed: a task gets records for few of many tables."""
+        return self._table.target.schema
 
     @cached_property
     def row_schema(self) -> pa.Schema:
         """Of what is written: the table's rows, or changes of them."""
-        schema = self.metadata.schema()
-        return change_schema(schema) if self._table.changes else arrow_schema(schema)
+        return change_schema(self.table_schema) if self._table.changes else arrow_schema(self.table_schema)
 
     def hold_against(self, existing: pa.RecordBatch) -> None:
         """Of the table's rows, once all changes were written: late changes are left out."""
         if self._writer is not None:
-            cast("ChangeWriter", self._writer).hold_against(existing)
+            cast("ChangingWriter", self._writer).hold_against(existing)
 
     def write(self, rows: pa.RecordBatch) -> None:
         with unreachable_as_ours(f"writing files of {self.name}"):
@@ -74,7 +67,7 @@ class Output:
                 self._writer = self._opened()
             self._writer.write(rows)
 
-    def close(self) -> tuple[WrittenFile, ...]:
+    def close(self) -> tuple[Written, ...]:
         with unreachable_as_ours(f"writing files of {self.name}"):
             return tuple(self._writer.close()) if self._writer else ()
 
@@ -83,31 +76,14 @@ class Output:
             if self._writer:
                 self._writer.abort()
 
-    def _opened(self) -> _Writer:
-        table = self._table
+    def _opened(self) -> RowWriter:
+        target, changes, budget = self._table.target, self._table.changes, self._budget
         if self._outbox is not None:
-            number = self._spec.tables.index(table)
-            if table.changes:
-                schema, bounded = self.metadata.schema(), table.existing is not None
-                return ChangePieces(schema, table.changes.key, self._outbox, number, self._budget, bounded=bounded)
-            return PieceWriter(self.metadata, table.distribution, self._outbox, number, self._budget)
-        io = open_io(self._spec.catalog, self.name, self.metadata.location)
-        size, budget = table.target_file_size, self._budget
-        if table.changes is None:
-            return TableWriter(io, self.metadata, self._file_prefix, target_file_size=size, budget=budget)
-        # Imported where it is needed: most tasks have no row changes.
-        from calve.sink_core.iceberg.changes.writer import ChangeWriter
-
-        return ChangeWriter(
-            io,
-            self.metadata,
-            self._file_prefix,
-            changes=table.changes,
-            table=self.name,
-            topics=self._spec.topics,
-            target_file_size=size,
-            budget=budget,
-        )
+            number, bounded = self._spec.tables.index(self._table), self._table.existing is not None
+            return target.spreader(self._outbox, number, budget, changes, bounded=bounded)
+        if changes is None:
+            return target.writer(self._file_prefix, budget)
+        return target.change_writer(self._file_prefix, budget, changes, self._spec.topics)
 
 
 class Feed(Output):
@@ -122,7 +98,7 @@ class Feed(Output):
 
     @cached_property
     def _columns(self) -> Schema:
-        return columns_read(self.metadata.schema(), self.changes, table=self.name)
+        return columns_read(self.table_schema, self.changes, table=self.name)
 
     @cached_property
     def events(self) -> Events | None:
@@ -134,7 +110,7 @@ class Feed(Output):
         if decoded.wanted is None or self.events is None:
             return decoded.wanted
         wanted = self.events.wanted(decoded.wanted)
-        return wanted if evolved(self.metadata.schema(), wanted, self.evolve) else None
+        return wanted if evolved(self.table_schema, wanted, self.evolve) else None
 
     @cached_property
     def schema(self) -> Schema:
@@ -168,13 +144,13 @@ class Feed(Output):
         within = self.events.rows_at if self.events else ""
         # What SQL doesn't name it leaves out on purpose.
         ignored = (ALL,) if self._table.transform else self._table.ignored
-        mapping = mapped_names(self.metadata)
+        mapping = self._table.target.names
         strict = self._table.strict and ALL not in ignored
         return names_of(self.schema, mapping, any_case=self._any_case, within=within, ignored=ignored, strict=strict)
 
     @cached_property
     def _has_kafka_column(self) -> bool:
-        return has_kafka_column(self.metadata.schema(), table=self.name)
+        return has_kafka_column(self.table_schema, table=self.name)
 
     @property
     def changes(self) -> RowChanges | None:
@@ -210,7 +186,7 @@ class Feed(Output):
 
     @cached_property
     def _key_columns(self) -> Schema:
-        schema, changes = self.metadata.schema(), self._table.changes or RowChanges(())
+        schema, changes = self.table_schema, self._table.changes or RowChanges(())
         return Schema(*(schema.find_field(field_id) for field_id in changes.key))
 
     def judge(self, decoded: Decoded) -> Decoded:

@@ -10,16 +10,16 @@ from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.reading import BINARY, FormatsByTopic
 from calve.sink_core.config.routing import ALL, Naming, Rule
 from calve.sink_core.config.tables import EvolveStep, Transform
-from calve.sink_core.iceberg.files.sort_order import Distribution
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.tables.format import Target
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A table as it was when the batch was planned. `metadata` is its metadata file's JSON without history.
+    """A table as it was when the batch was planned: its `target`, and which rows go there.
 
-    Unless its `distribution` is `none` its rows go through Spark's shuffle to the tasks that write them. `evolve` says
+    Unless the distribution is `none` its rows go through Spark's shuffle to the tasks that write them. `evolve` says
     what a task may want of its schema, `any_case` that fields match whatever the case of their names, `transform` the
     SQL that makes its rows, and `keys_as` the type that this sees keys as. With `changes` records change rows that
     are there. An `explicit` one, which the pipeline file names, is counted for every partition, whether `rule`
@@ -28,9 +28,7 @@ class TableSpec:
     """
 
     name: str
-    metadata: str
-    target_file_size: int
-    distribution: Distribution = "none"
+    target: Target
     evolve: tuple[EvolveStep, ...] = ()
     any_case: bool = False
     transform: Transform | None = None
@@ -74,7 +72,7 @@ class IngestSpec:
     @property
     def is_distributed(self) -> bool:
         """Whether rows of a table go to other tasks than those that read them."""
-        return any(table.distribution != "none" for table in self.tables)
+        return any(table.target.distribution != "none" for table in self.tables)
 
     @property
     def looks_at_tables(self) -> bool:

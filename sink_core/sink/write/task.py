@@ -16,8 +16,6 @@ from pyiceberg.schema import Schema
 from calve.sink_core.counts import Dropped, PartitionCounts
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.garbage import infrequent_gc
-from calve.sink_core.iceberg.files.written import WrittenFile
-from calve.sink_core.iceberg.write.budget import Budget
 from calve.sink_core.kafka.messages import Int64s, Messages, only
 from calve.sink_core.kafka.reader import RangeReader
 from calve.sink_core.offsets import OffsetRange
@@ -25,9 +23,11 @@ from calve.sink_core.records.columns.kafka_column import kafka_array, kafka_with
 from calve.sink_core.records.decode.decoded import BadValue
 from calve.sink_core.sink.write.feeds import DecodedBatch, Feeds
 from calve.sink_core.sink.write.outputs import Output
-from calve.sink_core.sink.write.pieces import Outbox
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.format import Written
 from calve.sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
+from calve.sink_core.tables.pieces import Outbox
 
 # The client returns a list and leaves an exception set. A call written as `record.headers()` is, once it is hot,
 # specialised to one that does not look for that: the exception then surfaces anywhere, and the list crashes its reader.
@@ -59,7 +59,7 @@ class TaskResult:
     `dropped` counts, by table, values of fields that it has no column for.
     """
 
-    files: Mapping[str, tuple[WrittenFile, ...]]
+    files: Mapping[str, tuple[Written, ...]]
     counts: tuple[PartitionCounts, ...]
     first_bad: FirstBad | None = None
     wanted: Mapping[str, Schema] = field(default_factory=dict[str, Schema])

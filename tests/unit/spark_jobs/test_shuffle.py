@@ -19,10 +19,11 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from calve.sink_core.errors import RetriableError, TableUnusable
-from calve.sink_core.iceberg.write.budget import Budget
+from calve.sink_core.iceberg.write.spread import PieceWriter
 from calve.sink_core.records.columns.arrow import arrow_schema
-from calve.sink_core.sink.write.pieces import Outbox, PieceWriter, rows_of
 from calve.sink_core.sink.write.task import TaskResult
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.pieces import Outbox, rows_of
 from calve.spark_jobs import shuffle
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "s", StringType()))

@@ -45,9 +45,9 @@ from pyiceberg.types import (
 )
 
 from calve.sink_core.iceberg.files.sort_order import Order, distribution_of
-from calve.sink_core.iceberg.write.budget import Budget
 from calve.sink_core.iceberg.write.writer import TableWriter
 from calve.sink_core.records.columns.arrow import arrow_schema
+from calve.sink_core.tables.budget import Budget
 
 ASC, DESC = SortDirection.ASC, SortDirection.DESC
 IDENTITY = IdentityTransform()

@@ -27,10 +27,10 @@ from calve.sink_core.errors import (
     Unreachable,
 )
 from calve.sink_core.iceberg.catalog.opening import open_catalog
-from calve.sink_core.iceberg.commit.table import TableCommit
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.first_contact import cluster
 from calve.sink_core.sink.batches import BatchReport
+from calve.sink_core.tables.commit import TableCommit
 
 BATCHES = dg.AssetKey(["p", "batches"])
 LARGE_ID = 2**63 - 1

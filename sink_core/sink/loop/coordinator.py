@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.failpoints import reach
-from calve.sink_core.iceberg.commit.parallel import TableThreads
-from calve.sink_core.iceberg.commit.table import TableCommit, TableCommitter
+from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.log.events import CommitComplete, CommitToTable
 from calve.sink_core.tables.log.state import CommitState
+
+Commits = Callable[[Collection[str]], Iterator[tuple[str, TableCommit | CalveError | None]]]
+"""As `commit` of a `Lake`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,11 @@ class CommitReport:
 
 
 class Coordinator:
-    """Commits all that is published: which tables have news, and what is reported. `TableCommitter` does one table."""
+    """Commits all that is published: which tables have news, and what is reported. `commits` does the tables."""
 
-    def __init__(self, log: ControlLog[CommitState], committer: TableCommitter, lanes: TableThreads) -> None:
+    def __init__(self, log: ControlLog[CommitState], commits: Commits) -> None:
         self._log = log
-        self._committer = committer
-        self._lanes = lanes
+        self._commits = commits
 
     def commit(
         self,
@@ -63,7 +63,7 @@ class Coordinator:
         commits: list[TableCommit] = []
         failed: dict[str, CalveError] = {}
         names = sorted({*tables} if only else {*tables, *state.tables_with_news()})
-        for name, commit in self._lanes.each(_timed, self._committer, names):
+        for name, commit in self._commits(names):
             if isinstance(commit, CalveError):
                 failed[name] = commit
             elif commit is not None:
@@ -106,9 +106,3 @@ class Coordinator:
                 valid_through_ms=report.valid_through_ms,
             )
         )
-
-
-def _timed(committer: TableCommitter, name: str) -> TableCommit | None:
-    began = time.monotonic()
-    commit = committer.commit(name)
-    return replace(commit, seconds=round(time.monotonic() - began, 3)) if commit else None

@@ -11,8 +11,8 @@ from pyiceberg.schema import Schema
 from calve.sink_core.iceberg.changes.existing_rows import bounds_of
 from calve.sink_core.iceberg.files.partition import buckets_of
 from calve.sink_core.iceberg.files.written import WrittenFile
-from calve.sink_core.iceberg.write.budget import Budget
-from calve.sink_core.sink.write.pieces import Outbox
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.pieces import Outbox
 
 
 class ChangePieces:

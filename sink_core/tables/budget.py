@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Protocol
-
-from pyiceberg.typedef import Record
+from typing import Any, Protocol
 
 BUFFER_BYTES = 128 * 1024 * 1024
 """Arrow bytes gathered at most, however large the tables want their row groups."""
@@ -21,9 +19,9 @@ class Gathers(Protocol):
 
 
 class Closes(Protocol):
-    """Holds open files, one for each partition."""
+    """Holds open files, one for each partition, which is any value that can be a key."""
 
-    def close(self, key: Record | None) -> None: ...
+    def close(self, key: Any) -> None: ...
 
 
 class Budget:
@@ -38,7 +36,7 @@ class Budget:
         self._max_open_files = max_open_files
         self._gathered: dict[Gathers, int] = {}
         self._total = 0
-        self._open: OrderedDict[tuple[Closes, Record | None], None] = OrderedDict()
+        self._open: OrderedDict[tuple[Closes, Any], None] = OrderedDict()
 
     @property
     def gathered_bytes(self) -> int:
@@ -56,7 +54,7 @@ class Budget:
         while self._total > self.buffer_bytes:
             max(self._gathered, key=self._gathered.__getitem__).flush()
 
-    def touched(self, files: Closes, key: Record | None) -> None:
+    def touched(self, files: Closes, key: Any) -> None:
         """A file of `files` was written to, and is open."""
         self._open[files, key] = None
         self._open.move_to_end((files, key))
@@ -64,5 +62,5 @@ class Budget:
             (others, oldest), _ = self._open.popitem(last=False)
             others.close(oldest)
 
-    def closed(self, files: Closes, key: Record | None) -> None:
+    def closed(self, files: Closes, key: Any) -> None:
         self._open.pop((files, key), None)

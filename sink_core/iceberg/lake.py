@@ -1,0 +1,107 @@
+"""The Iceberg tables of an open pipeline: one catalog, and several connections to it where tables are done at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from calve.sink_core.config.sink_pipeline import TableSettings
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.errors import CalveError
+from calve.sink_core.iceberg.catalog.opening import has_one_writer, open_catalog
+from calve.sink_core.iceberg.commit.findings import Identity
+from calve.sink_core.iceberg.commit.merge import Merging
+from calve.sink_core.iceberg.commit.other_pipelines import Coverage, OtherPipelines
+from calve.sink_core.iceberg.commit.parallel import TableThreads
+from calve.sink_core.iceberg.commit.properties import SummaryKeys
+from calve.sink_core.iceberg.commit.schema_change import change_schema
+from calve.sink_core.iceberg.commit.table import TableCommitter
+from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.create.tables import ensure_table
+from calve.sink_core.iceberg.table import IcebergTable
+from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.format import Columns, Opening
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergLake:
+    """As `Lake`."""
+
+    opening: Opening
+    catalog: Catalog
+    others: OtherPipelines
+    threads: TableThreads
+
+    @property
+    def keys(self) -> SummaryKeys:
+        pipeline = self.opening.pipeline()
+        return SummaryKeys(pipeline.config.first_name, pipeline.control_topic, pipeline.group)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.opening.log.topic_id, self.opening.cluster_id)
+
+    def committer(self, first_coverage: Callable[[], Coverage] | None = None) -> TableCommitter:
+        """`first_coverage` as in `TableCommitter`."""
+        pipeline = self.opening.pipeline()
+        return TableCommitter(
+            self.catalog,
+            pipeline.tag,
+            self.keys,
+            self.identity,
+            self.opening.log,
+            str(pipeline.path),
+            pipeline.ledger_table,
+            self.others,
+            pipeline.from_now,
+            first_coverage,
+            Merging.of(pipeline, self.opening.merge()),
+            self.opening.rules,
+            self.opening.made_by,
+        )
+
+    def load(self, names: Collection[str]) -> Iterator[tuple[str, IcebergTable | CalveError | None]]:
+        for name, found in self.threads.each(TableCommitter.load_checked, self.committer(), names):
+            yield name, (found if isinstance(found, CalveError) or found is None else self.table(*found))
+
+    def table(self, loaded: Table, view: TableView) -> IcebergTable:
+        """A table that a committer has loaded, as a batch sees it."""
+        return IcebergTable(view.table, loaded, view, self.catalog, self.opening.pipeline().catalog)
+
+    def create(self, settings: TableSettings, shown: Columns) -> None:
+        ensure_table(self.catalog, settings, shown)
+
+    def change_schema(self, name: str, wanted: Schema, steps: Sequence[EvolveStep]) -> Sequence[str]:
+        return change_schema(self.catalog, name, wanted, steps)
+
+    def commit(self, names: Collection[str]) -> Iterator[tuple[str, TableCommit | CalveError | None]]:
+        return self.threads.each(_timed, self.committer(), names)
+
+    def close(self) -> None:
+        self.threads.close()
+        self.catalog.close()
+
+
+def iceberg_lake(opening: Opening) -> IcebergLake:
+    """The lake of a pipeline, its catalog open. Raises Unreachable or ConfigError."""
+    pipeline = opening.pipeline()
+    catalog = open_catalog(pipeline.catalog)
+    at_a_time = 1 if has_one_writer(pipeline.catalog) else pipeline.config.commit.parallel_tables
+    return IcebergLake(
+        opening,
+        catalog,
+        OtherPipelines(catalog, pipeline.group, opening.cluster_id),
+        TableThreads(partial(open_catalog, pipeline.catalog), at_a_time),
+    )
+
+
+def _timed(committer: TableCommitter, name: str) -> TableCommit | None:
+    began = time.monotonic()
+    commit = committer.commit(name)
+    return replace(commit, seconds=round(time.monotonic() - began, 3)) if commit else None

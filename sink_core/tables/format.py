@@ -1,0 +1,186 @@
+"""What a table format offers to a sink: tables that are created, loaded, written by tasks and committed to.
+
+A format is one row of `config/table_formats.py`, and what that names: a `Lake` for each open pipeline. Ledger and dead
+letters are Iceberg tables, whatever formats the data tables have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings, TargetFileSize
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.control.log import ControlLog
+from calve.sink_core.errors import CalveError
+from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tables.batch import TableOutput, ToMerge
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.log.state import CommitState
+from calve.sink_core.tables.pieces import Outbox
+from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
+
+Distribution = Literal["none", "hash", "range"]
+"""How rows reach the tasks that write them: from where they are read, by partition, or by the sort order."""
+
+Columns = Callable[[], Schema]
+"""The columns that the records' format and a sample of them ask for."""
+
+Written = Any
+"""A file as the format describes it, picklable: what a task hands to the driver, which hands it back."""
+
+
+class ReadLog(Protocol):
+    """What a commit needs of the control log, as in `ControlLog`."""
+
+    @property
+    def state(self) -> CommitState: ...
+
+    @property
+    def whole(self) -> bool: ...
+
+    def require_whole(self) -> None: ...
+
+    def refresh(self) -> CommitState: ...
+
+
+class RowWriter(Protocol):
+    """Rows of one table on their way into files, or to the tasks that write these."""
+
+    def write(self, rows: pa.RecordBatch, /) -> None: ...
+
+    def close(self) -> Sequence[Written]:
+        """Every file, finished and described."""
+        ...
+
+    def abort(self) -> None:
+        """Close what is open; its files are nobody's."""
+        ...
+
+
+class ChangingWriter(RowWriter, Protocol):
+    """Writes changes of rows."""
+
+    def hold_against(self, existing: pa.RecordBatch, /) -> None:
+        """Leave out changes that are older than these rows of the table; no change may come any more."""
+        ...
+
+
+class Target(Protocol):
+    """A table as tasks write it: as it was when the batch was planned, picklable."""
+
+    @property
+    def schema(self) -> Schema: ...
+
+    @property
+    def names(self) -> Mapping[int, Sequence[str]]:
+        """Further names of fields, by field id."""
+        ...
+
+    @property
+    def distribution(self) -> Distribution: ...
+
+    def writer(self, file_prefix: str, budget: Budget) -> RowWriter:
+        """Writes rows to files whose names begin with the prefix."""
+        ...
+
+    def change_writer(
+        self, file_prefix: str, budget: Budget, changes: RowChanges, topics: Sequence[str]
+    ) -> ChangingWriter:
+        """Writes changes of rows; `topics` are those that their sources are of."""
+        ...
+
+    def spreader(
+        self, outbox: Outbox, number: int, budget: Budget, changes: RowChanges | None, *, bounded: bool
+    ) -> RowWriter:
+        """Hands rows, or `changes` of them, of the table with that number to the tasks that write them. If `bounded`
+        the outbox is told what the keys of changes lie between.
+        """
+        ...
+
+
+class LoadedTable(Protocol):
+    """A table as it was loaded, and compared with the control log. `stored_offset` is the control offset (exclusive)
+    that it says it has.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def uuid(self) -> str: ...
+
+    @property
+    def schema(self) -> Schema: ...
+
+    @property
+    def stored_offset(self) -> int: ...
+
+    def check_usable(self) -> None:
+        """Raise TableUnusable for a table that can't be written."""
+        ...
+
+    def row_changes(self, settings: TableSettings) -> RowChanges | None:
+        """How records change its rows; None if they are rows. Raises TableUnusable if they can't."""
+        ...
+
+    def existing_rows(self, key: Sequence[int], held: Sequence[int]) -> ExistingRows | None:
+        """Where the rows are that changes are held against; None if there are none."""
+        ...
+
+    def ready(self, settings: TableSettings) -> LoadedTable:
+        """The table, given what changes of its rows need of it. Raises as `row_changes`."""
+        ...
+
+    def target(self, size: TargetFileSize, changes: RowChanges | None = None) -> Target:
+        """What tasks are told of it."""
+        ...
+
+    def output(
+        self, batch_id: str, files: Sequence[Written], changes: int | None = None, to_merge: ToMerge | None = None
+    ) -> TableOutput:
+        """Its part of the batch, the manifests written that name the files. `changes`, `to_merge` as in
+        `TableOutput`.
+        """
+        ...
+
+
+class Lake(Protocol):
+    """The tables of one format that an open pipeline feeds. Outcomes come one by one, a table's failure among them."""
+
+    def load(self, names: Collection[str]) -> Iterator[tuple[str, LoadedTable | CalveError | None]]:
+        """Tables as they are now, compared with the log; None for one that neither exists nor is in the log."""
+        ...
+
+    def create(self, settings: TableSettings, shown: Columns) -> None:
+        """Create a table where it is missing. Raises ConfigError for one that is not to be created."""
+        ...
+
+    def change_schema(self, name: str, wanted: Schema, steps: Sequence[EvolveStep]) -> Sequence[str]:
+        """Give a table what is wanted of it; what was changed."""
+        ...
+
+    def commit(self, names: Collection[str]) -> Iterator[tuple[str, TableCommit | CalveError | None]]:
+        """Commit what is published and pending to each table; None for one that was never written to."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a format is given to open its lake: the pipeline as it is at each look, the control log, and what merges
+    changes of rows if an engine does. Commits say by whom they were `made_by`.
+    """
+
+    pipeline: Callable[[], SinkPipeline]
+    log: ControlLog[CommitState]
+    cluster_id: str
+    merge: Callable[[], Callable[[Any], None] | None]
+    rules: Rules = ALL
+    made_by: str = ""
