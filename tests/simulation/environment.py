@@ -110,7 +110,7 @@ class Environment:
         patch.setattr(calve.sink_core.sink.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))
         patch.setattr(calve.sink_core.sink.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))
         patch.setattr(calve.sink_core.sink.resolve.jump, "output_of", lambda *given: self.world.output_of(*given))
-        patch.setattr(calve.sink_core.iceberg.table, "output_of", lambda *given: self.world.output_of(*given))
+        patch.setattr(calve.sink_core.iceberg.table, "output_of", lambda *given: self.world.output_of(*given[:4]))
         patch.setattr(
             calve.sink_core.sink.range_jobs.jobs, "ledger_rows", lambda session: self.world.ledger_rows(session)
         )
