@@ -29,7 +29,7 @@ from calve.sink_core.errors import CalveError, RetriableError
 from calve.sink_core.iceberg.changes.existing_rows import all_bounds, existing_rows_schema
 from calve.sink_core.iceberg.files.sort_order import Order
 from calve.sink_core.iceberg.files.written import WrittenFile
-from calve.sink_core.iceberg.table import iceberg_target
+from calve.sink_core.iceberg.format.target import iceberg_target
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.records.columns.arrow import arrow_schema
 from calve.sink_core.sink.write.outputs import Output

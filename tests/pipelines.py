@@ -32,7 +32,7 @@ from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.loop.engine import Engine, InProcess
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
-from calve.sink_core.tables.format import LoadedTable
+from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.log.fold import SINK
 from tests import support
 

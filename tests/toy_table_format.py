@@ -30,7 +30,8 @@ from calve.sink_core.records.columns.evolution import Used, evolved
 from calve.sink_core.tables.batch import ManifestRef, TableOutput, ToMerge
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.commit import TableCommit
-from calve.sink_core.tables.format import ChangingWriter, Columns, Distribution, Opening, RowWriter
+from calve.sink_core.tables.format.lake import Columns, Opening
+from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowWriter
 from calve.sink_core.tables.pieces import Outbox
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
 

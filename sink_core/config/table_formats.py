@@ -21,7 +21,9 @@ class TableFormatRow:
     make: str
 
 
-TABLE_FORMATS = {row.name: row for row in (TableFormatRow(ICEBERG, "calve.sink_core.iceberg.lake:iceberg_lake"),)}
+TABLE_FORMATS = {
+    row.name: row for row in (TableFormatRow(ICEBERG, "calve.sink_core.iceberg.format.lake:iceberg_lake"),)
+}
 """By name, in the order in which documents list them."""
 
 

@@ -16,7 +16,7 @@ from calve.sink_core.control.letters import NONE, Letters
 from calve.sink_core.counts import Dropped, not_stored
 from calve.sink_core.errors import CalveError
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
-from calve.sink_core.iceberg.table import iceberg
+from calve.sink_core.iceberg.format.table import iceberg
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, largest_batch
 from calve.sink_core.offsets import Offsets, Position
@@ -32,7 +32,7 @@ from calve.sink_core.sink.loop.writing import write_batch
 from calve.sink_core.sink.range_jobs.look import ledger_rows
 from calve.sink_core.sink.range_jobs.missing import check_new, check_stated
 from calve.sink_core.tables.batch import BatchPlan, WrittenBatch
-from calve.sink_core.tables.format import LoadedTable
+from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.internal import LEDGER_SCHEMA
 
 

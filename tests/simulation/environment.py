@@ -23,9 +23,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 import calve.sink_core.iceberg.commit.append
-import calve.sink_core.iceberg.lake
+import calve.sink_core.iceberg.format.lake
+import calve.sink_core.iceberg.format.table
 import calve.sink_core.iceberg.maintenance.orphans
-import calve.sink_core.iceberg.table
 import calve.sink_core.kafka.clients
 import calve.sink_core.kafka.source
 import calve.sink_core.sink.batches
@@ -94,7 +94,7 @@ class Environment:
             calve.sink_core.sink.batches, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named)
         )
         patch.setattr(
-            calve.sink_core.iceberg.lake,
+            calve.sink_core.iceberg.format.lake,
             "Merging",
             SimpleNamespace(of=lambda *_: Merging(self.world.merged, partial(merge, self.world))),
         )
@@ -110,7 +110,9 @@ class Environment:
         patch.setattr(calve.sink_core.sink.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))
         patch.setattr(calve.sink_core.sink.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))
         patch.setattr(calve.sink_core.sink.resolve.jump, "output_of", lambda *given: self.world.output_of(*given))
-        patch.setattr(calve.sink_core.iceberg.table, "output_of", lambda *given: self.world.output_of(*given[:4]))
+        patch.setattr(
+            calve.sink_core.iceberg.format.table, "output_of", lambda *given: self.world.output_of(*given[:4])
+        )
         patch.setattr(
             calve.sink_core.sink.range_jobs.jobs, "ledger_rows", lambda session: self.world.ledger_rows(session)
         )
@@ -133,7 +135,7 @@ class Environment:
         def manifests(snapshot: Snapshot, _io: object) -> list[ListedManifest]:
             return list(self.world.store.manifest_list(snapshot.manifest_list).manifests)
 
-        patch.setattr(calve.sink_core.iceberg.lake, "open_catalog", lambda _settings: self.world.catalog)
+        patch.setattr(calve.sink_core.iceberg.format.lake, "open_catalog", lambda _settings: self.world.catalog)
         patch.setattr(calve.sink_core.iceberg.commit.append, "write_manifest_list", self._writing_list)
         patch.setattr(calve.sink_core.iceberg.commit.append, "write_without", self._without)
         patch.setattr(Snapshot, "manifests", manifests)

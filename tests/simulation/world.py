@@ -16,7 +16,7 @@ from calve.sink_core.control.events import Event, Logged
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
 from calve.sink_core.iceberg.files.kafka_rows import Runs
-from calve.sink_core.iceberg.table import iceberg
+from calve.sink_core.iceberg.format.table import iceberg
 from calve.sink_core.iceberg.write.rewrite import Rewritten
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.rules import ALL, Rules
@@ -28,7 +28,7 @@ from calve.sink_core.sink.resolve.accounts import Accounts, fold
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult
 from calve.sink_core.tables.batch import BatchPlan, ManifestRef, TableOutput, WrittenBatch
-from calve.sink_core.tables.format import LoadedTable
+from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.log.events import DataWritten
 from tests.simulation.broker import Cluster
 from tests.simulation.clients import Network

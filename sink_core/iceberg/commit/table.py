@@ -39,7 +39,7 @@ from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.iceberg.commit.view import TableView, rows_told, view_of
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.commit import TableCommit
-from calve.sink_core.tables.format import ReadLog
+from calve.sink_core.tables.format.lake import ReadLog
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.timing import back_off

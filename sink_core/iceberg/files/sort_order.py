@@ -24,7 +24,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import VoidTransform
 
 from calve.sink_core.iceberg.files.partition import transformed
-from calve.sink_core.tables.format import Distribution
+from calve.sink_core.tables.format.target import Distribution
 
 DISTRIBUTION = "write.distribution-mode"
 

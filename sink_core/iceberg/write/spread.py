@@ -12,7 +12,7 @@ from calve.sink_core.iceberg.files.sort_order import Order
 from calve.sink_core.iceberg.files.written import WrittenFile
 from calve.sink_core.iceberg.write.gathered import Gathered
 from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.format import Distribution
+from calve.sink_core.tables.format.target import Distribution
 from calve.sink_core.tables.pieces import Outbox
 
 _ONE_IN = 100

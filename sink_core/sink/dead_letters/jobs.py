@@ -38,7 +38,7 @@ from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.loop.writing import task_spec
 from calve.sink_core.sink.range_jobs.look import by_token, token_and_log
 from calve.sink_core.tables.commit import TableCommit
-from calve.sink_core.tables.format import LoadedTable
+from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.timing import back_off
 
 TRIES = 20

@@ -14,7 +14,7 @@ from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.iceberg.commit.replace import has_deletes, head_manifests
 from calve.sink_core.iceberg.files.kafka_rows import may_hold, place_fields, runs_of
-from calve.sink_core.iceberg.table import iceberg
+from calve.sink_core.iceberg.format.table import iceberg
 from calve.sink_core.iceberg.verify.files import ReadableFiles, head_tasks
 from calve.sink_core.offset_sets import by_partition, ranges_of, shown
 from calve.sink_core.offsets import OffsetRange, TopicPartition
@@ -23,7 +23,7 @@ from calve.sink_core.sink.dead_letters.choice import Chosen, Offsets, choose
 from calve.sink_core.sink.ledger.stored_offsets import NONE, Held
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.look import ledger_rows, places_in
-from calve.sink_core.tables.format import LoadedTable
+from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.proof import Evidence
 
 _COLUMNS = ("batch_id", "topic", "partition", "offset")

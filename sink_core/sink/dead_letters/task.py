@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from calve.sink_core.iceberg.catalog.opening import open_io, unreachable_as_ours
 from calve.sink_core.iceberg.files.kafka_rows import Runs
 from calve.sink_core.iceberg.files.written import WrittenFile
-from calve.sink_core.iceberg.table import iceberg_target
+from calve.sink_core.iceberg.format.target import iceberg_target
 from calve.sink_core.iceberg.write.rewrite import rows_of_file
 from calve.sink_core.kafka.messages import Int64s
 from calve.sink_core.offsets import TopicPartition

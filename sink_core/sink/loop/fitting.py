@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from calve.sink_core.records.columns.evolution import merged_by_table
 from calve.sink_core.sink.loop.job import OnProgress, Progress
 from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.tables.format import LoadedTable
+from calve.sink_core.tables.format.lake import LoadedTable
 
 CHANGES = 3
 """How often tables are changed for one batch. What does not fit them after that is for the dead letters."""

@@ -30,8 +30,8 @@ from calve.sink_core.iceberg.commit.other_pipelines import Coverage
 from calve.sink_core.iceberg.commit.properties import SummaryKeys
 from calve.sink_core.iceberg.commit.table import TableCommitter
 from calve.sink_core.iceberg.create.tables import columns_shown, ensure_tables
+from calve.sink_core.iceberg.format.lake import IcebergLake
 from calve.sink_core.iceberg.handles import Catalog
-from calve.sink_core.iceberg.lake import IcebergLake
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.first_contact import PATIENT_S, cluster
@@ -41,7 +41,7 @@ from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.sink.loop.coordinator import Coordinator
 from calve.sink_core.sink.loop.engine import Engine, InProcess
 from calve.sink_core.tables.commit import TableCommit
-from calve.sink_core.tables.format import Lake, LoadedTable, Opening
+from calve.sink_core.tables.format.lake import Lake, LoadedTable, Opening
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.state import CommitState
 

@@ -9,7 +9,7 @@ from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.error_codes.records import TOO_MANY_BAD
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.failpoints import reach
-from calve.sink_core.iceberg.table import iceberg
+from calve.sink_core.iceberg.format.table import iceberg
 from calve.sink_core.iceberg.write.outputs import write_ledger
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.records.decode.others import sum_dropped
@@ -19,7 +19,7 @@ from calve.sink_core.sink.loop.fitting import ChangeTables, Tables, write_with_e
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
 from calve.sink_core.sink.write.task import FirstBad, TaskResult
 from calve.sink_core.tables.batch import BatchPlan, WrittenBatch
-from calve.sink_core.tables.format import LoadedTable
+from calve.sink_core.tables.format.lake import LoadedTable
 
 
 def write_batch(

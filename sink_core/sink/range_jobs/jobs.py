@@ -35,8 +35,8 @@ from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
 from calve.sink_core.iceberg.commit.resolving import REFILLED, resolution, resolves
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
+from calve.sink_core.iceberg.format.table import IcebergTable, iceberg
 from calve.sink_core.iceberg.handles import Table
-from calve.sink_core.iceberg.table import IcebergTable, iceberg
 from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import OffsetRange, Position
 from calve.sink_core.sink.ledger.rows import LedgerRow

@@ -12,7 +12,7 @@ from pyiceberg.table.metadata import TableMetadata
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.iceberg.catalog.opening import open_io, unreachable_as_ours
 from calve.sink_core.iceberg.files.kafka_rows import Runs
-from calve.sink_core.iceberg.table import iceberg_target
+from calve.sink_core.iceberg.format.target import iceberg_target
 from calve.sink_core.iceberg.write.rewrite import Rewritten, rewrite_without
 from calve.sink_core.sink.loop.engine import Engine
 from calve.sink_core.sink.write.spec import TableSpec

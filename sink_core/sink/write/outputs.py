@@ -26,13 +26,13 @@ from calve.sink_core.records.decode.decoded import Decoded, sifted
 from calve.sink_core.records.keys import ReadKeys, key_type
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
 from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.format import RowWriter, Written
+from calve.sink_core.tables.format.target import RowWriter, Written
 from calve.sink_core.tables.pieces import Outbox
 from calve.sink_core.tables.row_changes import DELETED_COLUMN, RowChanges, columns_read, events_of
 
 if TYPE_CHECKING:
     from calve.sink_core.records.transform.transform import Transforming
-    from calve.sink_core.tables.format import ChangingWriter
+    from calve.sink_core.tables.format.target import ChangingWriter
 
 
 class Output:

@@ -11,7 +11,7 @@ from calve.sink_core.config.reading import BINARY, FormatsByTopic
 from calve.sink_core.config.routing import ALL, Naming, Rule
 from calve.sink_core.config.tables import EvolveStep, Transform
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.tables.format import Target
+from calve.sink_core.tables.format.target import Target
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
 
 

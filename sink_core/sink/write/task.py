@@ -25,7 +25,7 @@ from calve.sink_core.sink.write.feeds import DecodedBatch, Feeds
 from calve.sink_core.sink.write.outputs import Output
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
 from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.format import Written
+from calve.sink_core.tables.format.target import Written
 from calve.sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
 from calve.sink_core.tables.pieces import Outbox
 

@@ -6,11 +6,10 @@ letters are Iceberg tables, whatever formats the data tables have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings, TargetFileSize
@@ -19,20 +18,13 @@ from calve.sink_core.control.log import ControlLog
 from calve.sink_core.errors import CalveError
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.batch import TableOutput, ToMerge
-from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.format.target import Target, Written
 from calve.sink_core.tables.log.state import CommitState
-from calve.sink_core.tables.pieces import Outbox
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
-
-Distribution = Literal["none", "hash", "range"]
-"""How rows reach the tasks that write them: from where they are read, by partition, or by the sort order."""
 
 Columns = Callable[[], Schema]
 """The columns that the records' format and a sample of them ask for."""
-
-Written = Any
-"""A file as the format describes it, picklable: what a task hands to the driver, which hands it back."""
 
 
 class ReadLog(Protocol):
@@ -47,61 +39,6 @@ class ReadLog(Protocol):
     def require_whole(self) -> None: ...
 
     def refresh(self) -> CommitState: ...
-
-
-class RowWriter(Protocol):
-    """Rows of one table on their way into files, or to the tasks that write these."""
-
-    def write(self, rows: pa.RecordBatch, /) -> None: ...
-
-    def close(self) -> Sequence[Written]:
-        """Every file, finished and described."""
-        ...
-
-    def abort(self) -> None:
-        """Close what is open; its files are nobody's."""
-        ...
-
-
-class ChangingWriter(RowWriter, Protocol):
-    """Writes changes of rows."""
-
-    def hold_against(self, existing: pa.RecordBatch, /) -> None:
-        """Leave out changes that are older than these rows of the table; no change may come any more."""
-        ...
-
-
-class Target(Protocol):
-    """A table as tasks write it: as it was when the batch was planned, picklable."""
-
-    @property
-    def schema(self) -> Schema: ...
-
-    @property
-    def names(self) -> Mapping[int, Sequence[str]]:
-        """Further names of fields, by field id."""
-        ...
-
-    @property
-    def distribution(self) -> Distribution: ...
-
-    def writer(self, file_prefix: str, budget: Budget) -> RowWriter:
-        """Writes rows to files whose names begin with the prefix."""
-        ...
-
-    def change_writer(
-        self, file_prefix: str, budget: Budget, changes: RowChanges, topics: Sequence[str]
-    ) -> ChangingWriter:
-        """Writes changes of rows; `topics` are those that their sources are of."""
-        ...
-
-    def spreader(
-        self, outbox: Outbox, number: int, budget: Budget, changes: RowChanges | None, *, bounded: bool
-    ) -> RowWriter:
-        """Hands rows, or `changes` of them, of the table with that number to the tasks that write them. If `bounded`
-        the outbox is told what the keys of changes lie between.
-        """
-        ...
 
 
 class LoadedTable(Protocol):

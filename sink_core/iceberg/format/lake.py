@@ -24,9 +24,9 @@ from calve.sink_core.iceberg.commit.schema_change import change_schema
 from calve.sink_core.iceberg.commit.table import TableCommitter
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.create.tables import ensure_table
-from calve.sink_core.iceberg.table import IcebergTable
+from calve.sink_core.iceberg.format.table import IcebergTable
 from calve.sink_core.tables.commit import TableCommit
-from calve.sink_core.tables.format import Columns, Opening
+from calve.sink_core.tables.format.lake import Columns, Opening
 
 
 @dataclass(frozen=True, slots=True)
