@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import VoidTransform
 
@@ -68,6 +68,11 @@ class Order:
         ]
         own = cls.within_files(metadata)
         return cls((*partition, *(own.fields if own else ())), metadata.schema())
+
+    @classmethod
+    def of_files_in(cls, metadata: str) -> Order:
+        """As `of_files`, in a task."""
+        return cls.of_files(TableMetadataUtil.parse_raw(metadata))
 
     @property
     def sort_by(self) -> list[tuple[str, str]]:
