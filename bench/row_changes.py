@@ -33,11 +33,11 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.config.table_maintenance import Compact
 from calve.sink_core.iceberg.maintenance.shape import shape
 from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.maintenance.compact import compact
+from calve.sink_core.sink.maintenance.work import Work
 from calve.spark_jobs.catalog import attach
 from calve.spark_jobs.engine import SparkEngine
-from calve.spark_jobs.maintenance.compact import compact
-from calve.spark_jobs.maintenance.work import Work
-from calve.spark_jobs.procedures import Procedures
+from calve.spark_jobs.procedures import SparkProcedures
 
 DIRECTORY = ROOT / ".bench"
 TABLE = "bench.events"
@@ -138,7 +138,7 @@ def _compact(spark: SparkSession, pipeline: SinkPipeline) -> tuple[Measured, lis
         session.read_only()
         session.bind()
         before, meter = shape(session.catalog.load_table(TABLE)), Meter()
-        report = compact(Work(session, Procedures(lambda: spark, pipeline.catalog), _say, (TABLE,)), Compact())
+        report = compact(Work(session, SparkProcedures(lambda: spark, pipeline.catalog), _say, (TABLE,)), Compact())
         assert not report.failed, report
         return meter.read(0), [before, shape(session.catalog.load_table(TABLE))]
 

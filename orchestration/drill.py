@@ -24,17 +24,16 @@ from typing import Any
 
 import yaml
 from confluent_kafka import KafkaError, KafkaException
-from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.table import Table
 
 from calve.sink_core.config.load import CONNECTIONS_FILE, load_as
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.machine import DRILL
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_UNREACHABLE, CalveError, ConfigError, Unreachable
 from calve.sink_core.failpoints import VARIABLE
-from calve.sink_core.iceberg.catalog.opening import open_catalog, unreachable_as_ours
+from calve.sink_core.iceberg.catalog.described import rows_of
+from calve.sink_core.iceberg.catalog.opening import open_catalog
 from calve.sink_core.iceberg.create.tables import load_if_there
-from calve.sink_core.iceberg.maintenance.orphans import list_files
+from calve.sink_core.iceberg.maintenance.dropping import drop_if_empty, drop_with_files, has_namespace
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import TIMED_OUT, NewTopic
@@ -130,8 +129,8 @@ class Drill:
             if bad.status is Status.UNREACHABLE:
                 raise Unreachable(why, hint=bad.hint, code=DRILL)
             raise ConfigError(why, hint=self._permissions() if bad.unauthorized else bad.hint, code=DRILL)
-        with closing(open_catalog(self.pipeline.catalog)) as catalog, unreachable_as_ours("looking for a namespace"):
-            self._had_namespace = catalog.namespace_exists(NAMESPACE)
+        with closing(open_catalog(self.pipeline.catalog)) as catalog:
+            self._had_namespace = has_namespace(catalog, NAMESPACE)
 
     def rounds(self, crash_points: Sequence[str], records: int, tell: Tell) -> Iterator[Round]:
         """Kill a run at each of `crash_points`, `records` in all being on their way, and have another make it good.
@@ -237,25 +236,23 @@ class Drill:
         trouble = [f"the run was not killed: {_said(killed)}"] if not was_killed else []
         trouble += [f"the run after it ended with {_said(after)}"] if after.returncode else []
         with Session.open(self.pipeline) as session:
-            table = load_if_there(session.catalog, self.table)
+            seen = Counter(self._ids(session))
             violations = verify(session, deep=True).violations
         trouble += [f"{violation.kind}: {violation.subject}: {violation.message}" for violation in violations[:3]]
-        seen = Counter(_ids(table))
         lost = len(set(range(self._produced)) - seen.keys())
         twice = sum(number - 1 for number in seen.values())
         return Round(crash_point, was_killed, round(recovered_s, 1), lost, twice, "; ".join(trouble))
 
+    def _ids(self, session: Session) -> list[int]:
+        table = load_if_there(session.catalog, self.table)
+        return rows_of(table, ["id"])["id"].to_pylist() if table else []
+
     def _drop_tables(self) -> None:
         with closing(open_catalog(self.pipeline.catalog)) as catalog:
             for name in self.pipeline.table_names:
-                if (table := load_if_there(catalog, name)) is not None:
-                    with unreachable_as_ours(f"dropping table {name}"):
-                        catalog.drop_table(name)
-                        _delete_files(table)
-            with unreachable_as_ours(f"dropping namespace {NAMESPACE}"):
-                is_ours = not self._had_namespace and catalog.namespace_exists(NAMESPACE)
-                if is_ours and not catalog.list_tables(NAMESPACE):
-                    catalog.drop_namespace(NAMESPACE)
+                drop_with_files(catalog, name)
+            if not self._had_namespace:
+                drop_if_empty(catalog, NAMESPACE)
 
     def _delete_topic(self, name: str) -> None:
         with reported(f"deleting topic {name}"):
@@ -273,22 +270,6 @@ def _unless_gone(delete: Callable[[], object]) -> None:
     except KafkaException as error:
         if error.args[0].code() not in _GONE:
             raise
-
-
-def _delete_files(table: Table) -> None:
-    """All below a dropped table's location, which nobody else has."""
-    for file in list_files(table):
-        table.io.delete(file.path)
-    scheme, _, path = PyArrowFileIO.parse_location(table.metadata.location)
-    if scheme == "file":
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _ids(table: Table | None) -> list[int]:
-    if table is None:
-        return []
-    with unreachable_as_ours(f"reading {'.'.join(table.name())}"):
-        return table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> str:

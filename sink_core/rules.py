@@ -56,7 +56,7 @@ class Rules:
     resolving_job_is_for_its_finding: bool = True  # a resolving job is committed like any batch
     history_leaves_out_what_was_read: bool = True  # the history of a table is read from its start by each job
 
-    # Maintenance (sink_core/maintenance, spark_jobs/maintenance).
+    # Maintenance (iceberg/maintenance, sink/maintenance).
     orphans_give_up_first: bool = True  # orphan removal fences nobody
     files_are_listed_first: bool = True  # files are listed after the log was read
     published_files_are_named: bool = True  # files that only events name are orphans

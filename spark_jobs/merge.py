@@ -13,12 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from calve.sink_core.iceberg.catalog.opening import open_io, unreachable_as_ours
+from calve.sink_core.iceberg.catalog.metadata import schema_in
+from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.commit.merge import MergeWork
-from calve.sink_core.iceberg.files.projection import rows_by_ids
+from calve.sink_core.iceberg.files.projection import reader_by_ids
 from calve.sink_core.iceberg.maintenance.predicate import quoted
 from calve.spark_jobs.catalog import attach
 from calve.spark_jobs.kept import Kept
@@ -41,7 +40,7 @@ def merge_into(spark: SparkSession, work: MergeWork) -> None:
 def _merge(spark: SparkSession, given: MergeWork) -> None:
     from pyspark.sql.types import StructType
 
-    by, schema = given.by, TableMetadataUtil.parse_raw(given.metadata).schema()
+    by, schema = given.by, schema_in(given.metadata)
     attach(spark, given.catalog)
     target = quoted(f"{given.catalog.name}.{given.table}")
     columns = spark.table(target).schema.toNullable()
@@ -113,13 +112,11 @@ def _newest_by_key(rows: DataFrame, key: Sequence[str], order: str) -> DataFrame
 def _rows(
     given: MergeWork, files: Sequence[int], ids: Sequence[int], columns: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    metadata: TableMetadata = TableMetadataUtil.parse_raw(given.metadata)
-    schema = Schema(*(metadata.schema().find_field(field_id) for field_id in ids))
     with unreachable_as_ours(f"reading changes of {given.table}"):
-        io = open_io(given.catalog, given.table, metadata.location)
+        read = reader_by_ids(given.catalog, given.table, given.metadata, ids)
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             staged = given.files[files[number]]
-            for rows in rows_by_ids(io, metadata, staged.file, schema):
+            for rows in read(staged.file):
                 arrays = [column.cast(wanted.type) for column, wanted in zip(rows.columns, columns, strict=True)]
                 places = pa.array([staged.batch] * len(rows), pa.int32())
                 yield pa.RecordBatch.from_arrays([*arrays, places], names=[*columns.names, BATCH])

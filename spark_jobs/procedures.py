@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from calve.sink_core.config.error_text import first_line
 from calve.sink_core.error_codes.tables import PROCEDURE, PROCEDURE_RACE
 from calve.sink_core.errors import CommitConflict, RetriableError
 from calve.sink_core.iceberg.maintenance.predicate import quoted, text
+from calve.sink_core.sink.maintenance.work import Rewritten
 from calve.spark_jobs.catalog import attach
 
 if TYPE_CHECKING:
@@ -22,17 +22,7 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _LISTING_VIEW = "calve_files"
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """What `rewrite_data_files` did. `failed` files stay as they were."""
-
-    files: int
-    into: int
-    bytes: int
-    failed: int
-
-
-class Procedures:
+class SparkProcedures:
     """Calls procedures of `catalog`. Spark is started by the first call.
 
     All raise CommitConflict after Iceberg's own retries, RetriableError with Spark's words for anything else: nothing
@@ -44,7 +34,6 @@ class Procedures:
         self._attached: SparkSession | None = None
 
     def rewrite_data_files(self, table: str, *, strategy: str, where: str, options: Mapping[str, str]) -> Rewritten:
-        """Join the small files of the partitions that `where` selects; "" selects all."""
         given = ", ".join(text(part) for option in options.items() for part in option)
         arguments = [self._named(table), f"strategy => {text(strategy)}", f"options => map({given})"]
         row = self._call("rewrite_data_files", table, [*arguments, *([f"where => {text(where)}"] if where else [])])[0]
@@ -59,7 +48,6 @@ class Procedures:
         self._call("rewrite_manifests", table, [self._named(table)])
 
     def expire_snapshots(self, table: str, *, older_than_ms: int, retain_last: int) -> dict[str, int]:
-        """Expire snapshots before a time (ms since the epoch); the numbers of files deleted, by kind."""
         moment = datetime.fromtimestamp(older_than_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
         arguments = [
             self._named(table),
@@ -69,7 +57,6 @@ class Procedures:
         return {key: int(value) for key, value in self._call("expire_snapshots", table, arguments)[0].asDict().items()}
 
     def remove_orphan_files(self, table: str, files: Iterable[str], *, dry_run: bool) -> list[str]:
-        """Delete those of `files` that nothing in the table's metadata names; their paths, deleted or not."""
         self._session.createDataFrame(
             # How old a file must be was decided when it was listed; the procedure has a least age of its own.
             [(path, _LONG_AGO) for path in files],

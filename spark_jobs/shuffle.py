@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.schema import Schema
 
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, RetriableError
@@ -128,8 +128,7 @@ def _looked_at(spec: IngestSpec, read: DataFrame, buckets: int, session: SparkSe
         for table, parts in found.bounds.items():
             bounds.setdefault(table, []).extend(parts)
     boundaries = {
-        table: Order.of_files(_metadata(spec, table)).boundaries(pa.concat_tables(keys), buckets)
-        for table, keys in samples.items()
+        table: _order(spec, table).boundaries(pa.concat_tables(keys), buckets) for table, keys in samples.items()
     }
     pieces = read.where(f"kind != {_SAMPLE}")
     if boundaries:
@@ -143,7 +142,7 @@ def _write(
     """What the tasks that write make of pieces. Of tables with changes `bounds` says what keys lie between."""
     existing = {number: each for number, each in _existing(spec).items() if number in bounds}
     for number, each in existing.items():
-        schema, table = _metadata(spec, number).schema(), spec.tables[number].name
+        schema, table = _schema(spec, number), spec.tables[number].name
         rows = existing_rows(session, spec.catalog, table, each, schema, spec.topics, bounds[number])
         pieces = pieces.union(rows.mapInArrow(partial(_stand, spec, number, each, buckets), _COLUMNS))
     placed = pieces.repartitionById(buckets, "bucket")
@@ -201,9 +200,8 @@ def _read(
 
 def _divide(spec: IngestSpec, boundaries: Boundaries, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Pieces of tables that are spread in ranges, cut by them; all else as it is."""
-    tables = {number: _metadata(spec, number) for number in boundaries}
-    orders = {number: Order.of_files(metadata) for number, metadata in tables.items()}
-    schemas = {number: arrow_schema(metadata.schema()) for number, metadata in tables.items()}
+    orders = {number: _order(spec, number) for number in boundaries}
+    schemas = {number: arrow_schema(order.schema) for number, order in orders.items()}
     for row in _rows(batches):
         table = row["table"]
         if row["kind"] != _PIECE or table not in boundaries:
@@ -218,7 +216,7 @@ def _divide(spec: IngestSpec, boundaries: Boundaries, batches: Batches) -> Itera
 def _stand(
     spec: IngestSpec, number: int, existing: ExistingRows, buckets: int, batches: Batches
 ) -> Iterator[pa.RecordBatch]:
-    schema = _metadata(spec, number).schema()
+    schema = _schema(spec, number)
     for piece in existing_pieces(batches, existing, schema, spec.topics, number, buckets):
         yield _row(_STANDING, -1, piece.bucket, number, piece.rows, piece.data)
 
@@ -227,7 +225,7 @@ def _write_bucket(spec: IngestSpec, batches: Batches) -> Iterator[pa.RecordBatch
     outputs: dict[int, Output] = {}
     taken: Counter[tuple[int, int]] = Counter()
     schemas: dict[int, pa.Schema] = {}
-    held = {n: existing_rows_schema(each, _metadata(spec, n).schema()) for n, each in _existing(spec).items()}
+    held = {n: existing_rows_schema(each, _schema(spec, n)) for n, each in _existing(spec).items()}
     budget = Budget()
     try:
         for row in _rows(batches):
@@ -272,8 +270,12 @@ def _row(kind: int, task: int, bucket: int = 0, table: int = 0, rows: int = 0, d
     )
 
 
-def _metadata(spec: IngestSpec, table: int) -> TableMetadata:
-    return iceberg_target(spec.tables[table].target).metadata
+def _schema(spec: IngestSpec, table: int) -> Schema:
+    return spec.tables[table].target.schema
+
+
+def _order(spec: IngestSpec, table: int) -> Order:
+    return Order.of_files(iceberg_target(spec.tables[table].target).metadata)
 
 
 def _error(pickled: bytes) -> CalveError:

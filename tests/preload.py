@@ -5,11 +5,12 @@ from importlib import import_module
 
 for name in (
     "calve.orchestration.cli.main",
+    "calve.sink_core.sink.maintenance.tasks",
     "calve.sink_core.sink.resolve.resolve",
     "calve.sink_core.sink.verify.proof",
-    "calve.spark_jobs.maintenance.tasks",
     "calve.sink_core.sink.resolve.refill",
     "calve.sink_core.sink.run",
+    "calve.spark_jobs.procedures",
     "pyiceberg.catalog.sql",
     "pyiceberg_core",
     "pyspark.sql.connect.session",

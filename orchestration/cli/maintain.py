@@ -47,15 +47,16 @@ def maintain(
     Exit code 1 or 3: it failed for a table; it was done for the others.
     """
     from calve.sink_core.sink.loop.session import Session
+    from calve.sink_core.sink.maintenance.tasks import run_task
     from calve.spark_jobs.engine import SparkEngine
-    from calve.spark_jobs.maintenance.tasks import run_task
+    from calve.spark_jobs.procedures import SparkProcedures
 
     pipeline = sink("maintain", file, connections)
     with working("connecting") as status, Session.open(pipeline) as session, SparkEngine(pipeline.spark) as engine:
         report = run_task(
             task.value.replace("-", "_"),
             session,
-            lambda: engine.session,
+            SparkProcedures(lambda: engine.session, pipeline.catalog),
             tables=table or (),
             dry_run=dry_run,
             on_progress=status.update,

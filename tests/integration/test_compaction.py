@@ -52,14 +52,14 @@ from calve.sink_core.config.table_maintenance import Compact, Expire, Manifests
 from calve.sink_core.errors import FindingError
 from calve.sink_core.iceberg.maintenance.predicate import predicate
 from calve.sink_core.iceberg.maintenance.shape import live_files
+from calve.sink_core.sink.maintenance.compact import compact, rewrite_manifests
+from calve.sink_core.sink.maintenance.expire import expire
+from calve.sink_core.sink.maintenance.tasks import run_task
+from calve.sink_core.sink.maintenance.work import Work
 from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.sink_core.tables.proof import VerifyReport
-from calve.spark_jobs.maintenance.compact import compact, rewrite_manifests
-from calve.spark_jobs.maintenance.expire import expire
-from calve.spark_jobs.maintenance.tasks import run_task
-from calve.spark_jobs.maintenance.work import Work
-from calve.spark_jobs.procedures import Procedures
+from calve.spark_jobs.procedures import SparkProcedures
 from tests import support
 from tests.pipelines import Flow
 from tests.support import TopicFactory
@@ -79,7 +79,7 @@ def flow(broker: object, kafka_topic: TopicFactory, tmp_path: Path) -> Flow:
 def work(flow: Flow, spark: SparkSession) -> Generator[Work]:
     with flow.session() as session:
         said: list[str] = []
-        yield Work(session, Procedures(lambda: spark, flow.pipeline.catalog), said.append)
+        yield Work(session, SparkProcedures(lambda: spark, flow.pipeline.catalog), said.append)
 
 
 def ready(work: Work) -> Work:
@@ -126,7 +126,7 @@ def test_nothing_to_do_starts_no_spark_and_says_why(flow: Flow) -> None:
     with flow.session() as session:
         session.read_only()
         session.bind()
-        idle = Work(session, Procedures(never, flow.pipeline.catalog), lambda _step: None)
+        idle = Work(session, SparkProcedures(never, flow.pipeline.catalog), lambda _step: None)
         few = of(compact(idle, NOW), "db.events")
         assert (few.changed, few.did) == (
             False,
@@ -150,7 +150,7 @@ def test_only_partitions_with_many_small_files_are_rewritten(flow: Flow, spark: 
         flow.produce(range(100 + i, 101 + i))
         flow.run()
     with flow.session() as session:
-        work = ready(Work(session, Procedures(lambda: spark, flow.pipeline.catalog), lambda _step: None))
+        work = ready(Work(session, SparkProcedures(lambda: spark, flow.pipeline.catalog), lambda _step: None))
         compact(replace(work, tables=("db.events",)), NOW)
         left = [file.partition for file in live_files(flow.load_table())]
         assert (left.count((0,)), left.count((100,))) == (1, 3)
@@ -178,7 +178,7 @@ def test_a_commit_between_is_kept_by_both_sides(flow: Flow, work: Work) -> None:
     ready(work)
     original = work.procedures.rewrite_data_files
 
-    class LazySpark(Procedures):
+    class LazySpark(SparkProcedures):
         def rewrite_data_files(self, *args: object, **options: object) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]
             batches(flow, 1, start=20)
             return original(*args, **options)  # pyright: ignore[reportArgumentType]
@@ -256,7 +256,7 @@ def test_files_of_a_table_that_is_not_ours_are_joined_only_if_somebody_asks(
     assert of(joined, flow.pipeline.ledger_table).changed, "our own"
     asked = flow.but(extra={"maintenance": {"compact": {"lag": "0s"}}})
     with asked.session() as session:
-        done = run_task("compact", session, lambda: spark)
+        done = run_task("compact", session, SparkProcedures(lambda: spark, asked.pipeline.catalog))
     assert of(done, "db.events").changed
     assert flow.ids() == list(range(10))
 
@@ -268,7 +268,7 @@ def test_a_catalog_with_the_name_of_a_namespace_is_not_taken_for_it(
     flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), catalog_name=INLINE_CATALOG)
     batches(flow, 5)
     with flow.session() as session:
-        ours = ready(Work(session, Procedures(lambda: spark, flow.pipeline.catalog), lambda _step: None))
+        ours = ready(Work(session, SparkProcedures(lambda: spark, flow.pipeline.catalog), lambda _step: None))
         for report in (compact(ours, NOW), rewrite_manifests(ours, Manifests(min_count=2)), expire(ours, AT_ONCE)):
             report.raise_failures()
     assert len(list(flow.load_table(flow.pipeline.ledger_table).scan().plan_files())) == 1
@@ -373,7 +373,7 @@ def test_a_condition_selects_exactly_its_partition(
         found = spark.sql(f"SELECT * FROM lake.{namespace}.t {f'WHERE {where}' if where else ''}").collect()
         assert len(found) == expected, where
         # Nothing needs to be rewritten, but the procedure takes the condition.
-        procedures = Procedures(lambda: spark, settings)
+        procedures = SparkProcedures(lambda: spark, settings)
         assert procedures.rewrite_data_files(f"{namespace}.t", strategy="binpack", where=where, options={}).files == 0
 
 

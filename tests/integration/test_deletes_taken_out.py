@@ -17,11 +17,11 @@ from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.table_maintenance import Compact
 from calve.sink_core.iceberg.maintenance.deletes import equality_deletes
 from calve.sink_core.iceberg.maintenance.shape import live_files
+from calve.sink_core.sink.maintenance.compact import compact
+from calve.sink_core.sink.maintenance.work import Work
 from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
-from calve.spark_jobs.maintenance.compact import compact
-from calve.spark_jobs.maintenance.work import Work
-from calve.spark_jobs.procedures import Procedures
+from calve.spark_jobs.procedures import SparkProcedures
 from tests.changing import Change, by_spark
 from tests.integration.test_changes_read_back import BY_COUNTRY, State, after, as_state, create, drop, put, take_in
 from tests.pipelines import Flow
@@ -44,7 +44,7 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
 @pytest.fixture
 def work(flow: Flow, spark: SparkSession) -> Generator[Work]:
     with flow.session() as session:
-        yield Work(session, Procedures(lambda: spark, flow.pipeline.catalog), lambda _step: None, ("db.events",))
+        yield Work(session, SparkProcedures(lambda: spark, flow.pipeline.catalog), lambda _step: None, ("db.events",))
 
 
 def change_often(flow: Flow, produce: Produce, engine: SparkEngine, times: int, text: str) -> None:

@@ -12,19 +12,19 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
-import calve.spark_jobs.maintenance.expire
+import calve.sink_core.sink.maintenance.expire
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.table_maintenance import Expire
 from calve.sink_core.errors import CommitConflict
 from calve.sink_core.iceberg.commit.staging import STAGING_MS, dropping, left_behind
 from calve.sink_core.sink.loop.engine import InProcess
+from calve.sink_core.sink.maintenance.expire import expire
+from calve.sink_core.sink.maintenance.work import Work, now_ms
 from calve.sink_core.tables.batch import ToMerge
 from calve.sink_core.tables.commit import TableCommit
 from calve.spark_jobs.engine import SparkEngine
-from calve.spark_jobs.maintenance.expire import expire
-from calve.spark_jobs.maintenance.work import Work, now_ms
-from calve.spark_jobs.procedures import Procedures
+from calve.spark_jobs.procedures import SparkProcedures
 from tests import support
 from tests.changing import by_spark, merge, written
 from tests.integration.test_changes_read_back import BY_COUNTRY, after, as_state, create
@@ -131,10 +131,10 @@ def test_expiry_drops_what_a_killed_merge_left_and_nothing_that_is_still_to_be_m
         raise Killed
 
     def expire_at(now_ms: int) -> None:
-        monkeypatch.setattr(calve.spark_jobs.maintenance.expire, "now_ms", lambda: now_ms)
+        monkeypatch.setattr(calve.sink_core.sink.maintenance.expire, "now_ms", lambda: now_ms)
         with flow.session() as session:
             session.bind()
-            work = Work(session, Procedures(lambda: spark, session.pipeline.catalog), print, tables=[flow.table])
+            work = Work(session, SparkProcedures(lambda: spark, session.pipeline.catalog), print, tables=[flow.table])
             expire(work, Expire.model_construct(cron="", older_than=60.0, retain_last=1)).raise_failures()
 
     send(flow, produce, put(1, "a"))

@@ -17,11 +17,12 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.table_maintenance import Orphans
 from calve.sink_core.control.events import BatchAbandoned
 from calve.sink_core.errors import FindingError
+from calve.sink_core.iceberg.maintenance.orphans import LOOKED_AT
+from calve.sink_core.sink.maintenance.orphans import remove_orphans
+from calve.sink_core.sink.maintenance.work import Work
 from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
-from calve.spark_jobs.maintenance.orphans import LOOKED_AT, remove_orphans
-from calve.spark_jobs.maintenance.work import Work
-from calve.spark_jobs.procedures import Procedures
+from calve.spark_jobs.procedures import SparkProcedures
 from tests.pipelines import Flow, reached
 from tests.support import TopicFactory
 
@@ -42,7 +43,7 @@ def clean(flow: Flow, spark: SparkSession) -> Clean:
         with host.session() as session:
             session.read_only()
             session.bind()
-            procedures = Procedures(lambda: spark, host.pipeline.catalog)
+            procedures = SparkProcedures(lambda: spark, host.pipeline.catalog)
             work = Work(session, procedures, lambda _step: None, dry_run=dry_run)
             return remove_orphans(work, settings)
 

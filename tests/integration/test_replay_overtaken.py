@@ -148,7 +148,7 @@ def test_files_of_a_replay_on_its_way_are_no_orphans(flow: Flow) -> None:
     files = {entry.data_file.file_path for ref in refs for entry in entries_of(io, ref)}
     with flow.session() as session:
         session.bind()
-        named = named_by_events(session.log.state, flow.table, io)
+        named = named_by_events(session.log.state, flow.table, flow.load_table())
     assert {ref.path for ref in refs} | files <= named
     with pytest.raises(Died), reached("commit.after-list", die):
         flow.commit()

@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.table_maintenance import Compact, Expire
 from calve.sink_core.errors import FindingError
+from calve.sink_core.sink.maintenance.compact import compact
+from calve.sink_core.sink.maintenance.expire import expire
+from calve.sink_core.sink.maintenance.work import Work
 from calve.sink_core.sink.trim import trim
 from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.proof import VerifyReport
-from calve.spark_jobs.maintenance.compact import compact
-from calve.spark_jobs.maintenance.expire import expire
-from calve.spark_jobs.maintenance.work import Work
-from calve.spark_jobs.procedures import Procedures
+from calve.spark_jobs.procedures import SparkProcedures
 from tests.pipelines import Flow
 from tests.support import TopicFactory
 
@@ -38,7 +38,7 @@ def maintain(flow: Flow, spark: SparkSession) -> Maintain:
         with flow.session() as session:
             session.read_only()
             session.bind()
-            work = Work(session, Procedures(lambda: spark, flow.pipeline.catalog), lambda _step: None)
+            work = Work(session, SparkProcedures(lambda: spark, flow.pipeline.catalog), lambda _step: None)
             if compacted:
                 compact(work, Compact(cron=NEVER, lag=0.0, min_files=2)).raise_failures()
             expire(work, Expire(cron=NEVER, older_than=0.0, retain_last=retain_last)).raise_failures()

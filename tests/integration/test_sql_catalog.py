@@ -9,9 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.sink.maintenance.tasks import run_task
 from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
-from calve.spark_jobs.maintenance.tasks import run_task
+from calve.spark_jobs.procedures import SparkProcedures
 from tests.pipelines import Flow
 from tests.postgres import DATABASE, USER, postgres
 from tests.support import TopicFactory
@@ -53,7 +54,7 @@ def test_spark_merges_and_compacts_where_pyiceberg_commits(
         assert flow.run(engine).commits[-1].failed == {}
     assert by_spark(LATEST) == list(range(10))
     with flow.session() as session:
-        done = run_task("compact", session, lambda: spark)
+        done = run_task("compact", session, SparkProcedures(lambda: spark, flow.pipeline.catalog))
         assert verify(session, deep=True).violations == ()
     assert done.failed == {}
     assert EVENTS in {outcome.subject for outcome in done.done if outcome.changed}

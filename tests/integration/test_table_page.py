@@ -46,11 +46,14 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
 
 def test_columns_come_from_the_fields_of_the_topics_that_feed_the_table(flow: Flow) -> None:
     first, second = (topic_key(flow.pipeline, topic) for topic in flow.topics)
-    found = {name: of_table(flow.pipeline, flow.load_table(name)).get("dagster/column_lineage") for name in flow.tables}
+    with flow.iceberg() as catalog:
+        pages = {name: of_table(flow.pipeline, catalog, name) for name in (*flow.tables, "db.dropped")}
+    found = {name: page.get("dagster/column_lineage") for name, page in pages.items()}
     assert set(found["db.all"].deps_by_column["id"]) == {dg.TableColumnDep(key, "id") for key in (first, second)}
     assert found["db.one"].deps_by_column["id"] == [dg.TableColumnDep(first, "id")]
     assert found["db.one"].deps_by_column.keys() == {"id", "text", "api_token"}
     assert found["db.sql"] is None
+    assert pages["db.dropped"] == {}
 
 
 def test_rows_are_shown_if_wanted_without_what_is_named_like_a_secret(flow: Flow, instance: DagsterInstance) -> None:
@@ -62,4 +65,5 @@ def test_rows_are_shown_if_wanted_without_what_is_named_like_a_secret(flow: Flow
     assert {row["api_token"] for row in rows} == {HIDDEN}
     assert all(len(row["text"]) <= 80 for row in rows)
     quiet = flow.but(extra={"tables": flow.extra["tables"]})
-    assert "sample rows" not in of_table(quiet.pipeline, quiet.load_table("db.one"))
+    with quiet.iceberg() as catalog:
+        assert "sample rows" not in of_table(quiet.pipeline, catalog, "db.one")

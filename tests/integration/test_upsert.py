@@ -104,7 +104,7 @@ def test_batches_that_waited_are_in_order_and_each_in_a_snapshot_of_its_own(
     assert flow.own_snapshots() == []
     with flow.session() as session:
         session.bind()
-        named = named_by_events(session.log.state, flow.table, flow.load_table().io)
+        named = named_by_events(session.log.state, flow.table, flow.load_table())
     # So orphan removal keeps the deletes of batches that wait.
     assert sum("-deletes-" in path for path in named) >= 4
     assert flow.commit().landed

@@ -84,7 +84,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "orphan-no-fence",
-        "spark_jobs/maintenance/orphans.py",
+        "sink_core/sink/maintenance/orphans.py",
         "giving_up = deleting and work.session.rules.orphans_give_up_first",
         "giving_up = False",
         ("tests/integration/test_orphans.py::test_a_batch_before_its_publish_is_given_up_and_redone",),

@@ -25,18 +25,19 @@ from pyiceberg.table.snapshots import Snapshot
 import calve.sink_core.iceberg.commit.append
 import calve.sink_core.iceberg.format.lake
 import calve.sink_core.iceberg.format.table
+import calve.sink_core.iceberg.maintenance.expiry
 import calve.sink_core.iceberg.maintenance.orphans
 import calve.sink_core.kafka.clients
 import calve.sink_core.kafka.source
 import calve.sink_core.sink.batches
+import calve.sink_core.sink.maintenance.expire
+import calve.sink_core.sink.maintenance.orphans
 import calve.sink_core.sink.range_jobs.jobs
 import calve.sink_core.sink.range_jobs.replacing
 import calve.sink_core.sink.resolve.jump
 import calve.sink_core.sink.resolve.ledger
 import calve.sink_core.sink.resolve.rebuild
 import calve.sink_core.sink.trim
-import calve.spark_jobs.maintenance.expire
-import calve.spark_jobs.maintenance.orphans
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.commit.merge import Merging
@@ -101,7 +102,9 @@ class Environment:
         patch.setattr(SinkPipeline, "changing", property(lambda _: self.world.merged))
         # Clocks hardly go on in a history: expiry drops every staging branch that it sees.
         patch.setattr(
-            calve.spark_jobs.maintenance.expire, "left_behind", lambda of, _now_ms: left_behind(of, sys.maxsize)
+            calve.sink_core.iceberg.maintenance.expiry,
+            "left_behind",
+            lambda of, _now_ms: left_behind(of, sys.maxsize),
         )
         # Range jobs are few in a history, and have few ranges.
         patch.setattr(calve.sink_core.sink.trim, "in_parts", partial(in_parts, most=3))
@@ -141,8 +144,8 @@ class Environment:
         patch.setattr(Snapshot, "manifests", manifests)
         wherever(patch, live_entries, entries_of)
         patch.setattr(calve.sink_core.iceberg.maintenance.orphans, "_sequence_number", _sequence_number)
-        patch.setattr(calve.spark_jobs.maintenance.orphans, "list_files", self._list_files)
-        patch.setattr(calve.spark_jobs.maintenance.expire, "shape", _shape)
+        patch.setattr(calve.sink_core.sink.maintenance.orphans, "list_files", self._list_files)
+        patch.setattr(calve.sink_core.sink.maintenance.expire, "shape", _shape)
 
     def _writing_list(self, **given: Any) -> Any:
         self.world.scheduler.give_way()

@@ -15,15 +15,15 @@ from calve.sink_core.control.events import Paused, Resumed
 from calve.sink_core.errors import CommitConflict, RetriableError
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.maintenance.expire import expire
+from calve.sink_core.sink.maintenance.orphans import remove_orphans
+from calve.sink_core.sink.maintenance.work import Work
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 from calve.sink_core.sink.range_jobs.selected import Wanted
 from calve.sink_core.sink.resolve.current_findings import current_findings
 from calve.sink_core.sink.resolve.resolve import REFILL, carry_out, prepare
 from calve.sink_core.sink.run import Bounds, run_pipeline
 from calve.sink_core.sink.trim import trim
-from calve.spark_jobs.maintenance.expire import expire
-from calve.spark_jobs.maintenance.orphans import remove_orphans
-from calve.spark_jobs.maintenance.work import Work
 from tests.simulation.oracle import OLD, TOPIC
 from tests.simulation.world import STALE, World
 

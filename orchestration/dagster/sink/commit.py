@@ -43,8 +43,7 @@ def commit_of(pipeline: SinkPipeline) -> dg.AssetsDefinition:
                 return
             report = session.coordinator().commit(**_selected(pipeline, session, context.selected_asset_keys))
             for landed in report.landed:
-                table = session.catalog.load_table(landed.table)
-                page = table_page.of_table(pipeline, table)
+                page = table_page.of_table(pipeline, session.catalog, landed.table)
                 if landed.table not in pipeline.table_names:
                     # Found at run time: Dagster learns of the asset by its first materialization.
                     yield table_page.landed(pipeline, landed, **page)

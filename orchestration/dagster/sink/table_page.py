@@ -13,8 +13,7 @@ from calve.sink_core.config.references import HIDDEN, names_a_secret
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
+    from calve.sink_core.iceberg.handles import Catalog, Table
     from calve.sink_core.tables.commit import TableCommit
 
 SHOWN_CHARACTERS = 80
@@ -28,16 +27,23 @@ def landed(pipeline: SinkPipeline, commit: TableCommit, **more: Any) -> dg.Asset
     return dg.AssetMaterialization(table_key(pipeline, commit.table), metadata=known, tags=tags)
 
 
-def of_table(pipeline: SinkPipeline, table: Table) -> dict[str, Any]:
-    """Metadata of a materialization of `table`, which is one of the pipeline's."""
-    name = ".".join(table.name())
+def of_table(pipeline: SinkPipeline, catalog: Catalog, name: str) -> dict[str, Any]:
+    """Metadata of a materialization of a table of the pipeline's; none if somebody has dropped it since."""
+    from calve.sink_core.iceberg.catalog.described import described
+    from calve.sink_core.iceberg.create.tables import load_if_there
+
+    table = load_if_there(catalog, name)
+    if table is None:
+        return {}
+    found = described(table)
+    columns = [field.name for field in found.schema.fields]
     return {
-        "dagster/uri": table.location(),
-        "format version": table.metadata.format_version,
-        "metadata file": dg.MetadataValue.path(table.metadata_location),
-        **of_schema(table.schema()),
-        **_lineage(pipeline, name, [field.name for field in table.schema().fields]),
-        **_sample(table, pipeline.config.dagster.sample_rows),
+        "dagster/uri": found.location,
+        "format version": found.format_version,
+        "metadata file": dg.MetadataValue.path(found.metadata_file),
+        **of_schema(found.schema),
+        **_lineage(pipeline, name, columns),
+        **_sample(table, columns[:SHOWN_COLUMNS], pipeline.config.dagster.sample_rows),
     }
 
 
@@ -56,13 +62,14 @@ def _lineage(pipeline: SinkPipeline, name: str, columns: list[str]) -> dict[str,
     return {"dagster/column_lineage": dg.TableColumnLineage(deps)} if topics and deps else {}
 
 
-def _sample(table: Table, rows: int) -> dict[str, Any]:
+def _sample(table: Table, shown: list[str], rows: int) -> dict[str, Any]:
     """Some rows, whichever come first; without what is named like a secret."""
+    from calve.sink_core.iceberg.catalog.described import rows_of
+
     if not rows:
         return {}
-    shown = [field.name for field in table.schema().fields][:SHOWN_COLUMNS]
     try:
-        found = table.scan(selected_fields=tuple(shown), limit=rows).to_arrow().to_pylist()
+        found = rows_of(table, shown, limit=rows).to_pylist()
     except (NotImplementedError, ValueError) as error:
         # pyiceberg reads no equality deletes.
         return {"sample rows": f"can't be read here: {error}"}

@@ -1,10 +1,11 @@
-"""What tasks are told of a table's metadata."""
+"""What tasks are told of a table's metadata, and what they take from it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.name_mapping import MappedField
 
 
@@ -12,6 +13,11 @@ def without_history(metadata: TableMetadata) -> str:
     """What a writer needs; the snapshots of a busy table are megabytes."""
     history = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "current_snapshot_id": None}
     return metadata.model_copy(update=history | {"statistics": [], "partition_statistics": []}).model_dump_json()
+
+
+def schema_in(metadata: str) -> Schema:
+    """The current schema, of what `without_history` says."""
+    return TableMetadataUtil.parse_raw(metadata).schema()
 
 
 def mapped_names(metadata: TableMetadata) -> dict[int, list[str]]:

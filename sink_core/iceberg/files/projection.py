@@ -6,7 +6,8 @@ without ids, which others have added to the table; of these such columns are ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,11 +17,13 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table import FileScanTask
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.types import ListType, MapType, StructType
 
+from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.error_codes.operations import NO_FIELD_IDS
 from calve.sink_core.errors import TableUnusable
+from calve.sink_core.iceberg.catalog.opening import open_io
 from calve.sink_core.iceberg.compat import batches_of
 from calve.sink_core.records.columns.arrow import file_schema, iceberg_id, with_values
 
@@ -53,6 +56,18 @@ def rows_by_ids(io: FileIO, metadata: TableMetadata, file: DataFile, schema: Sch
     _check_scannable(file, schema)
     scan = ArrowScan(metadata, io, schema, AlwaysTrue())
     yield from batches_of(scan, FileScanTask(file))
+
+
+def reader_by_ids(
+    catalog: CatalogSettings, table: str, metadata: str, ids: Sequence[int]
+) -> Callable[[DataFile], Iterator[pa.RecordBatch]]:
+    """`rows_by_ids` in a task, of files of the table whose `metadata` this is, in the columns with these ids.
+
+    Raises as `open_io` does.
+    """
+    of = TableMetadataUtil.parse_raw(metadata)
+    io, schema = open_io(catalog, table, of.location), of.schema()
+    return partial(rows_by_ids, io, of, schema=Schema(*map(schema.find_field, ids)))
 
 
 def _check_scannable(file: DataFile, schema: Schema) -> None:

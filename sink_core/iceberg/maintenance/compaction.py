@@ -1,14 +1,22 @@
-"""Which partitions of a table are worth rewriting. Pure."""
+"""Which partitions of a table are worth rewriting, and the conditions that select them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from calve.sink_core.iceberg.maintenance.shape import LiveFile
+from pyiceberg.table import Table
+
+from calve.sink_core.config.sink_pipeline import TargetFileSize
+from calve.sink_core.iceberg.maintenance.predicate import predicate
+from calve.sink_core.iceberg.maintenance.shape import LiveFile, live_files
+from calve.sink_core.iceberg.write.parquet import target_file_bytes
 
 SMALL = 0.75
 """A file below this share of the target size is small: where Iceberg's `rewrite_data_files` draws the line too."""
+
+PARTITIONS_PER_CALL = 50
+"""A condition for each of them stands in one statement."""
 
 
 @dataclass(slots=True)
@@ -23,6 +31,27 @@ class PartitionFiles:
     bytes: int = 0
     settled: int = 0
     deleted_from: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Compactable:
+    """What a table has to rewrite, into files of `target_bytes`. `is_sorted`: it has an order that rows are to have."""
+
+    partitions: Sequence[PartitionFiles]
+    target_bytes: int
+    is_sorted: bool
+
+
+def compactable(table: Table, size: TargetFileSize, *, settled_before_ms: int, max_deletes: int) -> Compactable:
+    """The partitions of the table's head as `worth_it` has them, by the file size that ingestion aims at too."""
+    target_bytes = target_file_bytes(table.metadata, size)
+    found = worth_it(
+        live_files(table, count_deletes=max_deletes),
+        target_bytes=target_bytes,
+        settled_before_ms=settled_before_ms,
+        max_deletes=max_deletes,
+    )
+    return Compactable(found, target_bytes, bool(table.sort_order().fields))
 
 
 def worth_it(
@@ -59,3 +88,16 @@ def within(partitions: Sequence[PartitionFiles], max_bytes: int) -> list[Partiti
             break
         taken.append(partition)
     return taken
+
+
+def conditions(table: Table, partitions: Sequence[PartitionFiles], *, catalog: str) -> Iterator[str]:
+    """Conditions in Spark's SQL that together select the partitions; one that selects everything where a partition
+    can't be told.
+    """
+    specs, schema = table.specs(), table.schema()
+    told = [predicate(specs[p.spec_id], schema, p.partition, catalog=catalog) for p in partitions]
+    if not all(told):
+        yield ""
+        return
+    for start in range(0, len(told), PARTITIONS_PER_CALL):
+        yield " OR ".join(f"({part})" for part in told[start : start + PARTITIONS_PER_CALL])

@@ -1,16 +1,24 @@
-"""Which snapshots go: old ones, but never one between a tag of Calve's and the head. Pure.
+"""Which snapshots go: old ones, but never one between a tag of Calve's and the head.
 
-Those are what tells a table that went on from one that was rolled back (`table-rolled-back`).
+Those are what tells a table that went on from one that was rolled back (`table-rolled-back`). Staging branches that no
+merge is at work on are dropped first, so that their snapshots may go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
+
+from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
+from calve.sink_core.iceberg.commit.staging import dropping, left_behind
 
 TAG_PREFIX = "calve-"
 
@@ -31,13 +39,14 @@ class Expiry:
 
 
 def plan_expiry(
-    metadata: TableMetadata, *, now_ms: int, older_than_ms: int, retain_last: int, keep_at_most: int | None = None
+    table: Table, *, now_ms: int, older_than_ms: int, retain_last: int, keep_at_most: int | None = None
 ) -> Expiry:
     """Expire what is older than `older_than_ms` (an age, in ms), and of `main` what is beyond the `keep_at_most` latest
     snapshots, keeping `retain_last` snapshots of each branch.
 
     By the rules of https://iceberg.apache.org/spec/#snapshot-retention-policy.
     """
+    metadata = table.metadata
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     above = {tag: _above(metadata, by_id, at) for tag, at in calve_tags(metadata).items()}
     wanted_ms = max(now_ms - older_than_ms, _oldest_of(metadata, by_id, keep_at_most))
@@ -46,6 +55,20 @@ def plan_expiry(
     going = frozenset(by_id.keys() - kept)
     cut = tuple(tag for tag, held in above.items() if not going.isdisjoint(s.snapshot_id for s in held))
     return Expiry(cutoff_ms, going, cut)
+
+
+def drop_left_behind(catalog: Catalog, table: Table, now_ms: int) -> bool:
+    """Drop the staging branches of merges that have come to nothing; whether there were any.
+
+    Raises what a catalog that can't be asked raises.
+    """
+    calls = [dropping(table.metadata, branch) for branch in left_behind(table.metadata, now_ms)]
+    with unreachable_as_ours(f"dropping branches of {'.'.join(table.name())}"):
+        for call in filter(None, calls):
+            # Where it was dropped or moved meanwhile, the next expiry looks again.
+            with suppress(CommitFailedException, CommitStateUnknownException):
+                catalog.commit_table(table, call.requirements, call.updates)
+    return bool(calls)
 
 
 def calve_tags(metadata: TableMetadata) -> dict[str, int]:

@@ -9,23 +9,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
 import fastavro
 from pyarrow.fs import FileSelector, FileType
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from calve.sink_core.error_codes.catalogs import NO_LISTING
 from calve.sink_core.errors import ConfigError
+from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
+from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.files.manifests import entries_of, rewritten_for
 from calve.sink_core.iceberg.maintenance.owned import folder
 from calve.sink_core.tables.log.state import CommitState
+
+LOOKED_AT = "calve.orphans-listed"
+"""Property of a table whose orphans have been listed once, without deleting any."""
 
 _METADATA_VERSION = re.compile(r"(?:v|0*)(\d+)(?:-[0-9a-f-]+)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _MANIFEST_LIST = re.compile(r"snap-.*\.avro")
@@ -57,14 +66,14 @@ def list_files(table: Table) -> Iterator[Listed]:
                 yield found
 
 
-def named_by_events(state: CommitState, table: str, io: FileIO) -> set[str]:
-    """Manifests that events still in the log name for the table, and the files in them; for any of its UUIDs. Also of
-    what a range job takes out: the job's commit looks at it.
+def named_by_events(state: CommitState, name: str, table: Table) -> set[str]:
+    """Manifests that events still in the log name for the table of that name, and the files in them; for any of its
+    UUIDs. Also of what a range job takes out: the job's commit looks at it.
 
     A manifest that does not exist any more names nothing.
     """
-    named: set[str] = set()
-    for logged in state.written.get(table, []):
+    named, io = set[str](), table.io
+    for logged in state.written.get(name, []):
         gone = logged.event.replaces.gone if logged.event.replaces else ()
         for ref in (*logged.event.added, *gone):
             named.add(ref.path)
@@ -90,9 +99,41 @@ def may_still_land(file: Listed, table: Table) -> bool:
     return again is not None and again >= table.metadata.next_sequence_number()
 
 
-def known_of_snapshots(metadata: TableMetadata) -> set[str]:
+def known_of_snapshots(table: Table) -> set[str]:
     """Manifest lists of the table's snapshots: nothing needs to be asked about these."""
-    return {snapshot.manifest_list for snapshot in metadata.snapshots}
+    return {snapshot.manifest_list for snapshot in table.metadata.snapshots}
+
+
+def was_looked_at(table: Table) -> bool:
+    return LOOKED_AT in table.metadata.properties
+
+
+def note_looked_at(catalog: Catalog, table: Table, now_ms: int) -> None:
+    """Make `was_looked_at` true. Where the note does not arrive, the next run only lists once more."""
+    update = SetPropertiesUpdate(updates={LOOKED_AT: str(now_ms)})
+    with (
+        unreachable_as_ours(f"setting a property of {'.'.join(table.name())}"),
+        suppress(CommitFailedException, CommitStateUnknownException, NoSuchTableError),
+    ):
+        catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (update,))
+
+
+def locations_of_all(catalog: Catalog) -> dict[str, str]:
+    """The locations of all tables of the catalog by name, other people's included."""
+    found = dict[str, str]()
+    with unreachable_as_ours("listing the tables of the catalog"):
+        for namespace in _namespaces(catalog, ()):
+            for name in map(".".join, catalog.list_tables(namespace)):
+                if (table := load_if_there(catalog, name)) is not None:
+                    found[name] = table.location()
+    return found
+
+
+def _namespaces(catalog: Catalog, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for namespace in catalog.list_namespaces(parent):
+        yield namespace
+        if len(namespace) > len(parent):
+            yield from _namespaces(catalog, namespace)
 
 
 def _locations(metadata: TableMetadata) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table import Table
 
 from calve.sink_core.iceberg.create.tables import CREATED_BY
 from calve.sink_core.iceberg.maintenance.expiry import calve_tags
@@ -12,25 +12,25 @@ from calve.sink_core.iceberg.maintenance.expiry import calve_tags
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
-def why_not_owned(metadata: TableMetadata, owned: bool | None) -> str | None:
+def why_not_owned(table: Table, owned: bool | None) -> str | None:
     """Why snapshots must stay, None if they may be expired; `owned` as in the pipeline file."""
-    if owned is None and CREATED_BY not in metadata.properties:
+    if owned is None and CREATED_BY not in table.metadata.properties:
         return "not created by Calve, and the pipeline file doesn't say owned: true for it"
     return "the pipeline file says owned: false" if owned is False else None
 
 
-def why_files_stay(metadata: TableMetadata, tag: str, others: Sequence[tuple[str, str]]) -> str | None:
+def why_files_stay(table: Table, tag: str, others: Sequence[tuple[str, str]]) -> str | None:
     """Why no file may be called an orphan here, None if nothing stands against it.
 
     `tag` is this pipeline's, `others` names and locations of all other tables known: below a shared location one's
     files are the other's orphans. What another pipeline has written and not committed yet, nobody here can know.
     """
-    strangers = sorted(calve_tags(metadata).keys() - {tag})
+    strangers = sorted(calve_tags(table.metadata).keys() - {tag})
     if strangers:
         return f"also fed by {', '.join(strangers)}, whose files on the way can't be known here"
-    mine = folder(metadata.location)
+    mine = folder(table.location())
     shared = [name for name, location in others if _overlap(mine, folder(location))]
-    return f"its location {metadata.location} is shared with {', '.join(shared)}" if shared else None
+    return f"its location {table.location()} is shared with {', '.join(shared)}" if shared else None
 
 
 def folder(location: str) -> str:

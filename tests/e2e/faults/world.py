@@ -20,9 +20,9 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.types import LongType, StringType
 
 from calve.sink_core.control.log import REQUIRED_CONFIG
+from calve.sink_core.iceberg.maintenance.orphans import LOOKED_AT
 from calve.sink_core.kafka import clients
 from calve.sink_core.sink.dead_letters.topic import PREFIX
-from calve.spark_jobs.maintenance.orphans import LOOKED_AT
 from tests import support
 
 PARTITIONS = 4

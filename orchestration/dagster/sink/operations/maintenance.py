@@ -83,14 +83,15 @@ def _job(pipeline: SinkPipeline, task: str) -> dg.JobDefinition:
         required_resource_keys={resource_key(pipeline)},
     )
     def maintain(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Told]:
-        from calve.spark_jobs.maintenance.tasks import run_task
+        from calve.sink_core.sink.maintenance.tasks import run_task
+        from calve.spark_jobs.procedures import SparkProcedures
 
         start = session_of(getattr(context.resources, resource_key(pipeline)))
         with run_session(context, pipeline) as session:
             report = run_task(
                 task,
                 session,
-                start,
+                SparkProcedures(start, pipeline.catalog),
                 tables=config.tables,
                 dry_run=config.dry_run,
                 on_progress=context.log.info,

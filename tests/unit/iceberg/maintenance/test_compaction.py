@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from calve.sink_core.iceberg.maintenance.compaction import PartitionFiles, due, within, worth_it
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IcebergType, LongType, NestedField, TimeType
+
+from calve.sink_core.config.sink_pipeline import TargetFileSize
+from calve.sink_core.iceberg.maintenance.compaction import (
+    PARTITIONS_PER_CALL,
+    PartitionFiles,
+    compactable,
+    conditions,
+    due,
+    within,
+    worth_it,
+)
 from calve.sink_core.iceberg.maintenance.shape import LiveFile
 
 TARGET = 1000
@@ -50,3 +68,34 @@ def test_a_run_is_bounded_but_gets_somewhere() -> None:
     assert within(parts, 250) == parts[:2]
     assert within(parts, 1) == parts[:1]
     assert within([], 1) == []
+
+
+def by_identity(catalog: Catalog, kind: IcebergType, order: SortOrder = UNSORTED_SORT_ORDER) -> Table:
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
+    catalog.create_namespace("db")
+    schema = Schema(NestedField(1, "p", kind, required=False))
+    return catalog.create_table("db.t", schema, partition_spec=spec, sort_order=order)
+
+
+def test_what_a_table_has_to_rewrite_goes_by_its_own_size_and_order(catalog: Catalog) -> None:
+    table = by_identity(catalog, LongType(), SortOrder(SortField(source_id=1, transform=IdentityTransform())))
+    for number in (1, 1, 2):
+        table.append(pa.table({"p": pa.array([number], pa.int64())}))
+    looked = compactable(table, TargetFileSize(10_000, stated=True), settled_before_ms=2**62, max_deletes=3)
+    assert {p.partition: (p.small, p.settled) for p in looked.partitions} == {(1,): (2, 2), (2,): (1, 1)}
+    assert (looked.target_bytes, looked.is_sorted) == (10_000, True)
+    tiny = compactable(table, TargetFileSize(1, stated=True), settled_before_ms=2**62, max_deletes=3)
+    assert tiny.partitions == []
+
+
+def test_partitions_are_selected_some_at_a_time(catalog: Catalog) -> None:
+    table = by_identity(catalog, LongType())
+    partitions = [PartitionFiles(0, (number,)) for number in range(PARTITIONS_PER_CALL + 1)]
+    first, second = conditions(table, partitions, catalog="lake")
+    assert first == " OR ".join(f"(`p` = {number})" for number in range(PARTITIONS_PER_CALL))
+    assert second == f"(`p` = {PARTITIONS_PER_CALL})"
+
+
+def test_all_is_selected_where_a_partition_can_t_be_told(catalog: Catalog) -> None:
+    """Spark has no times."""
+    assert list(conditions(by_identity(catalog, TimeType()), [PartitionFiles(0, (5,))], catalog="lake")) == [""]

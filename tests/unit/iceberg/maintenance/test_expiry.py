@@ -15,6 +15,7 @@ from pyiceberg.types import LongType, NestedField
 
 from calve.sink_core.config.table_maintenance import Expire
 from calve.sink_core.iceberg.maintenance.expiry import plan_expiry
+from tests.unit.iceberg.maintenance.build import loaded
 
 TAG = "calve-p"
 NOW = 1_000
@@ -54,7 +55,9 @@ CHAIN: dict[int, int | None] = {1: None, 2: 1, 3: 2, 4: 3, 5: 4}
 def going(
     metadata: TableMetadata, *, age_ms: int = 0, retain_last: int = 1, keep_at_most: int | None = None
 ) -> set[int]:
-    plan = plan_expiry(metadata, now_ms=NOW, older_than_ms=age_ms, retain_last=retain_last, keep_at_most=keep_at_most)
+    plan = plan_expiry(
+        loaded(metadata), now_ms=NOW, older_than_ms=age_ms, retain_last=retain_last, keep_at_most=keep_at_most
+    )
     return set(plan.going)
 
 
@@ -64,7 +67,8 @@ def test_the_head_and_the_tag_stay() -> None:
 
 
 def test_snapshots_between_tag_and_head_stay_whatever_their_age() -> None:
-    plan = plan_expiry(table(CHAIN, {"main": (5, {}), TAG: (2, {})}), now_ms=NOW, older_than_ms=0, retain_last=1)
+    metadata = table(CHAIN, {"main": (5, {}), TAG: (2, {})})
+    plan = plan_expiry(loaded(metadata), now_ms=NOW, older_than_ms=0, retain_last=1)
     assert (plan.cutoff_ms, set(plan.going), plan.cut) == (30, {1}, ())
 
 
@@ -104,7 +108,7 @@ def test_other_tags_and_branches_stay() -> None:
 
 def test_a_branch_with_an_age_of_its_own_is_noticed() -> None:
     metadata = table(CHAIN, {"main": (5, {"max_ref_age_ms": None, "max_snapshot_age_ms": 1}), TAG: (2, {})})
-    plan = plan_expiry(metadata, now_ms=NOW, older_than_ms=0, retain_last=1)
+    plan = plan_expiry(loaded(metadata), now_ms=NOW, older_than_ms=0, retain_last=1)
     assert plan.cut == (TAG,)
 
 

@@ -14,12 +14,15 @@ from calve.sink_core.iceberg.maintenance.orphans import (
     Listed,
     known_of_snapshots,
     list_files,
+    locations_of_all,
     may_still_land,
     named_by_events,
+    note_looked_at,
+    was_looked_at,
 )
 from calve.sink_core.tables.log.range_parts import Replaces
 from tests.unit.iceberg.commit.build import own
-from tests.unit.iceberg.commit.on_catalog import World, attempt_of, land, manifest_of
+from tests.unit.iceberg.commit.on_catalog import SCHEMA, World, attempt_of, land, manifest_of
 from tests.unit.tables.log.build import TABLE
 
 
@@ -91,7 +94,7 @@ def test_what_events_name_is_named_with_the_files_in_it(world: World) -> None:
     rows, kept, gone = (manifest_of(table, number) for number in (2, 3, 4))
     replaces = Replaces(base_snapshot_id=None, gone=(gone,), kept=(kept,))
     world.log.events.append(replace(world.event("r1"), manifests=(rows,), replaces=replaces))
-    named = named_by_events(world.log.state, TABLE, table.io)
+    named = named_by_events(world.log.state, TABLE, table)
     for ref in (rows, kept, gone):
         assert {ref.path, *(entry.data_file.file_path for entry in entries_of(table.io, ref))} <= named
 
@@ -101,7 +104,7 @@ def test_what_was_published_for_a_table_that_is_no_more_is_named_as_well(world: 
     world.publish("b2", 2)
     path = world.log.state.written[TABLE][-1].event.manifests[0].path
     world.recreate()
-    assert path in named_by_events(world.log.state, TABLE, world.table.io)
+    assert path in named_by_events(world.log.state, TABLE, world.table)
 
 
 def test_a_manifest_that_is_gone_names_nothing_but_itself(world: World) -> None:
@@ -109,7 +112,7 @@ def test_a_manifest_that_is_gone_names_nothing_but_itself(world: World) -> None:
     ref = world.log.state.written[TABLE][-1].event.manifests[0]
     Path(ref.path.removeprefix("file://")).unlink()
     world.log.events = world.log.events[-2:]
-    assert named_by_events(world.log.state, TABLE, world.table.io) == {ref.path}
+    assert named_by_events(world.log.state, TABLE, world.table) == {ref.path}
 
 
 def test_files_of_others_are_not_listed_and_those_of_hidden_partitions_are(world: World) -> None:
@@ -124,4 +127,20 @@ def test_files_of_others_are_not_listed_and_those_of_hidden_partitions_are(world
 def test_manifest_lists_of_snapshots_are_known(world: World) -> None:
     world.append_foreign(100)
     paths = {file.path for file in listed(world, "snap-*.avro").values()}
-    assert known_of_snapshots(world.table.metadata) == paths
+    assert known_of_snapshots(world.table) == paths
+
+
+def test_the_locations_of_all_tables_are_known_whatever_namespace_they_are_in(world: World) -> None:
+    world.catalog.create_namespace("other.inner")
+    inner = world.catalog.create_table("other.inner.t", SCHEMA)
+    assert locations_of_all(world.catalog) == {TABLE: world.table.location(), "other.inner.t": inner.location()}
+
+
+def test_a_look_is_noted_unless_the_table_is_gone(world: World) -> None:
+    before = world.table
+    assert not was_looked_at(before)
+    note_looked_at(world.catalog, before, 5)
+    assert was_looked_at(world.table)
+    world.recreate()
+    note_looked_at(world.catalog, before, 6)
+    assert not was_looked_at(world.table)

@@ -5,29 +5,30 @@ from __future__ import annotations
 import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField
 
 from calve.sink_core.iceberg.create.tables import CREATED_BY
 from calve.sink_core.iceberg.maintenance.owned import why_files_stay, why_not_owned
+from tests.unit.iceberg.maintenance.build import loaded
 
 
-def table(location: str = "file:///lake/db/events", *tags: str, **properties: str) -> TableMetadata:
+def table(location: str = "file:///lake/db/events", *tags: str, **properties: str) -> Table:
     made = new_table_metadata(
         Schema(NestedField(1, "id", LongType())),
         UNPARTITIONED_PARTITION_SPEC,
         UNSORTED_SORT_ORDER,
         location,
-        {key.replace("_", "-"): value for key, value in properties.items()},
     )
     refs = {tag: SnapshotRef(snapshot_id=1, snapshot_ref_type=SnapshotRefType.TAG) for tag in tags}
-    return made.model_copy(update={"refs": refs})
+    return loaded(made.model_copy(update={"refs": refs, "properties": properties}))
 
 
 def test_a_table_is_ours_if_we_made_it_or_are_told_so() -> None:
-    foreign, ours = table(), table().model_copy(update={"properties": {CREATED_BY: "calve 1"}})
+    foreign, ours = table(), table(**{CREATED_BY: "calve 1"})
     assert why_not_owned(ours, None) is None
     assert why_not_owned(foreign, True) is None
     assert "owned: true" in (why_not_owned(foreign, None) or "")

@@ -9,16 +9,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DecimalType,
+    FixedType,
+    GeographyType,
+    GeometryType,
+    IcebergType,
     IntegerType,
     ListType,
     LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
+    UnknownType,
     UUIDType,
 )
 
@@ -35,6 +42,16 @@ REQUIRED_BELOW = StructType(
 REQUIRED_AGAIN = StructType(
     *(field.model_copy(update={"field_id": field.field_id + 100}) for field in REQUIRED_BELOW.fields[:3])
 )
+WITH_PARAMETERS = {DecimalType, FixedType, GeometryType, GeographyType}
+PLAIN: list[Any] = [kind for kind in PrimitiveType.__subclasses__() if kind not in WITH_PARAMETERS]
+LEAVES: dict[str, PrimitiveType] = {
+    **{kind.__name__: kind() for kind in PLAIN},
+    "decimal(9, 0)": DecimalType(9, 0),
+    "decimal(38, 10)": DecimalType(38, 10),
+    "fixed": FixedType(5),
+    "geometry": GeometryType("OGC:CRS84"),
+    "geography": GeographyType("OGC:CRS84", "spherical"),
+}
 WHOLE = {"i": 1, "s": "x", "u": b"0" * 16, "l": [2], "in": {"d": Decimal("1.25")}, "m": [("k", 3)]}
 
 
@@ -81,3 +98,29 @@ def test_what_lies_below_a_null_struct_is_not_judged() -> None:
     wanted = pa.struct([("s", pa.struct([("u", pa.large_string())]))])
     assert rebuild(given, wanted, leaf).to_pylist() == [None, {"s": {"u": "a"}}, {"s": None}]
     assert judged == [None, "a", None]
+
+
+def _everywhere(leaf: IcebergType) -> Schema:
+    """Columns that are, or have within them, the type, required and not, some with a comment."""
+    if leaf == UnknownType():
+        # It has nothing but nulls, so that nothing of it is required.
+        return Schema(NestedField(1, "plain", leaf), NestedField(2, "list", ListType(3, leaf, element_required=False)))
+    row = StructType(NestedField(20, "a", leaf, required=True), NestedField(21, "b", leaf, doc="of b", required=False))
+    listed = ListType(22, row, element_required=True)
+    return Schema(
+        NestedField(1, "plain", leaf, required=False),
+        NestedField(2, "needed", leaf, required=True, doc="of needed"),
+        NestedField(3, "none", StructType(), required=False),
+        NestedField(4, "list", ListType(5, leaf, element_required=False), required=True),
+        NestedField(6, "map", MapType(7, leaf, 8, leaf, value_required=True), required=False, doc="of map"),
+        NestedField(9, "deep", MapType(10, row, 11, ListType(12, listed), value_required=False), required=False),
+        NestedField(13, "deeper", StructType(NestedField(14, "in", MapType(15, StringType(), 16, listed)))),
+    )
+
+
+@pytest.mark.parametrize("leaf", LEAVES.values(), ids=LEAVES.keys())
+def test_each_type_is_what_pyiceberg_makes_of_it_and_with_its_metadata(leaf: PrimitiveType) -> None:
+    schema = _everywhere(leaf)
+    assert file_schema(schema).equals(schema_to_pyarrow(schema), check_metadata=True)
+    in_memory = _everywhere(FixedType(16)) if leaf == UUIDType() else schema
+    assert arrow_schema(schema).equals(schema_to_pyarrow(in_memory), check_metadata=True)

@@ -12,34 +12,27 @@ nobody's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
-
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
-from pyiceberg.table import Table
-from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from calve.sink_core.config.table_maintenance import Orphans
 from calve.sink_core.failpoints import reach
-from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
-from calve.sink_core.iceberg.create.tables import load_if_there
+from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.maintenance.orphans import (
     Listed,
     known_of_snapshots,
     list_files,
+    locations_of_all,
     may_still_land,
     named_by_events,
+    note_looked_at,
+    was_looked_at,
 )
 from calve.sink_core.iceberg.maintenance.owned import why_files_stay, why_not_owned
+from calve.sink_core.sink.maintenance.work import Work, now_ms
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
-from calve.spark_jobs.maintenance.work import Work, now_ms
 
 TASK = "orphans"
-
-LOOKED_AT = "calve.orphans-listed"
-"""Property of a table whose orphans have been listed once, without deleting any."""
 
 _SHOWN = 10
 
@@ -61,12 +54,13 @@ def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
     """
     older_than_ms = now_ms() - int(settings.older_than * 1000)
     listed: dict[str, _Candidates] = {}
-    locations = dict(_locations(work))
+    work.on_progress("looking at the locations of all tables of the catalog")
+    locations = locations_of_all(work.session.catalog)
 
     def look(table: Table, name: str) -> TaskOutcome:
         others = [(other, location) for other, location in locations.items() if other != name]
         tag = work.session.pipeline.tag
-        stays = why_not_owned(table.metadata, work.owned(name)) or why_files_stay(table.metadata, tag, others)
+        stays = why_not_owned(table, work.owned(name)) or why_files_stay(table, tag, others)
         if stays:
             return TaskOutcome(TASK, name, f"nothing to do: {stays}", False)
         work.on_progress(f"{name}: listing files")
@@ -78,7 +72,7 @@ def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
     report = work.each(look)
     reach("orphans.after-list")
     candidates = {name: found for name, found in listed.items() if found.old}
-    deleting = {name for name, found in candidates.items() if not work.dry_run and _was_looked_at(found.table)}
+    deleting = {name for name, found in candidates.items() if not work.dry_run and was_looked_at(found.table)}
     giving_up = deleting and work.session.rules.orphans_give_up_first
     state = work.session.publisher.give_up().state if giving_up else work.session.log.refresh_to_end()
     reach("orphans.after-give-up")
@@ -97,16 +91,16 @@ def _clean(work: Work, found: _Candidates, state: CommitState, *, delete: bool) 
     work.session.committer().load_checked(name)
     table = work.load(name)
     rules = work.session.rules
-    published = named_by_events(state, name, table.io) if rules.published_files_are_named else set[str]()
-    named = published | known_of_snapshots(table.metadata)
+    published = named_by_events(state, name, table) if rules.published_files_are_named else set[str]()
+    named = published | known_of_snapshots(table)
     listed = found.old if rules.files_are_listed_first else tuple(list_files(table))
     old = [f for f in listed if not (rules.sleeping_commit_may_land and may_still_land(f, table))]
     possible = {f.path: f for f in old if f.path not in named}
     work.on_progress(f"{name}: comparing {len(possible):,} of {found.files:,} files with the table's metadata")
     reach("orphans.before-delete")
     paths = work.procedures.remove_orphan_files(name, possible, dry_run=not delete) if possible else []
-    if not _was_looked_at(table) and not work.dry_run:
-        _note_looked_at(work, table)
+    if not was_looked_at(table) and not work.dry_run:
+        note_looked_at(work.session.catalog, table, now_ms())
     size = sum(possible[path].size for path in paths if path in possible)
     numbers = {"files": found.files, "orphan_files": len(paths), "orphan_bytes": size}
     if not paths:
@@ -121,37 +115,3 @@ def _clean(work: Work, found: _Candidates, state: CommitState, *, delete: bool) 
     more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
     did = f"{len(paths):,} files of {size:,} bytes would be deleted ({why}): {shown}{more}"
     return TaskOutcome(TASK, name, did, False, numbers, numbers)
-
-
-def _locations(work: Work) -> Iterator[tuple[str, str]]:
-    """Names and locations of all tables of the catalog, other people's included."""
-    catalog = work.session.catalog
-    work.on_progress("looking at the locations of all tables of the catalog")
-    with unreachable_as_ours("listing the tables of the catalog"):
-        for namespace in _namespaces(work, ()):
-            for identifier in catalog.list_tables(namespace):
-                name = ".".join(identifier)
-                table = load_if_there(catalog, name)
-                if table is not None:
-                    yield name, table.metadata.location
-
-
-def _namespaces(work: Work, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    for namespace in work.session.catalog.list_namespaces(parent):
-        yield namespace
-        if len(namespace) > len(parent):
-            yield from _namespaces(work, namespace)
-
-
-def _was_looked_at(table: Table) -> bool:
-    return LOOKED_AT in table.metadata.properties
-
-
-def _note_looked_at(work: Work, table: Table) -> None:
-    """Where the note does not arrive, the next run only lists once more."""
-    update = SetPropertiesUpdate(updates={LOOKED_AT: str(now_ms())})
-    with (
-        unreachable_as_ours(f"setting a property of {'.'.join(table.name())}"),
-        suppress(CommitFailedException, CommitStateUnknownException, NoSuchTableError),
-    ):
-        work.session.catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (update,))

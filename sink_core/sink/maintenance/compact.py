@@ -7,24 +7,25 @@ Appends and compaction both commit by compare-and-swap; whoever comes second bui
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-
-from pyiceberg.table import Table
+from collections.abc import Mapping, Sequence
 
 from calve.sink_core.config.table_maintenance import Compact, Manifests
 from calve.sink_core.error_codes.tables import PROCEDURE
 from calve.sink_core.errors import RetriableError
-from calve.sink_core.iceberg.maintenance.compaction import PartitionFiles, due, within, worth_it
-from calve.sink_core.iceberg.maintenance.predicate import predicate
-from calve.sink_core.iceberg.maintenance.shape import DATA_FILES, DELETE_FILES, MANIFESTS, live_files, shape
-from calve.sink_core.iceberg.write.parquet import target_file_bytes
+from calve.sink_core.iceberg.handles import Table
+from calve.sink_core.iceberg.maintenance.compaction import (
+    Compactable,
+    PartitionFiles,
+    compactable,
+    conditions,
+    due,
+    within,
+)
+from calve.sink_core.iceberg.maintenance.shape import DATA_FILES, DELETE_FILES, MANIFESTS, shape
+from calve.sink_core.sink.maintenance.work import Work, now_ms
 from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
-from calve.spark_jobs.maintenance.work import Work, now_ms
 
 TASK, MANIFESTS_TASK = "compact", "manifests"
-
-PARTITIONS_PER_CALL = 50
-"""A condition for each of them stands in one statement."""
 
 GROUP_BYTES = 4 * 2**30
 """Rewritten and committed at a time: a run that is ended keeps what it has done so far."""
@@ -37,31 +38,30 @@ def compact(work: Work, settings: Compact) -> MaintenanceReport:
     def one(table: Table, name: str) -> TaskOutcome:
         nonlocal left
         work.on_progress(f"{name}: looking for small files")
-        before, target_bytes = shape(table), _target_bytes(work, table, name)
+        before = shape(table)
         if why := work.why_left(table, name):
             return TaskOutcome(TASK, name, f"nothing to do: {why}", False, before, before)
-        settled_before_ms = now_ms() - int(settings.lag * 1000)
-        found = worth_it(
-            live_files(table, count_deletes=settings.max_deletes),
-            target_bytes=target_bytes,
-            settled_before_ms=settled_before_ms,
+        found = compactable(
+            table,
+            work.session.pipeline.target_file_size(name),
+            settled_before_ms=now_ms() - int(settings.lag * 1000),
             max_deletes=settings.max_deletes,
         )
-        wanted = due(found, min_files=settings.min_files)
+        wanted = due(found.partitions, min_files=settings.min_files)
         chosen = within(wanted, left) if left > 0 else []
         if not chosen:
             why = (
                 f"max_bytes is used up, {len(wanted):,} partitions wait for the next run"
                 if wanted
-                else f"{sum(p.small for p in found):,} small files of {before[DATA_FILES]:,}, in no partition "
-                f"{settings.min_files} (min_files) older than lag{_few_deletes(before, settings)}"
+                else f"{sum(p.small for p in found.partitions):,} small files of {before[DATA_FILES]:,}, in no "
+                f"partition {settings.min_files} (min_files) older than lag{_few_deletes(before, settings)}"
             )
             return TaskOutcome(TASK, name, f"nothing to do: {why}", False, before, before)
         left -= sum(partition.bytes for partition in chosen)
         if work.dry_run:
             would = f"{_named(chosen)} in {len(chosen):,} partitions would be rewritten"
             return TaskOutcome(TASK, name, would, False, before, before)
-        did = _rewrite(work, table, name, chosen, target_bytes, settings)
+        did = _rewrite(work, table, name, found, chosen, settings)
         if len(wanted) > len(chosen):
             did += f"; {len(wanted) - len(chosen):,} partitions wait for the next run (max_bytes)"
         return TaskOutcome(TASK, name, did, True, before, shape(work.load(name)))
@@ -70,20 +70,20 @@ def compact(work: Work, settings: Compact) -> MaintenanceReport:
 
 
 def _rewrite(
-    work: Work, table: Table, name: str, chosen: Sequence[PartitionFiles], target_bytes: int, settings: Compact
+    work: Work, table: Table, name: str, found: Compactable, chosen: Sequence[PartitionFiles], settings: Compact
 ) -> str:
     options = {
         "min-input-files": str(settings.min_files),
-        "target-file-size-bytes": str(target_bytes),
+        "target-file-size-bytes": str(found.target_bytes),
         "max-file-group-size-bytes": str(GROUP_BYTES),
         "partial-progress.enabled": "true",
     }
     if any(partition.deleted_from for partition in chosen):
         # Iceberg counts as `live_files` does; what no file needs any more, it removes in a commit of its own.
         options |= {"delete-file-threshold": str(settings.max_deletes), "remove-dangling-deletes": "true"}
-    strategy = settings.strategy if table.sort_order().fields else "binpack"
+    strategy = settings.strategy if found.is_sorted else "binpack"
     files = into = failed = 0
-    for where in _conditions(table, chosen, work.session.pipeline.catalog.name):
+    for where in conditions(table, chosen, catalog=work.session.pipeline.catalog.name):
         work.on_progress(f"{name}: {files:,} files rewritten of {_named(chosen)}")
         done = work.procedures.rewrite_data_files(name, strategy=strategy, where=where, options=options)
         files, into, failed = files + done.files, into + done.into, failed + done.failed
@@ -103,22 +103,6 @@ def _named(chosen: Sequence[PartitionFiles]) -> str:
 
 def _few_deletes(before: Mapping[str, int], settings: Compact) -> str:
     return f", no file with {settings.max_deletes} deletes (max_deletes)" if before[DELETE_FILES] else ""
-
-
-def _target_bytes(work: Work, table: Table, name: str) -> int:
-    """The size that ingestion aims at too."""
-    return target_file_bytes(table.metadata, work.session.pipeline.target_file_size(name))
-
-
-def _conditions(table: Table, partitions: Sequence[PartitionFiles], catalog: str) -> Iterator[str]:
-    """Conditions that together select the partitions; one that selects everything where a partition can't be told."""
-    specs, schema = table.specs(), table.schema()
-    told = [predicate(specs[p.spec_id], schema, p.partition, catalog=catalog) for p in partitions]
-    if not all(told):
-        yield ""
-        return
-    for start in range(0, len(told), PARTITIONS_PER_CALL):
-        yield " OR ".join(f"({part})" for part in told[start : start + PARTITIONS_PER_CALL])
 
 
 def rewrite_manifests(work: Work, settings: Manifests) -> MaintenanceReport:

@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-from pyiceberg.table import Table
+from typing import Protocol
 
 from calve.sink_core.errors import CalveError
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.iceberg.create.tables import load_if_there
+from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.maintenance.owned import why_not_owned
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.tables.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
-from calve.spark_jobs.procedures import Procedures
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What `rewrite_data_files` did. `failed` files stay as they were."""
+
+    files: int
+    into: int
+    bytes: int
+    failed: int
+
+
+class Procedures(Protocol):
+    """What an engine does to the tables of one catalog. All raise CommitConflict and RetriableError."""
+
+    def rewrite_data_files(self, table: str, *, strategy: str, where: str, options: Mapping[str, str]) -> Rewritten:
+        """Join the small files of the partitions that `where` selects; "" selects all."""
+        ...
+
+    def rewrite_manifests(self, table: str) -> None: ...
+
+    def expire_snapshots(self, table: str, *, older_than_ms: int, retain_last: int) -> dict[str, int]:
+        """Expire snapshots before a time (ms since the epoch); the numbers of files deleted, by kind."""
+        ...
+
+    def remove_orphan_files(self, table: str, files: Iterable[str], *, dry_run: bool) -> list[str]:
+        """Delete those of `files` that nothing in the table's metadata names; their paths, deleted or not."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +49,8 @@ class Work:
     """The tables of one pipeline and the means to work on them; `tables` narrows to some.
 
     Under `dry_run` tasks say what they would do, and do nothing. `wanted`: somebody has asked for the task, by the
-    pipeline file or by name, so that tables of others are rewritten too. Spark is started by the first procedure that
-    is called, so that nothing to do costs nothing.
+    pipeline file or by name, so that tables of others are rewritten too. An engine is started by the first procedure
+    that is called, so that nothing to do costs nothing.
     """
 
     session: Session
@@ -55,11 +82,7 @@ class Work:
 
     def why_left(self, table: Table, name: str) -> str | None:
         """Why the files of a table are not rewritten, None if they are. One with row changes gets slower without it."""
-        if (
-            self.wanted
-            or name in self.session.pipeline.changing
-            or why_not_owned(table.metadata, self.owned(name)) is None
-        ):
+        if self.wanted or name in self.session.pipeline.changing or why_not_owned(table, self.owned(name)) is None:
             return None
         return "not created by Calve, and nobody has asked for it: by its name, owned: true or under maintenance"
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from calve.sink_core.error_codes.files import NO_SUCH_NAME
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.sink.keep_alive import keep_alive
 from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.maintenance.compact import compact, rewrite_manifests
+from calve.sink_core.sink.maintenance.expire import expire
+from calve.sink_core.sink.maintenance.orphans import remove_orphans
+from calve.sink_core.sink.maintenance.work import Procedures, Work
 from calve.sink_core.sink.trim import trim
 from calve.sink_core.tables.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
-from calve.spark_jobs.maintenance.compact import compact, rewrite_manifests
-from calve.spark_jobs.maintenance.expire import expire
-from calve.spark_jobs.maintenance.orphans import remove_orphans
-from calve.spark_jobs.maintenance.work import Work
-from calve.spark_jobs.procedures import Procedures
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def run_task(
     task: str,
     session: Session,
-    start_spark: Callable[[], SparkSession],
+    procedures: Procedures,
     *,
     tables: Sequence[str] = (),
     dry_run: bool = False,
@@ -44,7 +39,7 @@ def run_task(
     session.bind()
     settings = pipeline.config.maintenance
     wanted = bool(tables) or task in settings.model_fields_set
-    work = Work(session, Procedures(start_spark, pipeline.catalog), on_progress, tables, dry_run, wanted)
+    work = Work(session, procedures, on_progress, tables, dry_run, wanted)
     match task:
         case "compact":
             return compact(work, settings.compact)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-from pyiceberg.table import Table
-
 from calve.sink_core.config.table_maintenance import Expire
 from calve.sink_core.error_codes.tables import BRANCH_RETENTION
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
-from calve.sink_core.iceberg.commit.staging import dropping, left_behind
-from calve.sink_core.iceberg.maintenance.expiry import plan_expiry
+from calve.sink_core.iceberg.handles import Table
+from calve.sink_core.iceberg.maintenance.expiry import drop_left_behind, plan_expiry
 from calve.sink_core.iceberg.maintenance.owned import why_not_owned
 from calve.sink_core.iceberg.maintenance.shape import SNAPSHOTS, shape
+from calve.sink_core.sink.maintenance.work import Work, now_ms
 from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
-from calve.spark_jobs.maintenance.work import Work, now_ms
 
 TASK = "expire"
 
@@ -33,14 +27,14 @@ def expire(work: Work, settings: Expire) -> MaintenanceReport:
         def nothing(why: str) -> TaskOutcome:
             return TaskOutcome(TASK, name, f"nothing to do: {why}", False, before, before)
 
-        if why := why_not_owned(table.metadata, work.owned(name)):
+        if why := why_not_owned(table, work.owned(name)):
             return nothing(why)
         work.session.committer().load_checked(name)
-        if not work.dry_run:
-            table = _without_left_behind(work, table, name)
+        if not work.dry_run and drop_left_behind(work.session.catalog, table, now_ms()):
+            table = work.load(name)
         older_than_ms = int(settings.older_than * 1000)
         plan = plan_expiry(
-            table.metadata,
+            table,
             now_ms=now_ms(),
             older_than_ms=older_than_ms,
             retain_last=settings.retain_last,
@@ -64,14 +58,3 @@ def expire(work: Work, settings: Expire) -> MaintenanceReport:
         return TaskOutcome(TASK, name, did, True, before, after)
 
     return work.each(one)
-
-
-def _without_left_behind(work: Work, table: Table, name: str) -> Table:
-    """The table without the staging branches of merges that have come to nothing, whose snapshots may then go."""
-    calls = [dropping(table.metadata, branch) for branch in left_behind(table.metadata, now_ms())]
-    with unreachable_as_ours(f"dropping branches of {name}"):
-        for call in filter(None, calls):
-            # Where it was dropped or moved meanwhile, the next expiry looks again.
-            with suppress(CommitFailedException, CommitStateUnknownException):
-                work.session.catalog.commit_table(table, call.requirements, call.updates)
-    return work.load(name) if calls else table
