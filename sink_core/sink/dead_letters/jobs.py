@@ -21,13 +21,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.commit.table import TableCommit
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
+from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.write.outputs import output_of
 from calve.sink_core.offset_sets import ranges_of, union
 from calve.sink_core.offsets import OffsetRange, Position, TopicPartition

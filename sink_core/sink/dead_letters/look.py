@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from calve.sink_core.error_codes.operations import DELETE_FILES, FILES_GONE, LETTER_TWICE, LETTERS_ROLLED_BACK
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
-from calve.sink_core.iceberg.commit.replace import has_deletes, head_manifests
-from calve.sink_core.iceberg.files.kafka_rows import may_hold, place_fields, runs_of
+from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
+from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.examine.table import check_usable, has_delete_files
+from calve.sink_core.iceberg.handles import Table
+from calve.sink_core.iceberg.replace.head_files import HeadFile
 from calve.sink_core.iceberg.verify.files import ReadableFiles, head_tasks
-from calve.sink_core.iceberg.write.usable import check_usable
 from calve.sink_core.offset_sets import by_partition, ranges_of, shown
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, has_kafka_column
@@ -36,7 +35,7 @@ class DeadLetterPlan:
 
     chosen: Chosen
     letters: Table
-    files: tuple[DataFile, ...]
+    files: tuple[HeadFile, ...]
     tables: Mapping[str, Table]
 
 
@@ -55,17 +54,16 @@ def plan_letters(
     # What a name with placeholders stands for comes with its first record.
     there = [t.name for t in pipeline.tables if t.explicit or session.committer().load_checked(t.name) is not None]
     loaded = {table: _load(session, table) for table in (*there, name)}
-    letters, stored = loaded.pop(name)
+    letters, view = loaded.pop(name)
     state = session.log.state
-    if any(e.event.removes for e in state.pending(name, str(letters.metadata.table_uuid), stored)):
+    if any(e.event.removes for e in state.pending(name, view.uuid, view.stored_offset)):
         return None
-    with unreachable_as_ours(f"reading the manifests of {name}"):
-        if has_deletes(head_manifests(letters)):
-            raise TableUnusable(
-                f"{name}: has delete files: which dead letters are left can't be told by its data files alone",
-                hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); then run again",
-                code=DELETE_FILES,
-            )
+    if has_delete_files(letters, name):
+        raise TableUnusable(
+            f"{name}: has delete files: which dead letters are left can't be told by its data files alone",
+            hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); then run again",
+            code=DELETE_FILES,
+        )
     places, files = _places(letters, name, by_partition(wanted) if wanted else None, tried)
 
     def holds(table: str, offsets: Offsets) -> Offsets:
@@ -75,28 +73,27 @@ def plan_letters(
     chosen = choose(places, rows, list(loaded), name, jobs, holds, pipeline.changing)
     targets = {table: loaded[table][0] for table in chosen.tables}
     for table, each in {**targets, name: letters}.items():
-        check_usable(each.metadata, table=table)
-    fields, runs = place_fields(letters.schema(), struct=None), runs_of(ranges_of(chosen.offsets))
-    return DeadLetterPlan(chosen, letters, tuple(file for file in files if may_hold(file, fields, runs)), targets)
+        check_usable(each, table)
+    return DeadLetterPlan(chosen, letters, files.holding(ranges_of(chosen.offsets), struct=None), targets)
 
 
-def _load(session: Session, name: str) -> tuple[Table, int]:
+def _load(session: Session, name: str) -> tuple[Table, TableView]:
     found = session.committer().load_checked(name)
     if found is None:
         raise dropped_meanwhile(name)
-    return found[0], found[1].stored_offset
+    return found
 
 
 def _places(
     table: Table, name: str, wanted: Offsets | None, tried: Mapping[TopicPartition, BitMap64]
-) -> tuple[dict[tuple[str, TopicPartition], BitMap64], tuple[DataFile, ...]]:
+) -> tuple[dict[tuple[str, TopicPartition], BitMap64], ReadableFiles]:
     """The dead letters by batch and partition, and the table's data files.
 
     Raises TableUnusable for one that is there twice: as two records it would be in the tables twice.
     """
     evidence, found, all_of = Evidence(), dict[tuple[str, TopicPartition], BitMap64](), Held()
-    tasks = head_tasks(table, name, evidence) or []
-    for batch in ReadableFiles(table, name, tasks, evidence).read(_COLUMNS):
+    files = ReadableFiles(table, name, head_tasks(table, name, evidence) or [], evidence)
+    for batch in files.read(_COLUMNS):
         all_of.take(*(batch.column(c) for c in _COLUMNS[1:]))
         for batch_id, topic, partition, offset in zip(*(c.to_pylist() for c in batch.columns), strict=True):
             at = TopicPartition(topic, partition)
@@ -115,7 +112,7 @@ def _places(
             hint="somebody has added it again; delete one of them by hand",
             code=LETTER_TWICE,
         )
-    return found, tuple(task.file for task in tasks)
+    return found, files
 
 
 def _holds(session: Session, table: Table, name: str, offsets: Offsets) -> Offsets:

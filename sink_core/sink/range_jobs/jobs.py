@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.counts import PartitionCounts
@@ -36,9 +35,11 @@ from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
 from calve.sink_core.iceberg.commit.resolving import REFILLED, resolution, resolves
 from calve.sink_core.iceberg.commit.table import TableCommit
 from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.examine.table import check_usable
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
+from calve.sink_core.iceberg.handles import Table
+from calve.sink_core.iceberg.replace.head_files import replacement
 from calve.sink_core.iceberg.write.outputs import output_of
-from calve.sink_core.iceberg.write.usable import check_usable
 from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import OffsetRange, Position
 from calve.sink_core.sink.ledger.rows import LedgerRow
@@ -55,7 +56,6 @@ from calve.sink_core.sink.range_jobs.replacing import (
     check_not_compacted,
     check_replaceable,
     ranges_to_replace,
-    replaces_of,
     replacing,
 )
 from calve.sink_core.sink.range_jobs.rewrite import RewriteSpec, rewrite_files
@@ -203,7 +203,7 @@ class RangeJobs:
             offsets=made.plan.offsets,
             rows=sum(expected.values()),
             files=len(files),
-            bytes=sum(file.file_size_in_bytes for file in files),
+            bytes=sum(file.size for file in files),
         )
 
     def _holds(self, table: str, batch_id: str) -> bool:
@@ -314,7 +314,7 @@ class RangeJobs:
             return f"nothing to do: the table {table} has nothing of that"
         check_not_compacted(session, ranges)
         plan = self._with_topics(RangePlan(str(uuid.uuid4()), table, token, ranges, 0, {}), rows)
-        return Planned(plan, loaded, replacing(loaded, table, ranges, rows, state.range_jobs_of(table)))
+        return Planned(plan, loaded, replacing(loaded, view, ranges, rows, state.range_jobs_of(table)))
 
     def _with_topics(self, plan: RangePlan, rows: list[LedgerRow]) -> RangePlan:
         """The plan with its topics' UUIDs; they and what Kafka still holds are checked."""
@@ -336,7 +336,7 @@ class RangeJobs:
         letters, skip = {pipeline.dead_letter_table: dead[0]}, dead_letters_in(session, plan.ranges)
 
         def write(tables: Tables, evolving: bool) -> list[TaskResult]:
-            check_usable(tables[plan.table].metadata, table=plan.table)
+            check_usable(tables[plan.table], plan.table)
             spec = task_spec(plan.batch_id, pipeline, tables, evolving=evolving)
             spec = replace(spec, stop_on_bad_record=True, skip=skip)
             return engine.write(spec, tasks_of(plan.ranges, engine.parallelism(plan.offsets)))
@@ -355,11 +355,12 @@ class RangeJobs:
             self._progress(Progress("write", f"{len(made.replacing.files)} files of {plan.table}", plan.batch_id))
             [target] = task_spec(plan.batch_id, pipeline, tables).tables
             rewrite = RewriteSpec(plan.batch_id, pipeline.catalog, target, runs_of(plan.ranges))
-            rewritten = rewrite_files(rewrite, made.replacing.files, engine)
+            files, head = made.replacing.files, made.replacing.base_snapshot_id
+            rewritten = rewrite_files(rewrite, files, engine)
             reach("replay.after-files")
-            replaces = replaces_of(plan.batch_id, plan.table, loaded, made.replacing, rewritten)
-        files = [file for result in results for file in result.files[plan.table]]
-        output = output_of(plan.batch_id, plan.table, loaded, files)
+            replaces = replacement(plan.batch_id, plan.table, loaded, head, files, rewritten)
+        written = [file for result in results for file in result.files[plan.table]]
+        output = output_of(plan.batch_id, plan.table, loaded, written)
         reach("range.after-manifests")
         return Written(output, counts, replaces)
 
