@@ -248,7 +248,7 @@ class Ingest:
         if topic is None or not output.rows:
             return NONE
         most = largest_batch(session.admin, topic, timeout_s=ADMIN_TIMEOUT_S)
-        return dead_letters_of(output, iceberg(table).io, topic, most, session.pipeline.name)
+        return dead_letters_of(output, iceberg(table), topic, most, session.pipeline.name)
 
     def _publication(self, planned: Planned, written: WrittenBatch, dead_letters: LoadedTable) -> Publication:
         session, plan = self._session, planned.plan

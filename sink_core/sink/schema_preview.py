@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pyiceberg.schema import index_by_name
 
 from calve.sink_core.counts import Dropped
-from calve.sink_core.iceberg.catalog.metadata import mapped_names
-from calve.sink_core.iceberg.changes.settings import row_changes_of
 from calve.sink_core.iceberg.create.tables import load_if_there
+from calve.sink_core.iceberg.examine.table import mapped_names, row_changes_of
 from calve.sink_core.records.columns.evolution import evolved, merged
 from calve.sink_core.records.columns.names import names_of
 from calve.sink_core.records.decode.others import sum_dropped
@@ -51,11 +50,11 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
         if table is None:
             continue
         schema = table.schema()
-        row_changes = row_changes_of(table.metadata, settings)
+        row_changes = row_changes_of(table, settings)
         read = columns_read(schema, row_changes, table=settings.name)
         events = events_of(row_changes, read, table=settings.name)
         read, within = (events.schema, events.rows_at) if events else (read, "")
-        mapping, ignored = mapped_names(table.metadata), settings.ignore_fields
+        mapping, ignored = mapped_names(table), settings.ignore_fields
         names = names_of(read, mapping, any_case=settings.case_insensitive, within=within, ignored=ignored)
         asked = [
             value_format.decoder(read, settings.evolve, names).decode([v for topic in topics for v in sampled[topic]])

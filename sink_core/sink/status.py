@@ -8,22 +8,20 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.table import Table
-
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Logged
 from calve.sink_core.counts import not_stored
 from calve.sink_core.errors import FindingError, Unreachable
 from calve.sink_core.finding import Finding
-from calve.sink_core.iceberg.commit.view import TableView, rows_told, view_of
+from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.examine.table import Totals, load_viewed, totals
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, end_offsets, log_starts
 from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition
 from calve.sink_core.records.decode.others import sum_dropped
 from calve.sink_core.sink.dead_letters.misfits import Misfits, misfits
 from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.sink.verify.world import load_table, table_names, unchanged
+from calve.sink_core.sink.verify.world import table_names, unchanged
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 
@@ -280,19 +278,17 @@ def uncommitted(pending: list[Logged[DataWritten]], now_ms: int) -> Uncommitted:
 
 
 def table_status(
-    table: Table, view: TableView, state: CommitState, now_ms: int, finding: str | None = None
+    head: Totals, view: TableView, state: CommitState, now_ms: int, finding: str | None = None
 ) -> TableStatus:
     """What a loaded table says, and what the log holds for it."""
-    head = table.current_snapshot()
-    summary = head.summary.additional_properties if head and head.summary else dict[str, str]()
     own = view.tagged.own if view.tagged else None
     through_ms = own.valid_through_ms if own else None
     return TableStatus(
         table=view.table,
         exists=True,
-        rows=rows_told(summary),
-        files=int(summary.get("total-data-files", "0")),
-        bytes=int(summary.get("total-files-size", "0")),
+        rows=head.rows,
+        files=head.files,
+        bytes=head.size,
         snapshots=len(view.snapshots),
         head_snapshot=str(view.head) if view.head is not None else None,
         stored_offset=view.stored_offset,
@@ -310,12 +306,10 @@ def _table(session: Session, name: str, now_ms: int, *, ran: bool) -> TableStatu
             session.committer().load_checked(name)
     except FindingError as error:
         finding = str(error)
-    try:
-        table = load_table(session, name)
-    except NoSuchTableError:
+    loaded = load_viewed(session.catalog, name, tag=session.pipeline.tag, keys=session.keys)
+    if loaded is None:
         return TableStatus(name, exists=False, finding=finding)
-    view = view_of(table.metadata, table=name, tag=session.pipeline.tag, keys=session.keys)
-    return table_status(table, view, session.log.state, now_ms, finding)
+    return table_status(totals(loaded[0]), loaded[1], session.log.state, now_ms, finding)
 
 
 def _pause(state: CommitState) -> Pause | None:

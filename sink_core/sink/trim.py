@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.findings import FINDINGS, OTHER_CLUSTER
-from calve.sink_core.iceberg.commit.view import TableView, view_of
-from calve.sink_core.iceberg.create.tables import load_if_there
+from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.examine.table import load_viewed
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.tables.log.checkpoint import table_checkpoint_of
 from calve.sink_core.tables.log.parts import in_parts
@@ -189,10 +189,9 @@ def _view(session: Session, name: str) -> tuple[TableView | None, str | None]:
     except FindingError as error:
         if error.finding in _OF_THE_LOG:
             raise
-        finding, table = error.finding, load_if_there(session.catalog, name)
-        view = view_of(table.metadata, table=name, tag=session.pipeline.tag, keys=session.keys) if table else None
-        return view, finding
-    return (loaded[1] if loaded else None), None
+        finding = error.finding
+        loaded = load_viewed(session.catalog, name, tag=session.pipeline.tag, keys=session.keys)
+    return (loaded[1] if loaded else None), finding
 
 
 def _left(session: Session, did: str, look: _Look | None = None) -> TaskOutcome:

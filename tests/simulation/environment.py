@@ -27,13 +27,13 @@ import calve.sink_core.iceberg.format.lake
 import calve.sink_core.iceberg.format.table
 import calve.sink_core.iceberg.maintenance.expiry
 import calve.sink_core.iceberg.maintenance.orphans
+import calve.sink_core.iceberg.replace.head_files
 import calve.sink_core.kafka.clients
 import calve.sink_core.kafka.source
 import calve.sink_core.sink.batches
 import calve.sink_core.sink.maintenance.expire
 import calve.sink_core.sink.maintenance.orphans
 import calve.sink_core.sink.range_jobs.jobs
-import calve.sink_core.sink.range_jobs.replacing
 import calve.sink_core.sink.resolve.jump
 import calve.sink_core.sink.resolve.ledger
 import calve.sink_core.sink.resolve.rebuild
@@ -110,7 +110,7 @@ class Environment:
         patch.setattr(calve.sink_core.sink.trim, "in_parts", partial(in_parts, most=3))
         patch.setattr(calve.sink_core.sink.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
         patch.setattr(calve.sink_core.sink.resolve.ledger, "_batches_in", lambda table: self.world.batches_in(table))
-        patch.setattr(calve.sink_core.sink.resolve.ledger, "_rewritten", lambda *given: self.world.ledger_of(*given))
+        patch.setattr(calve.sink_core.sink.resolve.ledger, "copied", lambda *given: self.world.ledger_of(*given))
         patch.setattr(calve.sink_core.sink.resolve.jump, "write_ledger", lambda *given: self.world.write_ledger(*given))
         patch.setattr(calve.sink_core.sink.resolve.jump, "output_of", lambda *given: self.world.output_of(*given))
         patch.setattr(
@@ -125,13 +125,10 @@ class Environment:
             "rewrite_files",
             lambda spec, files, _: self.world.rewrite(spec, files),
         )
-        patch.setattr(calve.sink_core.sink.range_jobs.replacing, "output_of", lambda *given: self.world.kept_of(*given))
-        patch.setattr(calve.sink_core.sink.range_jobs.replacing, "_named", lambda *given: self.world.gone_of(*given))
-        patch.setattr(
-            calve.sink_core.sink.range_jobs.replacing,
-            "may_hold",
-            lambda file, _fields, runs: self.world.holds(file, runs),
-        )
+        head_files = calve.sink_core.iceberg.replace.head_files
+        patch.setattr(head_files, "output_of", lambda *given: self.world.kept_of(*given))
+        patch.setattr(head_files, "_named", lambda *given: self.world.gone_of(*given))
+        patch.setattr(head_files, "may_hold", lambda file, _fields, runs: self.world.holds(file, runs))
         wherever(patch, reach, lambda name: self.world.reach(name))
 
     def _install_storage(self, patch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,8 @@ class ListedFile:
 
     file_path: str
     spec_id: int = 0
+    record_count: int = 0
+    file_size_in_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

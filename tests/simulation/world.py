@@ -12,11 +12,12 @@ from typing import Any
 from pyiceberg.table.metadata import TableMetadata
 
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.control.events import Event, Logged
+from calve.sink_core.control.events import Event
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
 from calve.sink_core.iceberg.files.kafka_rows import Runs
 from calve.sink_core.iceberg.format.table import iceberg
+from calve.sink_core.iceberg.replace.head_files import HeadFile
 from calve.sink_core.iceberg.write.rewrite import Rewritten
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.rules import ALL, Rules
@@ -29,7 +30,6 @@ from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult
 from calve.sink_core.tables.batch import BatchPlan, ManifestRef, TableOutput, WrittenBatch
 from calve.sink_core.tables.format.lake import LoadedTable
-from calve.sink_core.tables.log.events import DataWritten
 from tests.simulation.broker import Cluster
 from tests.simulation.clients import Network
 from tests.simulation.oracle import BAD, GAP, OLD, TOPIC, Batch, Oracle
@@ -232,14 +232,14 @@ class World:
         except FileNotFoundError as error:
             raise TableUnusable(f"{'.'.join(ledger.name())}: {error} is gone") from error
 
-    def ledger_of(self, table: Any, events: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:
-        """The files that the events name as files of the ledger that was created again."""
-        if not events:
+    def ledger_of(self, table: Any, manifests: Sequence[ManifestRef], _prefix: str) -> list[ManifestRef]:
+        """The files that the manifests name as files of the ledger that was created again."""
+        if not manifests:
             return []
         name, batch_id = ".".join(table.name()), f"rebuilt-{self.new_id()}"
         self.oracle.batches[batch_id] = Batch(None, {}, {})
         try:
-            paths = [path for e in events for ref in e.event.added for path in self.store.manifest(ref.path).files]
+            paths = [path for ref in manifests for path in self.store.manifest(ref.path).files]
             rows = [row for path in paths for row in self.store.rows(path)]
         except FileNotFoundError as error:
             raise TableUnusable(f"{name}: {error} is gone") from error
@@ -263,17 +263,17 @@ class World:
         at, offset = self._places[row[1]]
         return any(start <= offset < end for start, end in runs.get(at, ()))
 
-    def rewrite(self, spec: RewriteSpec, files: Sequence[ListedFile]) -> list[Rewritten]:
+    def rewrite(self, spec: RewriteSpec, files: Sequence[HeadFile]) -> list[Rewritten]:
         """The files written again without the rows of the ranges."""
         done: list[Rewritten] = []
         for number, file in enumerate(files):
             try:
-                rows = self.store.rows(file.file_path)
+                rows = self.store.rows(file.path)
             except FileNotFoundError as error:
                 raise RetriableError(f"{spec.table.name}: {error} is gone") from error
             kept = [row for row in rows if not self._is_of(row, spec.runs)]
             written: Any = self._write(f"{spec.batch_id}-kept-{number}", spec.table.name, kept)
-            done.append(Rewritten(file.file_path, len(rows) - len(kept), tuple(written)))
+            done.append(Rewritten(file.path, len(rows) - len(kept), tuple(written)))
         return done
 
     def ledger_rows(self, session: Session) -> list[LedgerRow]:

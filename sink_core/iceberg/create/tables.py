@@ -72,6 +72,11 @@ class NewTable:
     location: str | None = None
     order: SortOrder = UNSORTED_SORT_ORDER
 
+    @property
+    def partition_terms(self) -> int:
+        """How many terms it is partitioned by."""
+        return len(self.spec.fields)
+
 
 def ensure_tables(
     catalog: Catalog,

@@ -7,20 +7,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import FileScanTask, Table
 
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.control.events import Logged
-from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
+from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.files.entries import head_files, live_entries
 from calve.sink_core.iceberg.files.manifests import entries_of
 from calve.sink_core.iceberg.files.requests import answers
+from calve.sink_core.iceberg.replace.head_files import HeadFile, holding
 from calve.sink_core.iceberg.verify.joint_reader import JointFiles, JointReader, in_groups
+from calve.sink_core.iceberg.verify.wanted import Wanted, may_have
+from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.proof import Evidence
@@ -59,6 +64,10 @@ class ReadableFiles:
             yield from together.batches
             for task in together.others:
                 yield from self._alone(scan, task)
+
+    def holding(self, ranges: Iterable[OffsetRange], *, struct: str | None) -> tuple[HeadFile, ...]:
+        """Those that may hold rows of the ranges, as in `files_holding`. All of them must be the head's."""
+        return holding(self.table, (task.file for task in self.tasks), ranges, struct=struct)
 
     def _together(self, joint: JointReader, group: list[FileScanTask]) -> JointFiles:
         if len(group) == 1:
@@ -107,22 +116,31 @@ def check_files(
     table: Table,
     view: TableView,
     written: Iterable[Logged[DataWritten]],
-    reload: Callable[[], Table],
+    catalog: Catalog,
     evidence: Evidence,
-    wanted: Callable[[DataFile], bool] | None = None,
+    wanted: Wanted | None = None,
 ) -> ReadableFiles:
     """Every file that the head names exists and is named once; returns those that are there.
 
-    `reload` loads the table again: a file that maintenance took out of the head meanwhile is not missing. Only files
-    that are `wanted` are looked for.
+    If some are not, the table is loaded again: a file that maintenance took out of the head meanwhile is not missing.
+    Only files are looked for that may have the rows that are `wanted`.
     """
+
+    def reload() -> Table:
+        found = load_if_there(catalog, view.table)
+        if found is None:
+            raise dropped_meanwhile(view.table)
+        return found
+
     tasks = head_tasks(table, view.table, evidence)
     if tasks is None:
         _check_unread(table, view, written, reload, evidence)
         return ReadableFiles(table, view.table, [], evidence)
     _check_named_once(tasks, view.table, evidence)
     named = len(tasks)
-    tasks = [task for task in tasks if wanted is None or wanted(task.file)]
+    if wanted is not None:
+        looked_at = may_have(table.schema(), wanted)
+        tasks = [task for task in tasks if looked_at(task.file)]
     evidence.count("files", len(tasks))
     if len(tasks) < named:
         evidence.skipped(

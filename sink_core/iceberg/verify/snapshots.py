@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
@@ -120,10 +121,10 @@ def _ids(held: Contents, batch_id: str) -> str:
 
 
 def compare_total(
-    metadata: TableMetadata, view: TableView, evidence: Evidence, *, whole: bool, changes_rows: bool = False
+    table: Table, view: TableView, evidence: Evidence, *, whole: bool, changes_rows: bool = False
 ) -> None:
     """Where every ancestor is ours or a rewrite, the head's `total-records` is the sum of what ours took in."""
-    held = contents(view)
+    held, metadata = contents(view), table.metadata
     if changes_rows:
         evidence.skipped(view.table, "the total number of rows: its records change rows that are there")
         return

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cached_property
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
-from calve.sink_core.error_codes.catalogs import CATALOG_SETTING
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.iceberg.catalog.opening import open_catalog, unreachable_as_ours
-from calve.sink_core.iceberg.changes.settings import row_changes_of
+from calve.sink_core.iceberg.catalog.opening import open_catalog
 from calve.sink_core.iceberg.create.tables import Columns, columns_shown, load_if_there, missing_table, new_table
-from calve.sink_core.iceberg.write.usable import check_usable
+from calve.sink_core.iceberg.create.warehouse import has_namespace, number_of_namespaces, warehouse_of
+from calve.sink_core.iceberg.examine.table import check_usable, row_changes_of
+from calve.sink_core.iceberg.handles import Catalog, Table
 from calve.sink_core.records.columns.kafka_column import has_kafka_column, without_kafka_column
 from calve.sink_core.records.formats import Sample
 from calve.sink_core.records.keys import key_type
@@ -58,29 +54,23 @@ class TableChecks:
         catalog = self._pipeline.catalog
         named, opened = f"{catalog.name} ({catalog.properties.get('type', 'own class')})", self._catalog
         try:
-            with unreachable_as_ours(f"listing the namespaces of catalog {catalog.name}"):
-                return f"{named}, {len(opened.list_namespaces())} namespaces"
+            return f"{named}, {number_of_namespaces(opened)} namespaces"
         except ConfigError:
             # A run lists nothing: who may not do that may do the rest.
             namespace = self._pipeline.ledger_table.split(".")[0]
-            with unreachable_as_ours(f"asking catalog {catalog.name} for namespace {namespace}"):
-                there = opened.namespace_exists(namespace)
+            there = has_namespace(opened, namespace)
         return (
             f"{named}, namespace {namespace} {'is there' if there else 'will be created'}; it lists none to this user"
         )
 
     def warehouse(self) -> str | Note:
         """Writes and deletes a small file where data files go."""
-        place = self._storage()
-        if place is None:
+        by_service = self._pipeline.catalog.properties.get("type") != "sql"
+        warehouse = warehouse_of(self._catalog, self._pipeline.table_names, named=by_service)
+        if warehouse is None:
             return Note("will be seen with the first table: the catalog alone knows where tables are put")
-        io, location = place
-        probe = f"{location.rstrip('/')}/.calve-check-{uuid.uuid4()}"
-        with unreachable_as_ours(f"writing a file below {location}"):
-            with io.new_output(probe).create() as file:
-                file.write(b"calve check")
-            io.delete(probe)
-        return f"{location} can be written"
+        warehouse.check_writable()
+        return f"{warehouse.location} can be written"
 
     def data_table(self, settings: TableSettings) -> str | Note:
         """Whether it can be written, or can be created as the file says."""
@@ -94,14 +84,14 @@ class TableChecks:
         self._check_transform(settings, new.schema)
         if settings.changes_rows and not settings.merged:
             return Note(f"will be created with {len(new.schema.fields)} columns", EQUALITY_DELETES)
-        return f"will be created with {len(new.schema.fields)} columns, {_partitioning(len(new.spec.fields))}"
+        return f"will be created with {len(new.schema.fields)} columns, {_partitioning(new.partition_terms)}"
 
     def internal(self, name: str) -> str:
         """Ledger or dead letters."""
         table = load_if_there(self._catalog, name)
         if table is None:
             return "will be created"
-        check_usable(table.metadata, table=name)
+        check_usable(table, name)
         return "can be written"
 
     @cached_property
@@ -120,8 +110,8 @@ class TableChecks:
         return Check(f"table {settings.name}", lambda: self.data_table(settings), needs)
 
     def _usable(self, table: Table, settings: TableSettings) -> str | Note:
-        check_usable(table.metadata, table=settings.name)
-        row_changes_of(table.metadata, settings)
+        check_usable(table, settings.name)
+        row_changes_of(table, settings)
         if settings.changes_rows and not settings.merged:
             return Note("can be written", EQUALITY_DELETES)
         if has_kafka_column(table.schema(), table=settings.name) or not settings.kafka_column:
@@ -142,23 +132,6 @@ class TableChecks:
 
             key = key_type(self._pipeline.keys_as(settings))
             Transforming(settings.transform, without_kafka_column(schema), table=settings.name, key=key)
-
-    def _storage(self) -> tuple[FileIO, str] | None:
-        """Where data goes: of a table that exists, else the warehouse, unless that is only a name."""
-        for name in self._pipeline.table_names:
-            table = load_if_there(self._catalog, name)
-            if table is not None:
-                return table.io, table.metadata.location
-        warehouse = str(self._catalog.properties.get("warehouse", ""))
-        if "://" not in warehouse and not warehouse.startswith("/"):
-            if self._pipeline.catalog.properties.get("type") == "sql":
-                raise ConfigError(
-                    f"catalog {self._catalog.name}: warehouse is {warehouse or 'not set'!r}, no place to put tables",
-                    hint="set `warehouse` under `catalog`, such as file:///data/warehouse or s3://bucket/warehouse",
-                    code=CATALOG_SETTING,
-                )
-            return None
-        return load_file_io(self._catalog.properties, warehouse), warehouse
 
 
 def _partitioning(fields: int) -> str:

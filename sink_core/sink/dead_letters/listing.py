@@ -5,20 +5,17 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
 import pyarrow as pa
-from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThanOrEqual
-from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.table import Table
 
 from calve.sink_core.config.references import HIDDEN, names_a_secret
 from calve.sink_core.error_codes.files import NOT_RUN_YET
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
+from calve.sink_core.iceberg.create.tables import load_if_there
+from calve.sink_core.iceberg.read.rows import rows_where
 from calve.sink_core.sink.loop.session import Session
 
 PREVIEW = 80
@@ -73,30 +70,14 @@ def letters(session: Session, *, limit: int, topic: str | None = None, since_ms:
     of rows and `limit` of them. Raises TableUnusable if there is no such table, Unreachable.
     """
     name = session.pipeline.dead_letter_table
-    try:
-        with unreachable_as_ours(f"reading {name}"):
-            table = session.catalog.load_table(name)
-            return _listed(name, _rows(table, _wanted(topic, since_ms)), limit)
-    except NoSuchTableError:
+    table = load_if_there(session.catalog, name)
+    if table is None:
         raise TableUnusable(
             f"{name}: there is no such table", hint="the first run creates it: calve run FILE", code=NOT_RUN_YET
-        ) from None
-
-
-def _wanted(topic: str | None, since_ms: int | None) -> BooleanExpression:
-    wanted: BooleanExpression = AlwaysTrue()
-    if topic is not None:
-        wanted = And(wanted, EqualTo("topic", topic))  # pyright: ignore[reportCallIssue]
-    if since_ms is not None:
-        wanted = And(wanted, GreaterThanOrEqual("timestamp", since_ms * 1000))  # pyright: ignore[reportCallIssue]
-    return wanted
-
-
-def _rows(table: Table, wanted: BooleanExpression) -> Iterator[pa.RecordBatch]:
-    scan = table.scan(row_filter=wanted, selected_fields=_COLUMNS)
-    read = ArrowScan(table.metadata, table.io, scan.projection(), wanted)
-    for task in scan.plan_files():
-        yield from read.to_record_batches([task])
+        )
+    of_topic = {} if topic is None else {"topic": topic}
+    since = {} if since_ms is None else {"timestamp": since_ms * 1000}
+    return _listed(name, rows_where(table, _COLUMNS, equal=of_topic, at_least=since), limit)
 
 
 def _listed(name: str, rows: Iterable[pa.RecordBatch], limit: int) -> Letters:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from calve.sink_core.error_codes.operations import DELETE_FILES, FILES_GONE, LETTER_TWICE, LETTERS_ROLLED_BACK
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
-from calve.sink_core.iceberg.commit.replace import has_deletes, head_manifests
-from calve.sink_core.iceberg.files.kafka_rows import may_hold, place_fields, runs_of
+from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
+from calve.sink_core.iceberg.examine.table import has_delete_files
 from calve.sink_core.iceberg.format.table import iceberg
+from calve.sink_core.iceberg.handles import Table
+from calve.sink_core.iceberg.replace.head_files import HeadFile
 from calve.sink_core.iceberg.verify.files import ReadableFiles, head_tasks
 from calve.sink_core.offset_sets import by_partition, ranges_of, shown
 from calve.sink_core.offsets import OffsetRange, TopicPartition
@@ -37,7 +36,7 @@ class DeadLetterPlan:
 
     chosen: Chosen
     letters: LoadedTable
-    files: tuple[DataFile, ...]
+    files: tuple[HeadFile, ...]
     tables: Mapping[str, LoadedTable]
 
 
@@ -61,13 +60,12 @@ def plan_letters(
     state = session.log.state
     if any(e.event.removes for e in state.pending(name, found.uuid, found.stored_offset)):
         return None
-    with unreachable_as_ours(f"reading the manifests of {name}"):
-        if has_deletes(head_manifests(letters)):
-            raise TableUnusable(
-                f"{name}: has delete files: which dead letters are left can't be told by its data files alone",
-                hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); then run again",
-                code=DELETE_FILES,
-            )
+    if has_delete_files(letters, name):
+        raise TableUnusable(
+            f"{name}: has delete files: which dead letters are left can't be told by its data files alone",
+            hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); then run again",
+            code=DELETE_FILES,
+        )
     places, files = _places(letters, name, by_partition(wanted) if wanted else None, tried)
 
     def holds(table: str, offsets: Offsets) -> Offsets:
@@ -78,8 +76,7 @@ def plan_letters(
     targets = {table: loaded[table] for table in chosen.tables}
     for each in (*targets.values(), found):
         each.check_usable()
-    fields, runs = place_fields(letters.schema(), struct=None), runs_of(ranges_of(chosen.offsets))
-    return DeadLetterPlan(chosen, found, tuple(file for file in files if may_hold(file, fields, runs)), targets)
+    return DeadLetterPlan(chosen, found, files.holding(ranges_of(chosen.offsets), struct=None), targets)
 
 
 def _load(session: Session, name: str) -> LoadedTable:
@@ -91,14 +88,14 @@ def _load(session: Session, name: str) -> LoadedTable:
 
 def _places(
     table: Table, name: str, wanted: Offsets | None, tried: Mapping[TopicPartition, BitMap64]
-) -> tuple[dict[tuple[str, TopicPartition], BitMap64], tuple[DataFile, ...]]:
+) -> tuple[dict[tuple[str, TopicPartition], BitMap64], ReadableFiles]:
     """The dead letters by batch and partition, and the table's data files.
 
     Raises TableUnusable for one that is there twice: as two records it would be in the tables twice.
     """
     evidence, found, all_of = Evidence(), dict[tuple[str, TopicPartition], BitMap64](), Held()
-    tasks = head_tasks(table, name, evidence) or []
-    for batch in ReadableFiles(table, name, tasks, evidence).read(_COLUMNS):
+    files = ReadableFiles(table, name, head_tasks(table, name, evidence) or [], evidence)
+    for batch in files.read(_COLUMNS):
         all_of.take(*(batch.column(c) for c in _COLUMNS[1:]))
         for batch_id, topic, partition, offset in zip(*(c.to_pylist() for c in batch.columns), strict=True):
             at = TopicPartition(topic, partition)
@@ -117,7 +114,7 @@ def _places(
             hint="somebody has added it again; delete one of them by hand",
             code=LETTER_TWICE,
         )
-    return found, tuple(task.file for task in tasks)
+    return found, files
 
 
 def _holds(session: Session, table: LoadedTable, name: str, offsets: Offsets) -> Offsets:

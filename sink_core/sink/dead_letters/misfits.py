@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.manifest import ManifestContent
-from pyiceberg.table import FileScanTask, Table
 
-from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
-from calve.sink_core.iceberg.files.entries import live_entries
+from calve.sink_core.iceberg.create.tables import load_if_there
+from calve.sink_core.iceberg.read.rows import rows_added_since
 from calve.sink_core.records.decode.decoded import FIT
 from calve.sink_core.sink.dead_letters.listing import folded
 from calve.sink_core.sink.loop.session import Session
@@ -50,14 +45,12 @@ def misfits(session: Session, now: datetime) -> tuple[Misfits, ...]:
     One counts for `objectives.schema_misfits` from the commit that brought it: what nobody mends is not news for ever.
     Reads three columns of these files, one file at a time. None if there is no such table yet. Raises Unreachable.
     """
-    name = session.pipeline.dead_letter_table
-    since = now - timedelta(seconds=session.pipeline.config.objectives.schema_misfits)
-    try:
-        with unreachable_as_ours(f"reading {name}"):
-            rows = _rows(session.catalog.load_table(name), since)
-            return counted(rows, [table.name for table in session.pipeline.tables])
-    except NoSuchTableError:
+    table = load_if_there(session.catalog, session.pipeline.dead_letter_table)
+    if table is None:
         return ()
+    since = now - timedelta(seconds=session.pipeline.config.objectives.schema_misfits)
+    rows = _rows(rows_added_since(table, _COLUMNS, since.timestamp() * 1000))
+    return counted(rows, [table.name for table in session.pipeline.tables])
 
 
 def counted(rows: Iterable[tuple[str, str, datetime | None]], tables: Sequence[str]) -> tuple[Misfits, ...]:
@@ -84,23 +77,9 @@ def place_of(error: str, tables: Sequence[str]) -> tuple[str, str]:
     return table or "", named[1] if named else folded(said)
 
 
-def _rows(table: Table, since: datetime) -> Iterator[tuple[str, str, datetime | None]]:
-    oldest_ms = since.timestamp() * 1000
-    recent = {s.snapshot_id for s in table.metadata.snapshots if s.timestamp_ms >= oldest_ms}
-    scan = ArrowScan(table.metadata, table.io, table.schema().select(*_COLUMNS), AlwaysTrue())
-    for task in _tasks(table, recent):
-        for batch in scan.to_record_batches([task]):
-            yield from zip(*(_column(batch, name) for name in _COLUMNS), strict=True)
-
-
-def _tasks(table: Table, recent: Collection[int]) -> Iterator[FileScanTask]:
-    """The data files of the head that snapshots among `recent` have added."""
-    head = table.current_snapshot()
-    for manifest in head.manifests(table.io) if head else ():
-        if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id in recent:
-            for entry in live_entries(table.io, manifest):
-                if entry.snapshot_id in recent:
-                    yield FileScanTask(entry.data_file)
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, str, datetime | None]]:
+    for batch in batches:
+        yield from zip(*(_column(batch, name) for name in _COLUMNS), strict=True)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> list[object]:

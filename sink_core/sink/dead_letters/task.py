@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from calve.sink_core.iceberg.catalog.opening import open_io, unreachable_as_ours
 from calve.sink_core.iceberg.files.kafka_rows import Runs
 from calve.sink_core.iceberg.files.written import WrittenFile
-from calve.sink_core.iceberg.format.target import iceberg_target
-from calve.sink_core.iceberg.write.rewrite import rows_of_file
+from calve.sink_core.iceberg.replace.head_files import HeadFile
+from calve.sink_core.iceberg.replace.tasks import rows_of_runs
 from calve.sink_core.kafka.messages import Int64s
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.records.columns.kafka_column import kafka_array, kafka_with_more
@@ -55,31 +53,26 @@ class DeadLetterResult:
 
 
 def try_letters(
-    spec: IngestSpec, files: Sequence[DataFile], runs: Runs, engine: Engine, *, only: Set | None = None
+    spec: IngestSpec, files: Sequence[HeadFile], runs: Runs, engine: Engine, *, only: Set | None = None
 ) -> list[DeadLetterResult]:
     """Decode the dead letters in `files` that lie in `runs` for the tables of `spec` that take them, and write what
     fits all of these. With `only`, what other tables take is left untried.
 
     Raises what reading and storage raise; files written until then are orphans.
     """
-    records = sum(file.record_count for file in files)
+    records = sum(file.rows for file in files)
     number = min(len(files), engine.parallelism(records))
     groups = [files[i::number] for i in range(number)]
     return engine.run(partial(_run, spec, groups, runs, only), number, records=records)
 
 
 def _run(
-    spec: IngestSpec, groups: Sequence[Sequence[DataFile]], runs: Runs, only: Set | None, number: int
+    spec: IngestSpec, groups: Sequence[Sequence[HeadFile]], runs: Runs, only: Set | None, number: int
 ) -> DeadLetterResult:
     work = _Work(spec, f"calve-{spec.batch_id}-{number}", sorted({at.topic for at in runs}), only)
     try:
-        metadata = iceberg_target(spec.dead_letters.target).metadata
-        with unreachable_as_ours(f"reading {work.letters.name}"):
-            io = open_io(spec.catalog, work.letters.name, metadata.location)
-            for file in groups[number]:
-                for rows, flags in rows_of_file(io, metadata, file, runs, struct=None):
-                    if flags.any():
-                        work.store(rows.filter(pa.array(flags)))
+        for rows in rows_of_runs(spec.dead_letters.target, groups[number], runs):
+            work.store(rows)
         if wanted := work.wanted():
             return DeadLetterResult(wanted=wanted)
         work.close()

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
-
 from calve.sink_core.control.letters import Letters, Message
-from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
-from calve.sink_core.iceberg.files.manifests import entries_of
+from calve.sink_core.iceberg.handles import Table
+from calve.sink_core.iceberg.read.rows import rows_named
 from calve.sink_core.tables.batch import TableOutput
 
 PREFIX = "__connect.errors."
@@ -27,17 +24,16 @@ STAGES = {"decode": "VALUE_CONVERTER", "transform": "TRANSFORMATION", "fit": "TA
 _EXCEPTION = "calve.BadRecord"
 _SHARE_OF_ERROR = 2
 _ROWS = 64
-_BUFFER_BYTES = 1024 * 1024
 
 
-def dead_letters_of(output: TableOutput, io: FileIO, topic: str, most_bytes: int, pipeline: str) -> Letters:
-    """The dead letters that a batch has written to their table, to be told to `topic` as it is published.
+def dead_letters_of(output: TableOutput, table: Table, topic: str, most_bytes: int, pipeline: str) -> Letters:
+    """The dead letters that a batch has written to their `table`, to be told to `topic` as it is published.
 
     `most_bytes` is the topic's `max.message.bytes`.
     """
 
     def messages() -> Iterator[Message]:
-        return (message_of(row, pipeline, most_bytes, output.table) for row in _rows(output, io))
+        return (message_of(row, pipeline, most_bytes, output.table) for row in _rows(output, table))
 
     return Letters(topic, output.rows, most_bytes, messages)
 
@@ -72,12 +68,6 @@ def _told(row: dict[str, Any], pipeline: str) -> dict[str, object]:
     }
 
 
-def _rows(output: TableOutput, io: FileIO) -> Iterator[dict[str, Any]]:
-    with unreachable_as_ours(f"reading back what was written for {output.table}"):
-        for manifest in output.manifests:
-            for entry in entries_of(io, manifest):
-                with io.new_input(entry.data_file.file_path).open() as stream:
-                    # Not as a scan, which decodes a row group at once and reads several ahead.
-                    file = pq.ParquetFile(stream, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-                    for rows in file.iter_batches(_ROWS):
-                        yield from rows.to_pylist()
+def _rows(output: TableOutput, table: Table) -> Iterator[dict[str, Any]]:
+    for rows in rows_named(table, output.manifests, at_once=_ROWS):
+        yield from rows.to_pylist()

@@ -37,6 +37,7 @@ from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
 from calve.sink_core.iceberg.format.table import IcebergTable, iceberg
 from calve.sink_core.iceberg.handles import Table
+from calve.sink_core.iceberg.replace.head_files import replacement
 from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import OffsetRange, Position
 from calve.sink_core.sink.ledger.rows import LedgerRow
@@ -53,7 +54,6 @@ from calve.sink_core.sink.range_jobs.replacing import (
     check_not_compacted,
     check_replaceable,
     ranges_to_replace,
-    replaces_of,
     replacing,
 )
 from calve.sink_core.sink.range_jobs.rewrite import RewriteSpec, rewrite_files
@@ -202,7 +202,7 @@ class RangeJobs:
             offsets=made.plan.offsets,
             rows=sum(expected.values()),
             files=len(files),
-            bytes=sum(file.file_size_in_bytes for file in files),
+            bytes=sum(file.size for file in files),
         )
 
     def _holds(self, table: str, batch_id: str) -> bool:
@@ -303,19 +303,18 @@ class RangeJobs:
         session = self._session
         rows = ledger_rows(session)
         session.log.refresh_to_end()
-        found = session.committer().load_checked(table)
-        if found is None:
+        loaded_now = session.committer().load_checked(table)
+        if loaded_now is None:
             raise dropped_meanwhile(table)
-        loaded, view = found
+        loaded, view = loaded_now
         check_replaceable(session, loaded, table)
         ranges = ranges_to_replace(view, state, rows, wanted)
         if not ranges:
             return f"nothing to do: the table {table} has nothing of that"
         check_not_compacted(session, ranges)
         plan = self._with_topics(RangePlan(str(uuid.uuid4()), table, token, ranges, 0, {}), rows)
-        return Planned(
-            plan, session.lake.table(loaded, view), replacing(loaded, table, ranges, rows, state.range_jobs_of(table))
-        )
+        found = replacing(loaded, view, ranges, rows, state.range_jobs_of(table))
+        return Planned(plan, session.lake.table(loaded, view), found)
 
     def _with_topics(self, plan: RangePlan, rows: list[LedgerRow]) -> RangePlan:
         """The plan with its topics' UUIDs; they and what Kafka still holds are checked."""
@@ -356,12 +355,13 @@ class RangeJobs:
             check_same(plan.table, read_again(plan, counts), made.replacing.expected)
             self._progress(Progress("write", f"{len(made.replacing.files)} files of {plan.table}", plan.batch_id))
             [target] = task_spec(plan.batch_id, pipeline, tables).tables
-            rewrite = RewriteSpec(plan.batch_id, pipeline.catalog, target, runs_of(plan.ranges))
-            rewritten = rewrite_files(rewrite, made.replacing.files, engine)
+            rewrite = RewriteSpec(plan.batch_id, target.target, runs_of(plan.ranges))
+            files, head = made.replacing.files, made.replacing.base_snapshot_id
+            rewritten = rewrite_files(rewrite, files, engine)
             reach("replay.after-files")
-            replaces = replaces_of(plan.batch_id, plan.table, iceberg(loaded), made.replacing, rewritten)
-        files = [file for result in results for file in result.files[plan.table]]
-        output = loaded.output(plan.batch_id, files)
+            replaces = replacement(plan.batch_id, plan.table, iceberg(loaded), head, files, rewritten)
+        written = [file for result in results for file in result.files[plan.table]]
+        output = loaded.output(plan.batch_id, written)
         reach("range.after-manifests")
         return Written(output, counts, replaces)
 

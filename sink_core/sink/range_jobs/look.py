@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from calve.sink_core.control.decision import Decision
@@ -13,6 +12,7 @@ from calve.sink_core.control.events import Event, Logged
 from calve.sink_core.error_codes.operations import FILES_GONE, GONE_FROM_KAFKA
 from calve.sink_core.errors import TableUnusable, Unreachable
 from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.verify.files import ReadableFiles, head_tasks, pending_tasks
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import log_starts

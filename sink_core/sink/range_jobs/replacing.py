@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
 
 from calve.sink_core.error_codes.operations import (
     COLUMN_OF_SPEC,
@@ -18,15 +14,11 @@ from calve.sink_core.error_codes.operations import (
     OTHER_RANGE_JOB,
 )
 from calve.sink_core.errors import RetriableError, TableUnusable
-from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
-from calve.sink_core.iceberg.commit.replace import has_deletes, head_manifests, live_files, partitions_known
 from calve.sink_core.iceberg.commit.view import TableView
-from calve.sink_core.iceberg.files.kafka_rows import may_hold, place_fields, runs_of
-from calve.sink_core.iceberg.files.manifests import write_manifest_of
-from calve.sink_core.iceberg.maintenance.expiry import calve_tags
+from calve.sink_core.iceberg.examine.table import feeding_pipelines, has_delete_files
+from calve.sink_core.iceberg.handles import Table
+from calve.sink_core.iceberg.replace.head_files import HeadFile, files_holding
 from calve.sink_core.iceberg.verify.snapshots import given_up
-from calve.sink_core.iceberg.write.outputs import output_of
-from calve.sink_core.iceberg.write.rewrite import Rewritten
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.recount import compacted
 from calve.sink_core.offset_sets import ranges_of
@@ -35,8 +27,7 @@ from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, has_kafka
 from calve.sink_core.sink.ledger.rows import LedgerRow
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.selected import Wanted, moved_by, selected, whole_rows
-from calve.sink_core.tables.batch import ManifestRef
-from calve.sink_core.tables.log.range_parts import RangeJob, Replaces
+from calve.sink_core.tables.log.range_parts import RangeJob
 from calve.sink_core.tables.log.state import CommitState
 
 
@@ -47,7 +38,7 @@ class Replacing:
     """
 
     base_snapshot_id: int | None
-    files: tuple[DataFile, ...]
+    files: tuple[HeadFile, ...]
     expected: Mapping[OffsetRange, int]
 
 
@@ -82,16 +73,14 @@ def check_replaceable(session: Session, table: Table, name: str) -> None:
             "`refill`",
             code=NO_KAFKA_COLUMN,
         )
-    strangers = sorted(calve_tags(table.metadata).keys() - {session.pipeline.tag})
+    strangers = sorted(feeding_pipelines(table) - {session.pipeline.tag})
     if strangers:
         raise TableUnusable(
             f"{name}: also fed by {', '.join(strangers)}: which rows are of which pipeline can't be told",
             hint="only tables of one pipeline can be replayed",
             code=FED_BY_OTHERS,
         )
-    with unreachable_as_ours(f"reading the manifests of {name}"):
-        deletes = has_deletes(head_manifests(table))
-    if deletes:
+    if has_delete_files(table, name):
         raise TableUnusable(
             f"{name}: has delete files, which are for data files as they are",
             hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); then start the replay again",
@@ -111,36 +100,19 @@ def check_not_compacted(session: Session, ranges: Sequence[OffsetRange]) -> None
 
 
 def replacing(
-    table: Table, name: str, ranges: Sequence[OffsetRange], rows: Sequence[LedgerRow], jobs: Iterable[RangeJob]
+    table: Table, view: TableView, ranges: Sequence[OffsetRange], rows: Sequence[LedgerRow], jobs: Iterable[RangeJob]
 ) -> Replacing:
     """What a replay of `ranges` takes the place of; `jobs` are the table's.
 
     Raises TableUnusable for files that can't be written again.
     """
-    fields, runs = place_fields(table.schema(), struct=KAFKA_COLUMN), runs_of(ranges)
-    with unreachable_as_ours(f"reading the manifests of {name}"):
-        files = tuple(file for file in live_files(table) if may_hold(file, fields, runs))
+    name = view.table
+    files = files_holding(table, name, ranges, struct=KAFKA_COLUMN)
     for file in files:
-        if not partitions_known(table.metadata, file.spec_id):
+        if not file.writable:
             raise TableUnusable(
-                f"{name}: {file.file_path} lies under partition spec {file.spec_id}, of which a column was dropped",
+                f"{name}: {file.path} lies under partition spec {file.spec_id}, of which a column was dropped",
                 hint="have Spark's rewrite_data_files write it under the current spec; then start the replay again",
                 code=COLUMN_OF_SPEC,
             )
-    head = table.current_snapshot()
-    return Replacing(head.snapshot_id if head else None, files, whole_rows(name, ranges, rows, moved_by(jobs)))
-
-
-def replaces_of(batch_id: str, name: str, table: Table, found: Replacing, rewritten: Sequence[Rewritten]) -> Replaces:
-    """What the event says, its manifests written: of the files to take out, and of those with their other rows."""
-    paths = {each.path for each in rewritten}
-    gone = [file for file in found.files if file.file_path in paths]
-    kept = output_of(batch_id, name, table, [file for each in rewritten for file in each.files])
-    with unreachable_as_ours(f"writing manifests of {name}"):
-        manifests = tuple(_named(batch_id, table, spec_id, gone) for spec_id in sorted({f.spec_id for f in gone}))
-    return Replaces(base_snapshot_id=found.base_snapshot_id, gone=manifests, kept=kept.manifests)
-
-
-def _named(batch_id: str, table: Table, spec_id: int, gone: Sequence[DataFile]) -> ManifestRef:
-    path = table.location_provider().new_metadata_location(f"calve-{batch_id}-gone-{spec_id}-{uuid.uuid4()}.avro")
-    return write_manifest_of(table.io, table.metadata, spec_id, [f for f in gone if f.spec_id == spec_id], path)
+    return Replacing(view.head, files, whole_rows(name, ranges, rows, moved_by(jobs)))

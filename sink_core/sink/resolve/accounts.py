@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyiceberg.table import Table
-
-from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.commit.properties import SnapshotRecord
 from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.handles import Table
+from calve.sink_core.iceberg.read.rows import all_rows
 from calve.sink_core.offsets import TopicPartition
 
 _COLUMNS = (
@@ -38,9 +37,7 @@ class Accounts:
 
 def accounts_of(ledger: Table, dead_letter_table: str) -> Accounts:
     """Read the whole ledger; memory grows with its rows. Raises Unreachable."""
-    with unreachable_as_ours(f"reading {'.'.join(ledger.name())}"):
-        rows = ledger.scan(selected_fields=_COLUMNS).to_arrow().to_pylist()
-    return fold(rows, dead_letter_table)
+    return fold(all_rows(ledger, _COLUMNS).to_pylist(), dead_letter_table)
 
 
 def fold(rows: Iterable[Mapping[str, Any]], dead_letter_table: str) -> Accounts:

@@ -7,26 +7,18 @@ are those of the other answers on tables; files that were written for an attempt
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyiceberg.table import Table
-
-from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import FindingError
-from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.commit.append import Step
 from calve.sink_core.iceberg.commit.snapshot_record import manifests_of
 from calve.sink_core.iceberg.commit.view import TableView
-from calve.sink_core.iceberg.files.manifests import entries_of, write_manifest
-from calve.sink_core.iceberg.write.writer import TableWriter
+from calve.sink_core.iceberg.handles import Table
+from calve.sink_core.iceberg.read.rows import all_rows
+from calve.sink_core.iceberg.replace.named_files import copied
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.resolve.answer import Answer, no_answer
 from calve.sink_core.sink.resolve.loss import lost_by_recreation
 from calve.sink_core.sink.resolve.tables import Taking, answer_table, answering, not_there
-from calve.sink_core.tables.batch import ManifestRef
-from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 
 
@@ -44,7 +36,12 @@ def rebuild(session: Session, found: FindingError) -> Answer:
         line = f"{found.subject}: {rows:,} rows of {len(events)} batches are written into it from their files"
 
         said = answering(session, (*events, *loss.kept), loss.stored, (), view, state)
-        return Taking(lambda: [Step([*_rewritten(table, events), *manifests_of(loss.kept)], said)], line)
+
+        def steps() -> list[Step]:
+            rewritten = copied(table, manifests_of(events), f"calve-rebuilt-{uuid.uuid4()}")
+            return [Step([*rewritten, *manifests_of(loss.kept)], said)]
+
+        return Taking(steps, line)
 
     if trouble := trimmed(session.log.state, found.subject):
         raise no_answer(found, "rebuild", trouble)
@@ -60,25 +57,4 @@ def trimmed(state: CommitState, ledger: str) -> str:
 
 def _batches_in(table: Table) -> set[str]:
     """The batches of which the head has rows."""
-    with unreachable_as_ours(f"reading {'.'.join(table.name())}"):
-        return set(table.scan(selected_fields=("batch_id",)).to_arrow().column("batch_id").unique().to_pylist())
-
-
-def _rewritten(table: Table, events: Sequence[Logged[DataWritten]]) -> list[ManifestRef]:
-    if not events:
-        return []
-    prefix = f"calve-rebuilt-{uuid.uuid4()}"
-    with unreachable_as_ours(f"writing files of {'.'.join(table.name())}"):
-        writer = TableWriter(table.io, table.metadata, prefix)
-        for batch in _rows(table, events):
-            writer.write(batch)
-        files = writer.close()
-        path = table.location_provider().new_metadata_location(f"{prefix}.avro")
-        return [write_manifest(table.io, table.metadata, table.metadata.default_spec_id, files, path)]
-
-
-def _rows(table: Table, events: Sequence[Logged[DataWritten]]) -> Iterator[pa.RecordBatch]:
-    for manifest in manifests_of(events):
-        for entry in entries_of(table.io, manifest):
-            with table.io.new_input(entry.data_file.file_path).open() as stream:
-                yield from pq.read_table(stream).to_batches()
+    return set(all_rows(table, ("batch_id",)).column("batch_id").unique().to_pylist())

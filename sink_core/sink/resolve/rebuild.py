@@ -27,8 +27,9 @@ from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.commit.append import Step, build_append
 from calve.sink_core.iceberg.commit.properties import SnapshotRecord, to_summary
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
-from calve.sink_core.iceberg.commit.view import TableView, view_of
+from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.create.tables import load_if_there
+from calve.sink_core.iceberg.examine.table import load_viewed
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics
 from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
@@ -123,8 +124,8 @@ def _compared(session: Session, found: FindingError) -> tuple[Accounts, Mapping[
         pipeline.matched, {t for fed in accounts.batches.values() for t in fed}
     )
     for name in pipeline.table_names:
-        if (table := load_if_there(session.catalog, name)) is not None:
-            views[name] = view_of(table.metadata, table=name, tag=pipeline.tag, keys=session.keys)
+        if loaded := load_viewed(session.catalog, name, tag=pipeline.tag, keys=session.keys):
+            views[name] = loaded[1]
     dropped = [name for name in pipeline.table_names if name not in views]
     if trouble := disagreement(accounts, views, pipeline.ledger_table, dropped=dropped):
         raise no_answer(found, "rebuild", trouble)
@@ -174,10 +175,10 @@ def _stamp(session: Session, name: str, end: int, compared: TableView | None) ->
     committer = session.committer()
     lost_to: Exception | None = None
     for attempt_number in range(ATTEMPTS):
-        table = load_if_there(session.catalog, name)
-        if table is None:
+        loaded = load_viewed(session.catalog, name, tag=session.pipeline.tag, keys=session.keys)
+        if loaded is None:
             raise overtaken(session, f"{name} was dropped")
-        view = view_of(table.metadata, table=name, tag=session.pipeline.tag, keys=session.keys)
+        table, view = loaded
         # After the load: another rebuild empties the topic before it stamps. Either it is seen here, or the swap fails.
         # That of a topic created again may have ended at the same offset.
         if not session.log.is_same_topic() or session.log.log_start() != end:

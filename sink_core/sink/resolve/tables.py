@@ -10,29 +10,25 @@ points (the whole table is in docs/design.md):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-from pyiceberg.table import Table
 
 from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.findings import TABLE_DROPPED, TABLE_RECREATED
-from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.commit.append import Step, build_append
 from calve.sink_core.iceberg.commit.preconditions import check_still_there
 from calve.sink_core.iceberg.commit.properties import to_summary
 from calve.sink_core.iceberg.commit.snapshot_record import manifests_of, record_of_snapshot, shares_of
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.iceberg.commit.view import TableView
-from calve.sink_core.iceberg.files.entries import live_entries
-from calve.sink_core.iceberg.files.manifests import entries_of
+from calve.sink_core.iceberg.handles import Table
+from calve.sink_core.iceberg.replace.named_files import files_gone, files_in_head
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.resolve.answer import Answer, Lines, no_answer, overtaken
 from calve.sink_core.sink.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
-from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.timing import back_off
@@ -202,30 +198,12 @@ def _last_event_id(stored: int, view: TableView, state: CommitState) -> str:
 
 def not_there(table: Table, events: Sequence[Logged[DataWritten]]) -> str:
     """Which files of the events do not exist any more; empty if all do."""
-    missing = list(_missing(table, manifests_of(events)))
+    missing = list(files_gone(table, manifests_of(events)))
     more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
     return f"files are gone: {', '.join(missing[:3])}{more}" if missing else ""
 
 
-def _missing(table: Table, manifests: Sequence[ManifestRef]) -> Iterator[str]:
-    """Manifests that do not exist, and data files that those which do name in vain."""
-    with unreachable_as_ours(f"looking for files of {'.'.join(table.name())}"):
-        for manifest in manifests:
-            if not table.io.new_input(manifest.path).exists():
-                yield manifest.path
-                continue
-            paths = (entry.data_file.file_path for entry in entries_of(table.io, manifest))
-            yield from (path for path in paths if not table.io.new_input(path).exists())
-
-
 def _held_already(table: Table, events: Sequence[Logged[DataWritten]]) -> str:
     """Whoever put files back by other means has put their rows back; a second time they would count double."""
-    head = table.current_snapshot()
-    if head is None:
-        return ""
-    with unreachable_as_ours(f"reading metadata of {'.'.join(table.name())}"):
-        named = {e.data_file.file_path for m in head.manifests(table.io) for e in live_entries(table.io, m)}
-        manifests = (m for logged in events for m in logged.event.manifests)
-        again = [e.data_file.file_path for m in manifests for e in entries_of(table.io, m)]
-    held = sorted(named.intersection(again))
+    held = files_in_head(table, manifests_of(events))
     return f"the head names files of the batches already: {held[0]}" if held else ""

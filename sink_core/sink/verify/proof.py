@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-
-from pyiceberg.table import FileScanTask, Table
 
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.garbage import infrequent_gc
+from calve.sink_core.iceberg.handles import FileScanTask, Table
 from calve.sink_core.iceberg.verify import snapshots
 from calve.sink_core.iceberg.verify.files import ReadableFiles, check_files, head_tasks, pending_tasks
+from calve.sink_core.iceberg.verify.wanted import Wanted
 from calve.sink_core.offset_sets import by_partition
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, has_kafka_column
@@ -21,7 +20,7 @@ from calve.sink_core.sink.range_jobs.selected import moved_by
 from calve.sink_core.sink.verify import batches, jobs, since
 from calve.sink_core.sink.verify.history import Published
 from calve.sink_core.sink.verify.recount import recount
-from calve.sink_core.sink.verify.world import World, load_table, look
+from calve.sink_core.sink.verify.world import World, look
 from calve.sink_core.tables.log.range_parts import RangeJob
 from calve.sink_core.tables.proof import Evidence, VerifyReport
 
@@ -102,22 +101,22 @@ class _Proof:
     def _check_files(self, name: str) -> None:
         table, view, state = self._world.tables[name], self._world.views[name], self._world.state
         pending = state.pending(name, view.uuid, view.stored_offset)
-        reload, wanted = partial(load_table, self._session, name), self._wanted_files(name, table)
+        catalog, wanted = self._session.catalog, self._wanted_rows(name, table)
         self._pending[name] = {logged.event.batch_id for logged in pending}
-        self._files[name] = check_files(table, view, state.written.get(name, []), reload, self._evidence, wanted)
+        self._files[name] = check_files(table, view, state.written.get(name, []), catalog, self._evidence, wanted)
         tasks = pending_tasks(table, pending, name, self._evidence)
         if name == self._internal.ledger:
             self._pending_ledger = tasks
 
-    def _wanted_files(self, name: str, table: Table) -> since.Wanted | None:
-        """Tells the files that are looked at; None for all, also where nothing tells them."""
+    def _wanted_rows(self, name: str, table: Table) -> Wanted | None:
+        """The rows that are looked at; None for all, also where nothing tells them."""
         if self._since_ms is not None and name == self._internal.ledger:
-            return since.planned_since(table.schema(), self._since_ms)
+            return since.planned_since(self._since_ms)
         if self._window is None:
             return None
         if name == self._internal.dead_letters:
-            return self._window.files(table.schema(), struct=None)
-        return self._window.files(table.schema(), struct=KAFKA_COLUMN) if _has_places(table, name) else None
+            return self._window.rows(struct=None)
+        return self._window.rows(struct=KAFKA_COLUMN) if _has_places(table, name) else None
 
     def _created_again(self) -> set[str]:
         """Topics that were created again at some time: of which one a row is, its offset doesn't tell."""
@@ -184,7 +183,7 @@ class _Proof:
             view, expected, published_at, pending, self._evidence, whole=whole, excused=excused, all_batches=all_batches
         )
         changes_rows = name in self._session.pipeline.changing
-        snapshots.compare_total(table.metadata, view, self._evidence, whole=whole, changes_rows=changes_rows)
+        snapshots.compare_total(table, view, self._evidence, whole=whole, changes_rows=changes_rows)
 
     def _published_at(self) -> dict[str, int]:
         return {batch_id: published.offset for batch_id, published in self._world.history.batches.items()}

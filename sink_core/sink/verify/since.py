@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import cast
 
-from pyiceberg.conversions import from_bytes
-from pyiceberg.manifest import DataFile
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType
-
-from calve.sink_core.iceberg.files.kafka_rows import may_hold, place_fields
+from calve.sink_core.iceberg.verify.wanted import RowsOfRuns, RowsSince
 from calve.sink_core.offset_sets import of_range
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.ledger.rows import LedgerRow
@@ -24,7 +18,6 @@ SKEW_MS = 3_600_000
 """How far clocks may be apart: a batch planned at the next broker may seem older than the one before it."""
 
 _LAST = 2**63 - 1
-Wanted = Callable[[DataFile], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +37,9 @@ class Window:
         first = next((i for i, batch_id in enumerate(batches) if batch_id in known), len(batches))
         return dict(list(batches.items())[first:])
 
-    def files(self, schema: Schema, *, struct: str | None) -> Wanted:
-        """Tells data files that may hold rows of these batches, by columns as `place_fields` wants them."""
-        fields, runs = place_fields(schema, struct=struct), {at: ((start, _LAST),) for at, start in self.begins.items()}
-        return lambda file: may_hold(file, fields, runs)
+    def rows(self, *, struct: str | None) -> RowsOfRuns:
+        """Rows of these batches in a table whose `struct`, or whose columns, say the offset of each."""
+        return RowsOfRuns({at: ((start, _LAST),) for at, start in self.begins.items()}, struct)
 
     def within(self, parts: Iterable[RangeRead]) -> list[RangeRead]:
         """Those ranges that lie in the window as a whole."""
@@ -83,17 +75,9 @@ def window_of(rows: Iterable[LedgerRow], since_ms: int, started_ms: Mapping[str,
     return Window(frozenset(batches), begins, announced)
 
 
-def planned_since(schema: Schema, since_ms: int) -> Wanted:
-    """Tells files of the ledger that may hold rows planned up to `SKEW_MS` before `since_ms`."""
-    field = schema.find_field("planned_at")
-    first = (since_ms - SKEW_MS) * 1000
-
-    def wanted(file: DataFile) -> bool:
-        high = (file.upper_bounds or {}).get(field.field_id)
-        # Both kinds of timestamp are serialised as this.
-        return high is None or cast("int", from_bytes(LongType(), high)) >= first
-
-    return wanted
+def planned_since(since_ms: int) -> RowsSince:
+    """Rows of the ledger planned up to `SKEW_MS` before `since_ms`."""
+    return RowsSince("planned_at", since_ms - SKEW_MS)
 
 
 def shown(since_ms: int) -> str:

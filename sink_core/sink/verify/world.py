@@ -7,8 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.table import Table
 
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Event
@@ -16,9 +14,10 @@ from calve.sink_core.control.log import PARTITION, READ_TIMEOUT_S, Trimmed, is_o
 from calve.sink_core.error_codes.kafka import NO_ANSWER
 from calve.sink_core.errors import ConfigError, FindingError, Unreachable
 from calve.sink_core.finding import Finding
-from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.commit.findings import AncestryCut, compare
-from calve.sink_core.iceberg.commit.view import TableView, view_of
+from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.examine.table import load_viewed
+from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import PARTITION_EOF
@@ -64,12 +63,6 @@ def look(session: Session, evidence: Evidence) -> World:
     return World(tables, views, session.log.state, history)
 
 
-def load_table(session: Session, name: str) -> Table:
-    """Raises NoSuchTableError, and Calve's errors for everything else."""
-    with unreachable_as_ours(f"loading table {name}"):
-        return session.catalog.load_table(name)
-
-
 def table_names(session: Session) -> list[str]:
     """The pipeline's tables, its own two last, then those that only the log still speaks of."""
     return list(dict.fromkeys([*session.pipeline.table_names, *session.log.state.tables]))
@@ -82,15 +75,11 @@ def _load(session: Session, name: str, evidence: Evidence, *, ran: bool) -> tupl
             return session.committer().load_checked(name)
     except FindingError as error:
         _violation(error, evidence)
-    try:
-        table = load_table(session, name)
-    except NoSuchTableError:
-        return None
-    view = view_of(table.metadata, table=name, tag=session.pipeline.tag, keys=session.keys)
-    if not ran:
-        found = compare(view, session.log.state, session.identity)
+    loaded = load_viewed(session.catalog, name, tag=session.pipeline.tag, keys=session.keys)
+    if loaded is not None and not ran:
+        found = compare(loaded[1], session.log.state, session.identity)
         _find(session, found.finding if isinstance(found, AncestryCut) else found, evidence)
-    return table, view
+    return loaded
 
 
 def _find(session: Session, finding: Finding | None, evidence: Evidence) -> None:

@@ -3,8 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -117,11 +120,15 @@ def metadata(*snapshots: tuple[int, Operation, int]) -> TableMetadata:
     return empty.model_copy(update={"snapshots": made, "refs": {"main": head}})
 
 
+def table_of(snapshots: TableMetadata) -> Table:
+    return Table(("t",), snapshots, "", load_file_io({}, "file:///t"), NoopCatalog("none"))
+
+
 def total(rows: int, view: TableView, operation: Operation = Operation.REPLACE) -> Evidence:
     """The proof of the total, where a rewrite came last and left so many rows."""
     evidence = Evidence()
     snapshots = metadata((10, Operation.APPEND, 35), (11, operation, rows))
-    compare_total(snapshots, view, evidence, whole=True)
+    compare_total(table_of(snapshots), view, evidence, whole=True)
     return evidence
 
 
