@@ -15,7 +15,7 @@ from calve.orchestration.wording import dropped_text
 
 if TYPE_CHECKING:
     from calve.sink_core.iceberg.commit.coordinator import CommitReport
-    from calve.sink_core.iceberg.commit.table import TableCommit
+    from calve.sink_core.iceberg.commit.report import TableCommit
     from calve.sink_core.sink.batches import BatchReport
     from calve.sink_core.sink.run import RunReport
 

@@ -17,8 +17,8 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.table_maintenance import Expire
 from calve.sink_core.errors import CommitConflict
+from calve.sink_core.iceberg.commit.report import TableCommit
 from calve.sink_core.iceberg.commit.staging import STAGING_MS, dropping, left_behind
-from calve.sink_core.iceberg.commit.table import TableCommit
 from calve.sink_core.sink.loop.engine import InProcess
 from calve.sink_core.tables.batch import ToMerge
 from calve.spark_jobs.engine import SparkEngine

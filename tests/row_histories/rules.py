@@ -19,7 +19,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from calve.sink_core.iceberg.changes import writer
 from calve.sink_core.iceberg.commit import append
 from calve.sink_core.iceberg.commit import snapshot_record as own
-from calve.sink_core.iceberg.commit.snapshot_record import Share
+from calve.sink_core.iceberg.commit.plan import Share
 from calve.sink_core.iceberg.files import manifests
 from calve.sink_core.records.changes import fold, rows
 from calve.sink_core.records.changes.fold import Folded

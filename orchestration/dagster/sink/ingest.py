@@ -21,7 +21,7 @@ from calve.sink_core.errors import CalveError
 
 if TYPE_CHECKING:
     from calve.sink_core.iceberg.commit.coordinator import CommitReport
-    from calve.sink_core.iceberg.commit.table import TableCommit
+    from calve.sink_core.iceberg.commit.report import TableCommit
     from calve.sink_core.sink.batches import BatchReport
     from calve.sink_core.sink.loop.job import Progress
     from calve.sink_core.sink.loop.session import Session

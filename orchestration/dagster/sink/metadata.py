@@ -21,7 +21,7 @@ from calve.orchestration.wording import moment_text
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-    from calve.sink_core.iceberg.commit.table import TableCommit
+    from calve.sink_core.iceberg.commit.report import TableCommit
     from calve.sink_core.sink.batches import BatchReport
     from calve.sink_core.sink.dead_letters.listing import Letters
     from calve.sink_core.sink.range_jobs.jobs import RangePreview, RangeReport

@@ -15,7 +15,7 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from calve.sink_core.iceberg.commit.table import TableCommit
+    from calve.sink_core.iceberg.commit.report import TableCommit
 
 SHOWN_CHARACTERS = 80
 SHOWN_COLUMNS = 40

@@ -11,7 +11,8 @@ from calve.sink_core.control.log import ControlLog
 from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.commit.parallel import TableThreads
-from calve.sink_core.iceberg.commit.table import TableCommit, TableCommitter
+from calve.sink_core.iceberg.commit.report import TableCommit
+from calve.sink_core.iceberg.commit.table import TableCommitter
 from calve.sink_core.tables.log.events import CommitComplete, CommitToTable
 from calve.sink_core.tables.log.state import CommitState
 

@@ -26,7 +26,7 @@ from pyroaring import BitMap64
 
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.failpoints import reach
-from calve.sink_core.iceberg.commit.table import TableCommit
+from calve.sink_core.iceberg.commit.report import TableCommit
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
 from calve.sink_core.iceberg.write.outputs import output_of
 from calve.sink_core.offset_sets import ranges_of, union

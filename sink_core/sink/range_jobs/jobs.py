@@ -33,8 +33,8 @@ from calve.sink_core.errors import CommitConflict, TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
+from calve.sink_core.iceberg.commit.report import TableCommit
 from calve.sink_core.iceberg.commit.resolving import REFILLED, resolution, resolves
-from calve.sink_core.iceberg.commit.table import TableCommit
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
 from calve.sink_core.iceberg.write.outputs import output_of

@@ -27,7 +27,7 @@ from calve.sink_core.errors import (
     Unreachable,
 )
 from calve.sink_core.iceberg.catalog.opening import open_catalog
-from calve.sink_core.iceberg.commit.table import TableCommit
+from calve.sink_core.iceberg.commit.report import TableCommit
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.first_contact import cluster
 from calve.sink_core.sink.batches import BatchReport
