@@ -22,14 +22,18 @@ from calve.sink_core.iceberg.changes.equality import key_of, with_spec_of_delete
 from calve.sink_core.iceberg.changes.merging import staged_files
 from calve.sink_core.iceberg.changes.writer import ChangeWriter
 from calve.sink_core.iceberg.commit import snapshot_record as own
-from calve.sink_core.iceberg.commit.append import Attempt, Step, build_append
-from calve.sink_core.iceberg.commit.merge import Events, Merge, MergeWork
-from calve.sink_core.iceberg.commit.relisting import with_spec_to_relist
+from calve.sink_core.iceberg.commit.append import Step, build_append
+from calve.sink_core.iceberg.commit.merge import MergeOnBranch, MergeWork, Merging
+from calve.sink_core.iceberg.commit.plan import Attempt, Built, CommitPlan, Events
+from calve.sink_core.iceberg.commit.properties import SummaryKeys
+from calve.sink_core.iceberg.commit.relisting import RelistDeletes
+from calve.sink_core.iceberg.commit.view import view_of
 from calve.sink_core.iceberg.files.partition import buckets_of
 from calve.sink_core.iceberg.write.outputs import output_of
 from calve.sink_core.records.changes.rows import change_schema
 from calve.sink_core.tables.batch import TableOutput, ToMerge
 from calve.sink_core.tables.log.events import DataWritten
+from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.tables.row_changes import RowChanges
 from calve.spark_jobs.merge import merge_into
 
@@ -77,7 +81,8 @@ def commit(catalog: Catalog, name: str, outputs: Sequence[TableOutput]) -> None:
 def attempt_of(table: Table, outputs: Sequence[TableOutput]) -> Attempt:
     """A commit of batches that wait to the table as loaded; with the spec that their deletes need, if it lacks it."""
     events = events_of(".".join(table.name()), outputs)
-    table = with_spec_to_relist(table.catalog, table, own.manifests_of(events))
+    if RelistDeletes().build(plan_of(table, events)) is None:
+        table = table.catalog.load_table(table.name())
     steps = [Step(own.manifests_of(share.events), {}) for share in own.shares_of(events, len(events), "")]
     return build_append(table, steps, tag=TAG)
 
@@ -96,7 +101,14 @@ def merge(
         files = tuple(staged_files(table.io, events))
         merge_into(spark, MergeWork(settings, name, without_history(table.metadata), files, by, branch))
 
-    assert Merge(catalog, catalog.load_table(name), TAG, merge_changes).commit(events_of(name, outputs), {})
+    case = MergeOnBranch(TAG, Merging(frozenset({name}), merge_changes), lambda *_: {})
+    assert isinstance(case.build(plan_of(catalog.load_table(name), events_of(name, outputs))), Built)
+
+
+def plan_of(table: Table, events: Sequence[Logged[DataWritten]]) -> CommitPlan:
+    """A commit of all the events to the table as loaded."""
+    view = view_of(table.metadata, table=".".join(table.name()), tag=TAG, keys=SummaryKeys("test", "control", "test"))
+    return CommitPlan(table, view, CommitState(), None, 0, events, events, len(events))
 
 
 def events_of(name: str, outputs: Sequence[TableOutput]) -> list[Logged[DataWritten]]:

@@ -46,14 +46,14 @@ from pyiceberg.types import (
 from pyspark.sql import SparkSession
 
 from calve.sink_core.config.effective import CatalogSettings
-from calve.sink_core.iceberg.commit.relisting import with_spec_to_relist
+from calve.sink_core.iceberg.commit.relisting import RelistDeletes
 from calve.sink_core.iceberg.commit.replace import live_files
 from calve.sink_core.iceberg.files.manifests import rewritten_for
 from calve.sink_core.iceberg.files.written import data_file
 from calve.sink_core.iceberg.write.writer import TableWriter
 from calve.sink_core.tables.row_changes import RowChanges
 from tests import support
-from tests.changing import Change, attempt_of, by_chdb, by_spark, commit, merge, written
+from tests.changing import Change, attempt_of, by_chdb, by_spark, commit, events_of, merge, plan_of, written
 from tests.integration.test_changes_read_back import State, as_state, create, drop, put, take_in
 from tests.row_histories.rules import RULES
 
@@ -221,7 +221,7 @@ def test_a_spec_that_was_added_for_a_commit_that_never_came_is_used_by_the_next(
     take_in(lake, name, [put(1), put(2)])
     output = written(lake, lake.load_table(name), ["id"], [drop(1)])
     evolve(lake, name)
-    with_spec_to_relist(lake, lake.load_table(name), output.manifests)
+    assert RelistDeletes().build(plan_of(lake.load_table(name), events_of(name, [output]))) is None
     specs = lake.load_table(name).specs()
     assert len(specs) == 3
     commit(lake, name, [output])

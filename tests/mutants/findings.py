@@ -43,6 +43,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "Files of a schema that was removed would be committed: their columns may stand for others by then.",
     ),
     Mutant(
+        "finding-passed-over",
+        "sink_core/iceberg/commit/table.py",
+        "            self._stop_on(plan.finding)\n",
+        "",
+        (f"{_TABLE}::test_files_for_a_table_that_was_created_again_do_not_go_into_the_new_one",),
+        "A table that contradicts the log would be reported as having all that was published, and nobody would answer.",
+    ),
+    Mutant(
         "fed-twice-unasked",
         "sink_core/iceberg/commit/table.py",
         "finding or self._fed_twice(view, state)",

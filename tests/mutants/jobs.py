@@ -198,8 +198,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "refill-with-what-is-above",
         "sink_core/iceberg/commit/resolving.py",
-        "Resolution([*pending, job], after(job.offset))",
-        "Resolution([*pending, job], state.limit)",
+        "Share([*pending, job], after(job.offset), ",
+        "Share([*pending, job], state.limit, ",
         (f"{_RESOLVING}::test_the_job_comes_with_what_is_pending_up_to_it_and_nothing_later",),
         "Batches that were published after a refill would be passed over by its commit.",
     ),

@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from calve.sink_core.iceberg.changes.equality import with_spec_of_deletes
-from calve.sink_core.iceberg.commit.append import Attempt
+from calve.sink_core.iceberg.commit.plan import Attempt
 from calve.sink_core.tables.batch import TableOutput
 from tests.changing import attempt_of
 from tests.row_histories.records import PARTITIONS, Drawn, Kind, Record, Row, State, changes_of, drawn, slices

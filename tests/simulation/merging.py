@@ -14,7 +14,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID
 
 from calve.sink_core.errors import CommitConflict, RetriableError
 from calve.sink_core.iceberg.commit.append import at_ref, set_ref
-from calve.sink_core.iceberg.commit.merge import Events
+from calve.sink_core.iceberg.commit.plan import Events
 from calve.sink_core.tables.batch import ManifestRef
 from tests.simulation.storage import Content, DataFile, ListedManifest, Manifest, ManifestList
 from tests.simulation.world import World

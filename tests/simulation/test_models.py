@@ -20,7 +20,8 @@ from pyiceberg.types import LongType, NestedField
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.load import load
-from calve.sink_core.iceberg.commit.append import Attempt, Step, build_append
+from calve.sink_core.iceberg.commit.append import Step, build_append
+from calve.sink_core.iceberg.commit.plan import Attempt
 from calve.sink_core.kafka import clients
 from tests import support
 from tests.simulation.environment import installed

@@ -22,30 +22,25 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     SetSnapshotRefUpdate,
     TableRequirement,
-    TableUpdate,
 )
 
+from calve.sink_core.errors import TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.catalog.clock import not_updated_past, time_for
+from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
+from calve.sink_core.iceberg.commit.plan import Attempt, Built, CommitPlan, Summarize
 from calve.sink_core.iceberg.commit.relisting import asserted, relisted
 from calve.sink_core.iceberg.commit.replace import paths_of
+from calve.sink_core.iceberg.commit.snapshot_record import gone_of, manifests_of
+from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.files.entries import live_entries
 from calve.sink_core.iceberg.files.manifests import manifest_file, rewritten_name, write_without
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.batch import ManifestRef
+from calve.sink_core.timing import back_off
 
 FOREVER_MS = 2**63 - 1
 """The tag's `max-ref-age-ms`: without it a table's `history.expire.max-ref-age-ms` could expire tag and snapshot."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """What one `catalog.commit_table` call is given; id and summary are those of its last snapshot."""
-
-    snapshot_id: int
-    summary: Mapping[str, str]
-    updates: tuple[TableUpdate, ...]
-    requirements: tuple[TableRequirement, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +55,35 @@ class Step:
     replaces: bool = False
 
 
+def appended(plan: CommitPlan, summarize: Summarize, tag: str) -> Built | None:
+    """The plan as snapshots on top of the head; None if the head has been replaced and expired since it was loaded."""
+    # Dead letters, which alone have `gone` and `kept`, are never deleted by key: they have one snapshot.
+    steps = [
+        Step([*manifests_of(share.events), *plan.kept], summarize(plan, share), [*gone_of(share.events), *plan.gone])
+        for share in plan.shares or (plan.whole,)
+    ]
+    attempt, name = None, plan.view.table
+    try:
+        with unreachable_as_ours(f"writing the manifest list of {name}"):
+            attempt = build_append(plan.table, steps, tag=tag, rules=plan.state.rules)
+    except TableUnusable:
+        now = load_if_there(plan.table.catalog, name)
+        if now is not None and now.metadata.refs == plan.table.metadata.refs:
+            raise
+    reach("commit.after-list")
+    if attempt is None:
+        back_off(plan.conflicts)
+        return None
+    return Built(plan, attempt)
+
+
 def build_append(
     table: Table, steps: Sequence[Step], *, tag: str, branch: str = MAIN_BRANCH, rules: Rules = ALL
 ) -> Attempt:
     """Snapshots on top of `branch` as loaded, one for each of `steps` (at least one), and the tag on the last.
 
     All data files that the `gone` of a step name must be in the head. Deletes that may not reach all rows are
-    `relisted`; the table must be one `with_spec_to_relist` them.
+    `relisted`; the table must have the spec for that.
 
     The requirements assert the table's UUID, the branch head and the tag's snapshot (or its absence): all that the
     check before this looked at; and the specs, where deletes rest on these. Writes the manifest lists, and again each

@@ -11,21 +11,17 @@ Crash points, and what the next commit finds; whatever it finds, it merges anew 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.control.events import Logged
 from calve.sink_core.error_codes.tables import (
     COMMITS_FAIL,
-    DROPPED_MEANWHILE,
     MERGE_BRANCH,
     MERGE_RACES_LOST,
     MERGED_BY_SPARK,
@@ -43,12 +39,11 @@ from calve.sink_core.iceberg.changes.merging import (
     staged_files,
 )
 from calve.sink_core.iceberg.changes.settings import row_changes_of
-from calve.sink_core.iceberg.commit.append import Attempt
+from calve.sink_core.iceberg.commit.plan import Attempt, Built, CommitPlan, Events, SpecialCase, Summarize
 from calve.sink_core.iceberg.commit.staging import STAGING_MS, Staging, build_merged, dropping, merged_in, staging_of
 from calve.sink_core.iceberg.commit.swap import swap
-from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.tables.batch import ToMerge
-from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.timing import back_off
 
 MERGES = 3
@@ -59,8 +54,6 @@ LONGEST_S = STAGING_MS / 1000
 
 LOOKS = 10
 """How often the last call of a merge is built: other branches of the table take sequence numbers as well."""
-
-Events = Sequence[Logged[DataWritten]]
 
 MergeChanges = Callable[[Table, str, Events], None]
 """Merges what the events bring, in their order, into a branch of the table, in one snapshot or none. Raises
@@ -120,7 +113,7 @@ class Merging:
         return cls(frozenset(table.name for table in pipeline.tables if table.merged), changes if merge else None)
 
     def first_part(self, name: str, events: Events) -> Part:
-        """What the next commit to the table takes in. Raises TableUnusable if it merges, and can't do that here."""
+        """The events of the next commit to the table. Raises TableUnusable if it merges, and can't do that here."""
         part = first_part(events, merged=name in self.tables)
         if part.merges and self.changes is None:
             raise TableUnusable(
@@ -135,107 +128,113 @@ NO_MERGING = Merging()
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
-    """One merge into `table` as it was loaded when it was decided what it lacks."""
+class MergeOnBranch(SpecialCase):
+    """Changes that Spark merges have a commit of their own, up to the first event that is not written like them. It
+    moves `main` itself, as what was merged may be good for more than one call.
+    """
 
-    catalog: Catalog
-    table: Table
     tag: str
-    changes: MergeChanges
-    rules: Rules = ALL
+    merging: Merging
+    summarize: Summarize
 
-    def commit(self, events: Events, summary: Mapping[str, str]) -> Attempt | None:
+    def build(self, plan: CommitPlan) -> CommitPlan | Built | None:
+        """Raises CommitConflict after `MERGES` lost races."""
+        name = plan.view.table
+        part = self.merging.first_part(name, plan.events)
+        if rest := plan.events[len(part.events) :]:
+            plan = replace(plan, pending=part.events, events=part.events, stored_offset=rest[0].offset, more=True)
+        if not part.merges:
+            return plan
+        attempt = self._merged(plan, self.summarize(plan, plan.whole))
+        if attempt is not None:
+            return Built(plan, attempt, landed=True)
+        if plan.conflicts + 1 == MERGES:
+            raise CommitConflict(
+                f"{name}: others committed to the table during each of {MERGES} merges in a row",
+                hint="the table stays as it is, and the next try goes on. Let other writers and compaction leave it "
+                "alone for as long as a merge takes, or set write_mode: equality_deletes, which needs no such pauses",
+                code=MERGE_RACES_LOST,
+            )
+        return None
+
+    def _merged(self, plan: CommitPlan, summary: Mapping[str, str]) -> Attempt | None:
         """The attempt that landed, under which the table says `summary`; None if others were faster."""
-        with unreachable_as_ours(f"making a branch of {self._name}"):
-            staging = staging_of(self.table, self.tag)
+        assert self.merging.changes is not None
+        with unreachable_as_ours(f"making a branch of {plan.view.table}"):
+            staging = staging_of(plan.table, self.tag)
         began_s = time.time()
         try:
-            if not self._made(staging):
+            if not _made(plan, staging):
                 return None
             reach("merge.after-branch")
-            self.changes(self.table, staging.name, events)
+            self.merging.changes(plan.table, staging.name, plan.events)
             reach("merge.after-changes")
             # Files that Spark wrote before it committed them may be taken for orphans when they are old.
             in_time = time.time() - began_s < LONGEST_S
-            landed = self._forwarded(staging, summary) if in_time else None
+            landed = self._forwarded(plan, staging, summary) if in_time else None
         except CommitConflict:
             landed = None
         except Exception:
-            self._drop(staging)
+            _drop(plan, staging)
             raise
         if landed is None:
-            self._drop(staging)
+            _drop(plan, staging)
         return landed
 
-    def _made(self, staging: Staging) -> bool:
-        try:
-            self.catalog.commit_table(self.table, staging.call.requirements, staging.call.updates)
-        except Exception as error:  # noqa: BLE001 - whatever a catalog raises, only the table knows the outcome
-            refs = self._load().metadata.refs
-            if refs == self.table.metadata.refs:
-                raise Unreachable(
-                    f"{self._name}: making a branch for a merge failed: {describe(error)}",
-                    hint="the table stays as it is, and the next try goes on; does the catalog allow branches?",
-                    code=MERGE_BRANCH,
-                ) from None
-            return staging.name in refs
-        return True
-
-    def _forwarded(self, staging: Staging, summary: Mapping[str, str]) -> Attempt | None:
+    def _forwarded(self, plan: CommitPlan, staging: Staging, summary: Mapping[str, str]) -> Attempt | None:
         """`main` moved to what was merged, unless it or the branch has moved."""
-        lost_to: Exception | None = None
+        lost_to, name, rules = None, plan.view.table, plan.state.rules
         for look in range(LOOKS):
             if look:
                 back_off(look - 1, first_s=0.1, most_s=1.0)
-            now = self._load()
-            if not self.rules.merge_asserts_the_parent:
+            now = load_if_there(plan.table.catalog, name)
+            if now is None:
+                return None
+            if not rules.merge_asserts_the_parent:
                 staging = replace(staging, base=now.metadata)
             merged = merged_in(now.metadata, staging, self.tag)
             if merged is None:
                 return None
             try:
-                with unreachable_as_ours(f"moving {self._name} to its merged changes"):
-                    attempt = build_merged(now, staging, merged, summary, tag=self.tag, rules=self.rules)
+                with unreachable_as_ours(f"moving {name} to its merged changes"):
+                    attempt = build_merged(now, staging, merged, summary, tag=self.tag, rules=rules)
             except TableUnusable as error:
                 # What was merged has been expired since it was loaded: the next look tells.
                 lost_to = error
                 continue
             reach("merge.after-list")
-            lost_to = swap(self.catalog, now, attempt)
+            lost_to = swap(plan.table.catalog, now, attempt)
             if lost_to is None:
                 return attempt
         assert lost_to is not None
         raise Unreachable(
-            f"{self._name}: {LOOKS} attempts to commit a merge failed in a row, the last with {describe(lost_to)}",
+            f"{name}: {LOOKS} attempts to commit a merge failed in a row, the last with {describe(lost_to)}",
             hint="the table stays as it is, and the next try goes on; see the catalog's log",
             code=COMMITS_FAIL,
         )
 
-    def _drop(self, staging: Staging) -> None:
-        """Where that fails, the branch goes when it is old."""
-        with suppress(Exception):
-            call = dropping(self._load().metadata, staging.name)
-            if call is not None:
-                self.catalog.commit_table(self.table, call.requirements, call.updates)
 
-    def _load(self) -> Table:
-        try:
-            with unreachable_as_ours(f"loading table {self._name}"):
-                return self.catalog.load_table(self.table.name())
-        except NoSuchTableError as error:
-            # It has been dropped: the next look at it says what that means.
-            raise CommitConflict(f"{self._name} was dropped during a merge", code=DROPPED_MEANWHILE) from error
-
-    @property
-    def _name(self) -> str:
-        return ".".join(self.table.name())
+def _made(plan: CommitPlan, staging: Staging) -> bool:
+    """Whether the branch is there. What else may have become of the table, the next look at it says."""
+    table, name = plan.table, plan.view.table
+    try:
+        table.catalog.commit_table(table, staging.call.requirements, staging.call.updates)
+    except Exception as error:  # noqa: BLE001 - whatever a catalog raises, only the table knows the outcome
+        now = load_if_there(table.catalog, name)
+        if now is not None and now.metadata.refs == table.metadata.refs:
+            raise Unreachable(
+                f"{name}: making a branch for a merge failed: {describe(error)}",
+                hint="the table stays as it is, and the next try goes on; does the catalog allow branches?",
+                code=MERGE_BRANCH,
+            ) from None
+        return now is not None and staging.name in now.metadata.refs
+    return True
 
 
-def lost_merges(name: str) -> CommitConflict:
-    """The error after `MERGES` lost races."""
-    return CommitConflict(
-        f"{name}: others committed to the table during each of {MERGES} merges in a row",
-        hint="the table stays as it is, and the next try goes on. Let other writers and compaction leave it alone for "
-        "as long as a merge takes, or set write_mode: equality_deletes, which needs no such pauses",
-        code=MERGE_RACES_LOST,
-    )
+def _drop(plan: CommitPlan, staging: Staging) -> None:
+    """Where that fails, the branch goes when it is old."""
+    with suppress(Exception):
+        now = load_if_there(plan.table.catalog, plan.view.table)
+        call = dropping(now.metadata, staging.name) if now is not None else None
+        if call is not None:
+            plan.table.catalog.commit_table(plan.table, call.requirements, call.updates)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from calve.sink_core.control.events import Logged
 from calve.sink_core.error_codes.tables import SPEC_GONE
 from calve.sink_core.errors import TableUnusable
+from calve.sink_core.iceberg.commit.plan import Events
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.files.entries import live_entries
-from calve.sink_core.tables.log.events import DataWritten
 
 
 def holds_tagged_files(table: Table, view: TableView) -> bool:
@@ -42,7 +39,7 @@ def holds_tagged_files(table: Table, view: TableView) -> bool:
     return bool(added) and added <= held
 
 
-def check_still_there(table: Table, pending: Sequence[Logged[DataWritten]]) -> None:
+def check_still_there(table: Table, pending: Events) -> None:
     """Manifests refer to a spec and a schema of the table; a table evolved meanwhile keeps both unless removed."""
     specs, schemas = table.specs(), table.schemas()
     for logged in pending:

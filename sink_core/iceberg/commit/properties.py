@@ -26,8 +26,20 @@ _LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds
 
 
 @dataclass(frozen=True, slots=True)
+class _Named:
+    """The name of a property under the pipeline's."""
+
+    what: str
+
+    def __get__(self, keys: SummaryKeys, _type: object = None) -> str:
+        return f"calve.{keys.pipeline}.{self.what}"
+
+
+@dataclass(frozen=True, slots=True)
 class SummaryKeys:
-    """The property names of one pipeline."""
+    """The property names of one pipeline. `adopted` is the table's, not a snapshot's: groups of pipelines that may feed
+    it with the same records. `made_by` is for people: nothing reads it.
+    """
 
     pipeline: str
     control_topic: str
@@ -37,43 +49,15 @@ class SummaryKeys:
     def offsets(self) -> str:
         return f"kafka.connect.offsets.{self.control_topic}.{self.group}"
 
-    @property
-    def batches(self) -> str:
-        return f"calve.{self.pipeline}.batches"
-
-    @property
-    def counts(self) -> str:
-        return f"calve.{self.pipeline}.counts"
-
-    @property
-    def replaced(self) -> str:
-        return f"calve.{self.pipeline}.replaced"
-
-    @property
-    def given_up(self) -> str:
-        return f"calve.{self.pipeline}.given-up"
-
-    @property
-    def adopted(self) -> str:
-        """A property of the table, not of a snapshot: groups of pipelines that may feed it with the same records."""
-        return f"calve.{self.pipeline}.adopted"
-
-    @property
-    def last_event_id(self) -> str:
-        return f"calve.{self.pipeline}.last-event-id"
-
-    @property
-    def control_topic_id(self) -> str:
-        return f"calve.{self.pipeline}.control-topic-id"
-
-    @property
-    def cluster_id(self) -> str:
-        return f"calve.{self.pipeline}.cluster-id"
-
-    @property
-    def made_by(self) -> str:
-        """For people: nothing reads it."""
-        return f"calve.{self.pipeline}.made-by"
+    batches = _Named("batches")
+    counts = _Named("counts")
+    replaced = _Named("replaced")
+    given_up = _Named("given-up")
+    adopted = _Named("adopted")
+    last_event_id = _Named("last-event-id")
+    control_topic_id = _Named("control-topic-id")
+    cluster_id = _Named("cluster-id")
+    made_by = _Named("made-by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +120,19 @@ def _from_items(keys: SummaryKeys, items: tuple[tuple[str, str], ...]) -> Snapsh
     if offsets is None or batches is None:
         return None
     try:
-        return _own(keys, summary, offsets, batches)
+        through = summary.get(VALID_THROUGH)
+        return SnapshotRecord(
+            stored_offset=int(json.loads(offsets)["0"]),
+            commit_id=summary.get(COMMIT_ID, ""),
+            valid_through_ms=_millis(through) if through is not None else None,
+            batches=tuple(batches.split(",")) if batches else (),
+            counts=json.loads(summary.get(keys.counts, "{}")),
+            last_event_id=summary.get(keys.last_event_id, ""),
+            control_topic_id=summary.get(keys.control_topic_id, ""),
+            cluster_id=summary.get(keys.cluster_id, ""),
+            given_up=tuple((int(start), int(end)) for start, end in json.loads(summary.get(keys.given_up, "[]"))),
+            replaced=json.loads(summary.get(keys.replaced, "{}")),
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise ProtocolError(
             f"a snapshot says {keys.offsets}={offsets}, {keys.counts}={summary.get(keys.counts)}: "
@@ -160,22 +156,6 @@ def others_in(keys: SummaryKeys, summary: Mapping[str, str]) -> dict[str, str]:
         if f"calve.{name}.batches" in summary:
             others[group] = summary.get(f"calve.{name}.cluster-id", "")
     return others
-
-
-def _own(keys: SummaryKeys, summary: Mapping[str, str], offsets: str, batches: str) -> SnapshotRecord:
-    through = summary.get(VALID_THROUGH)
-    return SnapshotRecord(
-        stored_offset=int(json.loads(offsets)["0"]),
-        commit_id=summary.get(COMMIT_ID, ""),
-        valid_through_ms=_millis(through) if through is not None else None,
-        batches=tuple(batches.split(",")) if batches else (),
-        counts=json.loads(summary.get(keys.counts, "{}")),
-        last_event_id=summary.get(keys.last_event_id, ""),
-        control_topic_id=summary.get(keys.control_topic_id, ""),
-        cluster_id=summary.get(keys.cluster_id, ""),
-        given_up=tuple((int(start), int(end)) for start, end in json.loads(summary.get(keys.given_up, "[]"))),
-        replaced=json.loads(summary.get(keys.replaced, "{}")),
-    )
 
 
 def _iso(milliseconds: int) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DATA_FILE_TYPE, DataFile, ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -18,19 +17,24 @@ from pyiceberg.table.update import AssertDefaultSpecId, AssertLastAssignedPartit
 from pyiceberg.typedef import Record
 
 from calve.sink_core.iceberg.changes.equality import global_spec, with_global_spec
+from calve.sink_core.iceberg.commit.plan import CommitPlan, SpecialCase
+from calve.sink_core.iceberg.commit.snapshot_record import manifests_of
 from calve.sink_core.iceberg.files.manifests import entries_of, rewritten_name, write_manifest_of
 from calve.sink_core.tables.batch import ManifestRef
 
 _FILE = DATA_FILE_TYPE[2].fields
 
 
-def with_spec_to_relist(catalog: Catalog, table: Table, manifests: Iterable[ManifestRef]) -> Table:
-    """The table itself if all of `manifests` may be `relisted`; else as it is once it has a spec for that. Raises as
-    `with_global_spec`.
-    """
-    if global_spec(table.metadata) or not any(_outgrown(table.metadata, ref) for ref in manifests):
-        return table
-    return with_global_spec(catalog, table)
+class RelistDeletes(SpecialCase):
+    """Before deletes are `relisted` the table gets a spec for that."""
+
+    def build(self, plan: CommitPlan) -> CommitPlan | None:
+        """Raises as `with_global_spec`."""
+        metadata = plan.table.metadata
+        if global_spec(metadata) or not any(_outgrown(metadata, ref) for ref in manifests_of(plan.events)):
+            return plan
+        with_global_spec(plan.table.catalog, plan.table)
+        return None
 
 
 def relisted(table: Table, ref: ManifestRef, sequence_number: int) -> ManifestRef:
@@ -41,7 +45,7 @@ def relisted(table: Table, ref: ManifestRef, sequence_number: int) -> ManifestRe
     if not _outgrown(metadata, ref):
         return ref
     spec = global_spec(metadata)
-    assert spec is not None, "the table is none with_spec_to_relist these"
+    assert spec is not None, "the table has no spec for all partitions"
     files = [_of_all(entry.data_file, spec.spec_id) for entry in entries_of(table.io, ref)]
     # By its name orphan removal tells whether it can still land.
     path = table.location_provider().new_metadata_location(rewritten_name(sequence_number))

@@ -7,16 +7,17 @@ data files again that hold them, whatever others have made of the table meanwhil
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from calve.sink_core.control.events import Logged
 from calve.sink_core.error_codes.operations import COLUMN_OF_SPEC, DELETE_FILES
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.failpoints import reach
+from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
+from calve.sink_core.iceberg.commit.plan import CommitPlan, SpecialCase
 from calve.sink_core.iceberg.commit.replace import has_deletes, head_manifests, live_files, partitions_known
 from calve.sink_core.iceberg.files.kafka_rows import may_hold, place_fields, runs_of
 from calve.sink_core.iceberg.files.manifests import rewritten_name, rewritten_prefix, write_manifest, write_manifest_of
@@ -25,35 +26,28 @@ from calve.sink_core.iceberg.write.rewrite import Rewritten, rewrite_without
 from calve.sink_core.offset_sets import by_partition, ranges_of
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.tables.batch import ManifestRef
-from calve.sink_core.tables.log.events import DataWritten
-from calve.sink_core.tables.log.state import CommitState
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """Manifests of the data files that leave a table and of those with their other rows; by job, the rows taken out."""
+class RemoveDeadLetters(SpecialCase):
+    """Dead letters that were replayed leave their table with the commit of their job."""
 
-    gone: tuple[ManifestRef, ...] = ()
-    kept: tuple[ManifestRef, ...] = ()
-    rows: Mapping[str, int] = field(default_factory=dict[str, int])
-
-
-def removal(table: Table, name: str, events: Sequence[Logged[DataWritten]], state: CommitState) -> Removal:
-    """What a commit of `events` takes out of the table as loaded. Memory: as `rewrite_without`.
-
-    Raises TableUnusable for delete files and for files that can't be written again: the table then stays behind.
-    """
-    removing = [logged.event.batch_id for logged in events if logged.event.removes]
-    if not removing:
-        return Removal()
-    parts = (part for batch_id in removing for part in state.range_jobs[batch_id, name].ranges)
-    rewritten = _rewritten(table, name, ranges_of(by_partition(parts)))
-    reach("letters.after-files")
-    gone = [file for file, _ in rewritten]
-    kept = [file for _, each in rewritten for file in each.files]
-    # Which of several took a row out nobody can tell, and nobody asks.
-    rows = {**dict.fromkeys(removing, 0), removing[-1]: sum(each.rows for _, each in rewritten)}
-    return Removal(_gone(table, gone), _kept(table, kept), rows)
+    def build(self, plan: CommitPlan) -> CommitPlan:
+        """Memory: as `rewrite_without`. Raises TableUnusable for delete files and for files that can't be written
+        again: the table then stays behind.
+        """
+        table, name = plan.table, plan.view.table
+        removing = [logged.event.batch_id for logged in plan.events if logged.event.removes]
+        if not removing:
+            return plan
+        parts = (part for batch_id in removing for part in plan.state.range_jobs[batch_id, name].ranges)
+        with unreachable_as_ours(f"taking dead letters out of {name}"):
+            rewritten = _rewritten(table, name, ranges_of(by_partition(parts)))
+            reach("letters.after-files")
+            gone = _manifests(table, [file for file, _ in rewritten], write_manifest_of)
+            kept = _manifests(table, [file for _, each in rewritten for file in each.files], write_manifest)
+        # Which of several took a row out nobody can tell, and nobody asks.
+        removed = {**dict.fromkeys(removing, 0), removing[-1]: sum(each.rows for _, each in rewritten)}
+        return replace(plan, gone=gone, kept=kept, removed=removed)
 
 
 def _rewritten(table: Table, name: str, ranges: Sequence[OffsetRange]) -> list[tuple[DataFile, Rewritten]]:
@@ -81,23 +75,12 @@ def _rewritten(table: Table, name: str, ranges: Sequence[OffsetRange]) -> list[t
     return found
 
 
-def _gone(table: Table, files: Sequence[DataFile]) -> tuple[ManifestRef, ...]:
-    specs = sorted({file.spec_id for file in files})
+def _manifests(
+    table: Table, files: Sequence[DataFile | WrittenFile], write: Callable[..., ManifestRef]
+) -> tuple[ManifestRef, ...]:
+    """One for each spec. By their names orphan removal tells whether they can still land."""
+    number, place = table.metadata.next_sequence_number(), table.location_provider().new_metadata_location
     return tuple(
-        write_manifest_of(table.io, table.metadata, spec, [f for f in files if f.spec_id == spec], _path(table))
-        for spec in specs
+        write(table.io, table.metadata, spec, [f for f in files if f.spec_id == spec], place(rewritten_name(number)))
+        for spec in sorted({file.spec_id for file in files})
     )
-
-
-def _kept(table: Table, files: Sequence[WrittenFile]) -> tuple[ManifestRef, ...]:
-    specs = sorted({file.spec_id for file in files})
-    return tuple(
-        write_manifest(table.io, table.metadata, spec, [f for f in files if f.spec_id == spec], _path(table))
-        for spec in specs
-    )
-
-
-def _path(table: Table) -> str:
-    """By its name orphan removal tells whether it can still land."""
-    name = rewritten_name(table.metadata.next_sequence_number())
-    return table.location_provider().new_metadata_location(name)

@@ -7,65 +7,58 @@ rows would come twice, or come back. Looked at on each attempt, on the metadata 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
+from dataclasses import replace
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from calve.sink_core.control.events import Logged
-from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
+from calve.sink_core.iceberg.commit.plan import CommitPlan, SpecialCase
 from calve.sink_core.iceberg.files.entries import live_entries
 from calve.sink_core.iceberg.files.manifests import entries_of
-from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.range_parts import Replaces
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """The events that one commit takes in, and the range jobs (by their ids) that it drops."""
+class ReplaceRows(SpecialCase):
+    """Range jobs that replace rows are dropped where they do not fit the table any more."""
 
-    events: Sequence[Logged[DataWritten]]
-    dropped: tuple[str, ...] = ()
-
-
-def fitting(table: Table, view: TableView, pending: Sequence[Logged[DataWritten]], rules: Rules = ALL) -> Taken:
-    """`pending` without the replacing events that do not fit the table any more.
-
-    Only the last of several is looked at: it was planned when the table had not taken in the ones before, which had
-    been dropped then, and may since cover the same ranges. None fits beside deletes: these may be for rows that it has
-    written again.
-    """
-    changing = any(logged.event.deletes for logged in pending)
-    replacing = [logged for logged in pending if logged.event.replaces is not None]
-    dropped = [
-        *replacing[:-1],
-        *(logged for logged in replacing[-1:] if changing or not _fits(table, view, logged.event, rules)),
-    ]
-    offsets = {logged.offset for logged in dropped}
-    events = [logged for logged in pending if logged.offset not in offsets]
-    return Taken(events, tuple(logged.event.batch_id for logged in dropped))
+    def choose(self, plan: CommitPlan) -> CommitPlan:
+        """Only the last of several is looked at: it was planned when the table had not taken in the ones before, which
+        had been dropped then, and may since cover the same ranges. None fits beside deletes: these may be for rows that
+        it has written again.
+        """
+        replacing = [logged for logged in plan.pending if logged.event.replaces is not None]
+        if not replacing:
+            return plan
+        changing = any(logged.event.deletes for logged in plan.pending)
+        with unreachable_as_ours(f"reading the manifests of {plan.view.table}"):
+            dropped = [
+                *replacing[:-1],
+                *(logged for logged in replacing[-1:] if changing or not _fits(plan, logged.event)),
+            ]
+        offsets = {logged.offset for logged in dropped}
+        events = [logged for logged in plan.pending if logged.offset not in offsets]
+        return replace(plan, events=events, dropped=tuple(logged.event.batch_id for logged in dropped))
 
 
-def _fits(table: Table, view: TableView, event: DataWritten, rules: Rules) -> bool:
-    replaces = event.replaces
-    if replaces is None or not rules.replay_asserts_its_files:
+def _fits(plan: CommitPlan, event: DataWritten) -> bool:
+    table, replaces = plan.table, event.replaces
+    if replaces is None or not plan.state.rules.replay_asserts_its_files:
         return True
-    line = {snapshot.snapshot_id for snapshot in view.ancestors() if snapshot is not None}
+    line = {snapshot.snapshot_id for snapshot in plan.view.ancestors() if snapshot is not None}
     if replaces.base_snapshot_id is not None and replaces.base_snapshot_id not in line:
         return False
-    if not _all_there(table.io, event.added) or not _exist(table.io, (ref.path for ref in replaces.gone)):
-        return False
-    return _are_live(table, replaces)
-
-
-def _all_there(io: FileIO, manifests: Sequence[ManifestRef]) -> bool:
-    """Whether the files exist that take the place of others: what is taken out can't be had back."""
-    return _exist(io, (ref.path for ref in manifests)) and _exist(io, paths_of(io, manifests))
+    # What is taken out can't be had back: all that takes its place must exist.
+    return (
+        _exist(table.io, (ref.path for ref in (*event.added, *replaces.gone)))
+        and _exist(table.io, paths_of(table.io, event.added))
+        and _are_live(table, replaces)
+    )
 
 
 def _exist(io: FileIO, paths: Iterable[str]) -> bool:
@@ -75,17 +68,10 @@ def _exist(io: FileIO, paths: Iterable[str]) -> bool:
 def _are_live(table: Table, replaces: Replaces) -> bool:
     if not replaces.gone:
         return True
-    head = head_manifests(table)
     specs = {ref.spec_id for ref in replaces.gone}
-    if has_deletes(head) or not all(partitions_known(table.metadata, spec_id) for spec_id in specs):
+    if has_deletes(head_manifests(table)) or not all(partitions_known(table.metadata, spec_id) for spec_id in specs):
         return False
-    wanted = paths_of(table.io, replaces.gone)
-    live = {
-        entry.data_file.file_path
-        for manifest in head
-        if manifest.content is ManifestContent.DATA and manifest.partition_spec_id in specs
-        for entry in live_entries(table.io, manifest)
-    }
+    wanted, live = paths_of(table.io, replaces.gone), {file.file_path for file in live_files(table, specs)}
     return wanted <= live
 
 
@@ -95,12 +81,12 @@ def head_manifests(table: Table) -> list[ManifestFile]:
     return head.manifests(table.io) if head is not None else []
 
 
-def live_files(table: Table) -> list[DataFile]:
-    """The data files of the head."""
+def live_files(table: Table, specs: Container[int] | None = None) -> list[DataFile]:
+    """The data files of the head; only those of these specs, if any are given."""
     return [
         entry.data_file
         for manifest in head_manifests(table)
-        if manifest.content is ManifestContent.DATA
+        if manifest.content is ManifestContent.DATA and (specs is None or manifest.partition_spec_id in specs)
         for entry in live_entries(table.io, manifest)
     ]
 

@@ -7,11 +7,11 @@ dropped, as the batches that it has read again may be there once more, or others
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calve.sink_core.control.events import Logged
 from calve.sink_core.findings import FINDINGS, TABLE_DROPPED
+from calve.sink_core.iceberg.commit.plan import CommitPlan, Share, SpecialCase
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.offsets import after
 from calve.sink_core.tables.log.events import DataWritten
@@ -70,16 +70,18 @@ def resolves(view: TableView, state: CommitState, finding: str, covers_offset: i
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
-    """What one commit takes in to resolve a finding, in log order, and the control offset (exclusive) it stores."""
+class ResolveFinding(SpecialCase):
+    """A table with a finding takes nothing but the range job that resolves it: its commit is the resolution."""
 
-    events: Sequence[Logged[DataWritten]]
-    stored_offset: int
+    def choose(self, plan: CommitPlan) -> CommitPlan:
+        found = resolution(plan.view, plan.state, plan.finding.name) if plan.finding else None
+        if found is None:
+            return plan
+        return replace(plan, finding=None, pending=found.events, events=found.events, stored_offset=found.stored_offset)
 
 
-def resolution(view: TableView, state: CommitState, finding: str) -> Resolution | None:
-    """The newest range job that names the table exactly as it is, with every pending event up to its own.
+def resolution(view: TableView, state: CommitState, finding: str) -> Share | None:
+    """The newest range job that names the table exactly as it is, with every pending event up to its own, in log order.
 
     None if there is none, or if another incarnation of the table has taken in events above what it covers, or is named
     by one between that and itself. Nor if the table had taken it in once: what was pending then may be trimmed by now.
@@ -105,7 +107,7 @@ def resolution(view: TableView, state: CommitState, finding: str) -> Resolution 
         return None
     # One that replaces rows was written for the table as it was before the finding.
     pending = [logged for logged in between if logged.event.resolves is None and logged.event.replaces is None]
-    return Resolution([*pending, job], after(job.offset))
+    return Share([*pending, job], after(job.offset), job.event.event_id)
 
 
 def _had(view: TableView, state: CommitState) -> int:

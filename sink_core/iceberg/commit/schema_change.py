@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
@@ -16,14 +15,14 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
-    TableRequirement,
     TableUpdate,
 )
 
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.failpoints import reach
-from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
+from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up
+from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.records.columns.evolution import Evolved, Used, evolved
 from calve.sink_core.timing import back_off
 
@@ -38,13 +37,17 @@ def change_schema(catalog: Catalog, name: str, wanted: Schema, steps: Collection
     """
     lost_to: Exception | None = None
     for conflicts in range(ATTEMPTS):
-        table = _load(catalog, name)
+        table = load_if_there(catalog, name)
+        if table is None:
+            raise dropped_meanwhile(name)
         change = evolved(table.schema(), wanted, steps, used_by(table.metadata))
         if change is None:
             return ()
+        unchanged = AssertCurrentSchemaId.model_validate({"current-schema-id": table.schema().schema_id})
+        requirements = AssertTableUUID(uuid=table.metadata.table_uuid), unchanged
         reach("evolve.before-change")
         try:
-            catalog.commit_table(table, _requirements(table), _updates(table, change))
+            catalog.commit_table(table, requirements, _updates(table, change))
         except Exception as error:  # noqa: BLE001 - whatever a catalog raises, the next load shows whether it landed
             lost_to = error
             back_off(conflicts)
@@ -57,19 +60,6 @@ def change_schema(catalog: Catalog, name: str, wanted: Schema, steps: Collection
 def used_by(metadata: TableMetadata) -> Used:
     """The ids that a table has used."""
     return Used(metadata.last_column_id, max(schema.schema_id for schema in metadata.schemas))
-
-
-def _load(catalog: Catalog, name: str) -> Table:
-    try:
-        with unreachable_as_ours(f"loading table {name}"):
-            return catalog.load_table(name)
-    except NoSuchTableError:
-        raise dropped_meanwhile(name) from None
-
-
-def _requirements(table: Table) -> tuple[TableRequirement, ...]:
-    unchanged = AssertCurrentSchemaId.model_validate({"current-schema-id": table.schema().schema_id})
-    return AssertTableUUID(uuid=table.metadata.table_uuid), unchanged
 
 
 def _updates(table: Table, change: Evolved) -> tuple[TableUpdate, ...]:

@@ -1,14 +1,15 @@
-"""What snapshots of ours hold and say, by the events that they take in. Pure."""
+"""What snapshots of ours hold and say, by their events. Pure."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 from calve.sink_core.control.events import Logged
 from calve.sink_core.iceberg.commit.findings import Identity
+from calve.sink_core.iceberg.commit.plan import CommitPlan, Events, Share, SpecialCase
 from calve.sink_core.iceberg.commit.properties import SnapshotRecord
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.tables.batch import ManifestRef
@@ -16,28 +17,25 @@ from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 
 
-def manifests_of(events: Iterable[Logged[DataWritten]]) -> list[ManifestRef]:
+def manifests_of(events: Events) -> list[ManifestRef]:
     """The manifests that a commit of the events adds, in their order."""
     return [manifest for logged in events for manifest in logged.event.added]
 
 
-def gone_of(events: Iterable[Logged[DataWritten]]) -> list[ManifestRef]:
+def gone_of(events: Events) -> list[ManifestRef]:
     """Manifests that name the data files which a commit of the events takes out."""
     return [manifest for logged in events if logged.event.replaces for manifest in logged.event.replaces.gone]
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one of a commit's snapshots takes in, the control offset (exclusive) that it stores, and the last event
-    below that.
-    """
+class ShareSnapshots(SpecialCase):
+    """Batches with deletes have a snapshot each."""
 
-    events: Sequence[Logged[DataWritten]]
-    stored_offset: int
-    last_event_id: str
+    def build(self, plan: CommitPlan) -> CommitPlan:
+        whole = plan.whole
+        return replace(plan, shares=tuple(shares_of(whole.events, whole.stored_offset, whole.last_event_id)))
 
 
-def shares_of(events: Sequence[Logged[DataWritten]], stored_offset: int, last_event_id: str) -> list[Share]:
+def shares_of(events: Events, stored_offset: int, last_event_id: str) -> list[Share]:
     """One snapshot for all; but a new one before each batch with deletes, so that these are for what came before it and
     not for what comes with it. It then ends just before the next one's first event.
     """
@@ -51,7 +49,7 @@ def shares_of(events: Sequence[Logged[DataWritten]], stored_offset: int, last_ev
 
 
 def record_of_snapshot(
-    events: Sequence[Logged[DataWritten]],
+    events: Events,
     *,
     stored_offset: int,
     last_event_id: str,

@@ -25,7 +25,8 @@ from pyiceberg.table.update import (
 )
 
 from calve.sink_core.iceberg.catalog.clock import not_updated_past
-from calve.sink_core.iceberg.commit.append import FOREVER_MS, Attempt, Step, at_ref, new_snapshot, set_ref
+from calve.sink_core.iceberg.commit.append import FOREVER_MS, Step, at_ref, new_snapshot, set_ref
+from calve.sink_core.iceberg.commit.plan import Attempt
 from calve.sink_core.rules import ALL, Rules
 
 STAGING_MS = 24 * 3600 * 1000

@@ -13,7 +13,7 @@ from calve.sink_core.config.error_text import describe
 from calve.sink_core.error_codes.tables import COMMIT_REFUSED, COMMITS_FAIL, OUTCOME_UNSEEN, RACES_LOST
 from calve.sink_core.errors import CalveError, CommitConflict, UnknownOutcome, Unreachable
 from calve.sink_core.iceberg.catalog.opening import without_tags
-from calve.sink_core.iceberg.commit.append import Attempt
+from calve.sink_core.iceberg.commit.plan import Attempt
 from calve.sink_core.iceberg.compat import delete_old_metadata
 from calve.sink_core.timing import back_off
 
@@ -22,6 +22,9 @@ ATTEMPTS = 10
 
 LOOKS = 3
 """How often a table is loaded at most to see what became of a commit."""
+
+_LASTING = (TypeError, AttributeError, NotImplementedError, PermissionError)
+"""Errors that say nothing about a race: the same call would fail the same way."""
 
 
 def swap(catalog: Catalog, table: Table, attempt: Attempt) -> Exception | None:
@@ -68,7 +71,7 @@ def _landed_after_all(catalog: Catalog, table: Table, attempt: Attempt, cause: E
         return False
     if metadata.snapshot_by_id(attempt.snapshot_id) is not None:
         return True
-    if metadata.refs == table.metadata.refs and _is_lasting(cause):
+    if metadata.refs == table.metadata.refs and isinstance(cause, _LASTING):
         raise UnknownOutcome(
             f"{name}: the catalog refused the commit: {describe(cause)}", code=COMMIT_REFUSED
         ) from cause
@@ -93,8 +96,3 @@ def _reloaded(catalog: Catalog, table: Table, cause: Exception) -> Table:
         hint="is the catalog reachable? The next commit looks again; nothing can land twice",
         code=OUTCOME_UNSEEN,
     ) from cause
-
-
-def _is_lasting(cause: Exception) -> bool:
-    """Errors that say nothing about a race: the same call would fail the same way."""
-    return isinstance(cause, (TypeError, AttributeError, NotImplementedError, PermissionError))

@@ -17,10 +17,11 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
-from calve.sink_core.control.events import Event
-from calve.sink_core.iceberg.commit.append import Attempt, Step, build_append
+from calve.sink_core.control.events import Event, Logged
+from calve.sink_core.iceberg.commit.append import Step, build_append
 from calve.sink_core.iceberg.commit.merge import NO_MERGING, Merging
 from calve.sink_core.iceberg.commit.other_pipelines import OtherPipelines
+from calve.sink_core.iceberg.commit.plan import Attempt, CommitPlan
 from calve.sink_core.iceberg.commit.properties import SnapshotRecord, to_summary
 from calve.sink_core.iceberg.commit.table import TableCommitter
 from calve.sink_core.iceberg.commit.view import TableView, view_of
@@ -129,6 +130,12 @@ def ids_of(table: Table) -> list[int]:
 
 def look(table: Table) -> TableView:
     return view_of(table.metadata, table=TABLE, tag=TAG, keys=KEYS)
+
+
+def plan_of(table: Table, events: Sequence[Logged[DataWritten]], state: CommitState | None = None) -> CommitPlan:
+    """Of all the events, for the table as loaded."""
+    view = view_of(table.metadata, table=".".join(table.name()), tag=TAG, keys=KEYS)
+    return CommitPlan(table, view, state or CommitState(), None, 0, events, events, len(events))
 
 
 def manifest_of(table: Table, *ids: int) -> ManifestRef:

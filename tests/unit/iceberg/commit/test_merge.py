@@ -13,7 +13,8 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
 from calve.sink_core.errors import CommitConflict, FindingError
-from calve.sink_core.iceberg.commit.merge import LONGEST_S, MERGES, Events, Merging
+from calve.sink_core.iceberg.commit.merge import LONGEST_S, MERGES, Merging
+from calve.sink_core.iceberg.commit.plan import Events
 from tests.unit.iceberg.commit.on_catalog import TAG, CommitTable, World, rows, through
 from tests.unit.tables.log.build import TABLE, complete, manifest
 

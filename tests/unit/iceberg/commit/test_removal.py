@@ -11,16 +11,15 @@ from pyiceberg.table import Table
 
 from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.iceberg.commit.removal import Removal, removal
+from calve.sink_core.iceberg.commit.plan import CommitPlan
+from calve.sink_core.iceberg.commit.removal import RemoveDeadLetters
 from calve.sink_core.iceberg.commit.replace import live_files
 from calve.sink_core.iceberg.files.manifests import write_manifest
 from calve.sink_core.iceberg.write.writer import TableWriter
 from calve.sink_core.tables.internal import DEAD_LETTER_SCHEMA, DeadLetter, dead_letter_rows
-from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.range_parts import RangeRead
-from calve.sink_core.tables.log.state import CommitState
 from tests.unit.iceberg.commit.build import own
-from tests.unit.iceberg.commit.on_catalog import attempt_of, land, metadata_path, row_deletes
+from tests.unit.iceberg.commit.on_catalog import attempt_of, land, metadata_path, plan_of, row_deletes
 from tests.unit.tables.log.build import TOPIC, complete, log, written
 
 DEAD = "calve.flights_dead_letters"
@@ -40,16 +39,16 @@ def dead(catalog: Catalog) -> Table:
     return table
 
 
-def job(table: Table, batch_id: str, *offsets: int) -> tuple[Logged[DataWritten], CommitState]:
-    """A range job that has moved the records at these offsets, and the log with it."""
+def job(table: Table, batch_id: str, *offsets: int) -> CommitPlan:
+    """A commit of the range job that has moved the records at these offsets."""
     event = replace(written(batch_id, DEAD, str(table.metadata.table_uuid)), manifests=(), removes=True)
     ranges = tuple(RangeRead(TOPIC, 0, offset, offset + 1, 1) for offset in offsets)
     done = replace(complete(batch_id, {}, kind="range", tables=(DEAD,)), ranges=ranges)
     state = log(event, done)
-    return state.written[DEAD][0], state
+    return plan_of(table, state.written[DEAD], state)
 
 
-def commit(table: Table, out: Removal) -> None:
+def commit(table: Table, out: CommitPlan) -> None:
     land(table, attempt_of(table, own(4), *out.kept, gone=out.gone))
 
 
@@ -58,16 +57,14 @@ def left(table: Table) -> Sequence[int]:
 
 
 def test_what_was_moved_leaves_and_what_shares_its_file_stays(dead: Table) -> None:
-    event, state = job(dead, "r1", 2)
-    out = removal(dead, DEAD, [event], state)
+    out = RemoveDeadLetters().build(job(dead, "r1", 2))
     commit(dead, out)
-    assert out.rows == {"r1": 1}
+    assert out.removed == {"r1": 1}
     assert left(dead) == [1, 3, 8]
 
 
 def test_a_file_of_which_all_was_moved_leaves_without_one_in_its_place(dead: Table) -> None:
-    event, state = job(dead, "r1", 8)
-    out = removal(dead, DEAD, [event], state)
+    out = RemoveDeadLetters().build(job(dead, "r1", 8))
     commit(dead, out)
     assert out.kept == ()
     assert left(dead) == [1, 2, 3]
@@ -78,11 +75,11 @@ def test_dead_letters_that_somebody_deleted_do_not_come_back_with_the_file_they_
     (file,) = (file for file in live_files(dead) if file.record_count == 3)
     land(dead, attempt_of(dead, own(2), row_deletes(dead, file, 2)))
     assert left(dead) == [1, 2, 8]
-    event, state = job(dead, "r1", 2)
+    plan = job(dead, "r1", 2)
     with pytest.raises(TableUnusable, match="has delete files, and dead letters that were replayed are to leave it"):
-        removal(dead, DEAD, [event], state)
+        RemoveDeadLetters().build(plan)
 
 
 def test_without_a_job_nothing_is_read_or_written(dead: Table) -> None:
-    event = Logged(0, replace(written("b1", DEAD), manifests=()))
-    assert removal(dead, DEAD, [event], log()) == Removal()
+    plan = plan_of(dead, [Logged(0, replace(written("b1", DEAD), manifests=()))])
+    assert RemoveDeadLetters().build(plan) is plan

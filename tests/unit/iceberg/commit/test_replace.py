@@ -13,13 +13,21 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 
 from calve.sink_core.control.events import Logged
-from calve.sink_core.iceberg.commit.replace import fitting, has_deletes, live_files
+from calve.sink_core.iceberg.commit.replace import ReplaceRows, has_deletes, live_files
 from calve.sink_core.iceberg.files.entries import live_entries
 from calve.sink_core.iceberg.files.manifests import entries_of, write_manifest_of
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.range_parts import Replaces
 from tests.unit.iceberg.commit.build import own
-from tests.unit.iceberg.commit.on_catalog import World, attempt_of, land, manifest_of, metadata_path, row_deletes
+from tests.unit.iceberg.commit.on_catalog import (
+    World,
+    attempt_of,
+    land,
+    manifest_of,
+    metadata_path,
+    plan_of,
+    row_deletes,
+)
 from tests.unit.tables.log.build import manifest
 
 
@@ -55,12 +63,12 @@ def replay(world: World, batch_id: str, *again: int) -> DataWritten:
 
 def take_in(world: World, *events: DataWritten) -> tuple[str, ...]:
     """Commit what fits of the events; returns what was dropped."""
-    taken = fitting(world.table, world.view, [Logged(at, event) for at, event in enumerate(events)])
-    fits = [logged.event for logged in taken.events]
+    plan = ReplaceRows().choose(plan_of(world.table, [Logged(at, event) for at, event in enumerate(events)]))
+    fits = [logged.event for logged in plan.events]
     added = [ref for event in fits for ref in event.added]
     gone = [ref for event in fits if event.replaces for ref in event.replaces.gone]
     land(world.table, attempt_of(world.table, own(9), *added, gone=gone))
-    return taken.dropped
+    return plan.dropped
 
 
 def test_a_replay_takes_the_place_of_its_rows_and_what_waits_comes_with_it(world: World) -> None:
@@ -124,8 +132,8 @@ def test_a_replay_beside_deletes_is_dropped(world: World) -> None:
     """They may be for rows that it has written again."""
     keys = manifest("keys.avro", content=int(ManifestContent.DELETES))
     changing = Logged(0, replace(world.event("b3"), manifests=(keys,)))
-    taken = fitting(world.table, world.view, [changing, Logged(1, replay(world, "r1", 2))])
-    assert (list(taken.events), taken.dropped) == ([changing], ("r1",))
+    plan = ReplaceRows().choose(plan_of(world.table, [changing, Logged(1, replay(world, "r1", 2))]))
+    assert (list(plan.events), plan.dropped) == ([changing], ("r1",))
 
 
 def test_a_file_that_stays_is_as_old_as_it_was(world: World) -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from calve.sink_core.control.events import Logged
-from calve.sink_core.iceberg.commit.snapshot_record import Share, record_of_snapshot, shares_of
+from calve.sink_core.iceberg.commit.plan import Share
+from calve.sink_core.iceberg.commit.snapshot_record import record_of_snapshot, shares_of
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.log.events import DataComplete, DataWritten

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calve.sink_core.errors import FindingError, UnknownOutcome
+from calve.sink_core.iceberg.commit.plan import CommitPlan, SpecialCase
+from calve.sink_core.iceberg.commit.table import TableCommitter
 from tests.unit.iceberg.commit.build import NOW
 from tests.unit.iceberg.commit.on_catalog import CommitTable, World, rows, through
-from tests.unit.tables.log.build import complete, reported
+from tests.unit.tables.log.build import TABLE, complete, reported
 
 
 @pytest.fixture
@@ -111,3 +114,32 @@ def test_a_table_that_another_pipeline_feeds_with_who_knows_what_is_not_committe
     with pytest.raises(FindingError, match=f"table-fed-twice.*snapshots of pipeline {group}"):
         world.commit()
     assert world.ids() == [100]
+
+
+class OneBatch(SpecialCase):
+    """Each batch has a commit of its own."""
+
+    def choose(self, plan: CommitPlan) -> CommitPlan:
+        first, rest = plan.pending[:1], plan.pending[1:]
+        if not rest:
+            return plan
+        return replace(plan, pending=first, events=first, stored_offset=rest[0].offset, more=True)
+
+
+class BatchByBatch(TableCommitter):
+    @property
+    def special_cases(self) -> tuple[SpecialCase, ...]:
+        return (*super().special_cases, OneBatch())
+
+
+def test_another_special_case_is_a_class_and_a_row(world: World) -> None:
+    world.publish("b1", 1)
+    world.publish("b2", 2)
+    world.publish("b3", 3)
+    plain = world.committer()
+    done = BatchByBatch(plain.catalog, plain.tag, plain.keys, plain.now, plain.log, "f.yaml", "l", plain.others).commit(
+        TABLE
+    )
+    assert done is not None
+    assert (done.batches, done.rows, len(world.view.snapshots)) == (("b1", "b2", "b3"), 3, 3)
+    assert (world.ids(), world.commit().landed) == ([1, 2, 3], False)

@@ -1,0 +1,35 @@
+"""What a commit found or did at one table, for those who report it."""
+
+from __future__ import annotations
+
+from calve.sink_core.iceberg.commit.plan import Attempt, CommitPlan
+from calve.sink_core.iceberg.commit.properties import SummaryKeys, from_summary
+from calve.sink_core.iceberg.commit.snapshot_record import manifests_of
+from calve.sink_core.iceberg.commit.view import rows_told
+from calve.sink_core.tables.commit import TableCommit
+
+
+def report(plan: CommitPlan, keys: SummaryKeys, attempt: Attempt | None = None) -> TableCommit:
+    """What the table says by the attempt that landed; without one by what it had, as there was nothing new."""
+    view, head = plan.view, plan.table.current_snapshot()
+    if attempt is not None:
+        own, summary = from_summary(keys, attempt.summary), attempt.summary
+    else:
+        own = view.tagged.own if view.tagged else None
+        summary = head.summary.additional_properties if head and head.summary else {}
+    return TableCommit(
+        table=view.table,
+        table_uuid=view.uuid,
+        snapshot_id=attempt.snapshot_id if attempt else view.tag,
+        stored_offset=plan.stored_offset if attempt else view.stored_offset,
+        valid_through_ms=own.valid_through_ms if own else None,
+        landed=attempt is not None,
+        batches=tuple(dict.fromkeys(logged.event.batch_id for logged in plan.events)),
+        rows=sum(logged.event.rows for logged in plan.events),
+        files=sum(manifest.files for manifest in manifests_of(plan.events)),
+        total_rows=rows_told(summary),
+        total_files=int(summary.get("total-data-files", "0")),
+        total_bytes=int(summary.get("total-files-size", "0")),
+        conflicts=plan.conflicts,
+        dropped=plan.dropped,
+    )
