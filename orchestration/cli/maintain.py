@@ -12,7 +12,7 @@ from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFil
 from calve.orchestration.cli.output import error_document, say, say_json, say_table, working
 
 if TYPE_CHECKING:
-    from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
+    from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
 
 
 class Task(StrEnum):

@@ -40,7 +40,7 @@ def pause(
     Exit code 1: with --wait, batches are still listed as in progress after the time-out; the pause is in effect anyway.
     With --give-up no run can publish these any more, dead or alive: after the resume their records are read again.
     """
-    from calve.sink_core.sink import pausing
+    from calve.sink_core.control import pausing
     from calve.sink_core.sink.loop.session import Session
 
     if giving_up and not wait:
@@ -72,7 +72,7 @@ def pause(
 
 def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """End a pause; or, after a stop, say that its cause is corrected, so that runs are started again."""
-    from calve.sink_core.sink import pausing
+    from calve.sink_core.control import pausing
     from calve.sink_core.sink.loop.session import Session
 
     pipeline, by = sink("resume", file, connections), user()
@@ -87,6 +87,6 @@ def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
 
 
 def _document(paused: Paused) -> dict[str, Any]:
-    from calve.sink_core.sink.pausing import since
+    from calve.sink_core.control.pausing import since
 
     return {"since": since(paused), "by": paused.by, "reason": paused.reason}
