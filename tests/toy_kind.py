@@ -1,19 +1,21 @@
 """A kind of pipeline in one file: it copies the lines of one text file to the end of another.
 
-What a kind has to bring, and no more: the model of its file, the class of its pipelines, its parts in Dagster.
-`register` does what `sink_core/config/kinds.py` and `orchestration/dagster/kinds.py` do for the real ones.
+What a kind has to bring, and no more: the model of its file, the class of its pipelines, its events and what they add
+up to, its control plane, its parts in Dagster. `register` does what the modules named `kinds` do for the real ones, in
+`sink_core/config`, `orchestration/cli` and `orchestration/dagster`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import dagster as dg
 import pytest
 
+from calve.orchestration.cli import kinds as commands
 from calve.orchestration.dagster import kinds
 from calve.orchestration.dagster.common.assets import group_and_owners, pipeline_file
 from calve.orchestration.dagster.common.names import op_name
@@ -25,8 +27,26 @@ from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import Connections, KafkaChoice
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.config.model import Location
+from calve.sink_core.control import schemas
+from calve.sink_core.control.events import BatchPublished, BatchStarted, Checkpoint
+from calve.sink_core.control.fold import CORE, EventType, Fold
+from calve.sink_core.control.plane import ControlPlane
+from calve.sink_core.control.state import LogState
+from calve.sink_core.finding import FindingKind
+from calve.sink_core.offsets import TopicPartition
 
 COPY = "copy"
+
+OTHER_FILE = FindingKind(
+    code="TOY-1",
+    name="other-file",
+    part="binding",
+    title="The file that is read is another one",
+    seen_by="the fingerprint",
+    meaning="The source of a toy was exchanged.",
+    remedy="Put it back.",
+    hint="put the file back",
+)
 
 
 class ToyConfig(PipelineConfig):
@@ -72,6 +92,76 @@ class ToyPipeline(Pipeline):
         return len(pending)
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Lines of one file in a batch."""
+
+    file: str
+    lines: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopyStarted(BatchStarted):
+    event_type: ClassVar[str] = "COPY_STARTED"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Copied(BatchPublished):
+    event_type: ClassVar[str] = "COPIED"
+    copies: tuple[Copy, ...]
+
+
+@dataclass(slots=True)
+class ToyState(LogState[Copied, Checkpoint]):
+    """Adds the number of lines by file."""
+
+    lines: dict[str, int] = field(default_factory=dict[str, int])
+
+    def copied(self, offset: int, event: Copied) -> None:
+        self.publish(offset, event)
+        for copy in event.copies:
+            self.lines[copy.file] = self.lines.get(copy.file, 0) + copy.lines
+
+
+BATCH = schemas.strings("batch_id", "predecessor")
+COPIES: schemas.Schema = {
+    "type": "record",
+    "name": "Copy",
+    "fields": [*schemas.strings("file"), {"name": "lines", "type": "long"}],
+}
+COPIED: schemas.Fields = [
+    *BATCH,
+    {"name": "topic_ids", "type": schemas.STRING_MAP},
+    {"name": "positions", "type": schemas.BY_PARTITION},
+    {"name": "copies", "type": {"type": "array", "items": COPIES}},
+]
+TOY = Fold(
+    ToyState,
+    (
+        *CORE,
+        EventType(CopyStarted, BATCH, ToyState.start),
+        EventType(Copied, COPIED, ToyState.copied),
+        EventType(Checkpoint, schemas.CHECKPOINT, ToyState.restore),
+    ),
+)
+
+
+class ToyPlane(ControlPlane[ToyPipeline, ToyState]):
+    """A toy is bound to the file that it reads."""
+
+    elsewhere = OTHER_FILE
+
+    def __init__(self, pipeline: ToyPipeline) -> None:
+        super().__init__(pipeline, TOY)
+
+    @property
+    def fingerprint(self) -> str:
+        return f"file {self.pipeline.config.reads}"
+
+    def source_partitions(self) -> list[TopicPartition]:
+        return []
+
+
 def _lines(file: Path) -> list[str]:
     return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
@@ -111,4 +201,5 @@ def toy_parts(pipeline: ToyPipeline) -> Parts:
 def register(patch: pytest.MonkeyPatch) -> None:
     """Let there be toys until the patch is undone."""
     patch.setitem(registry.KINDS, "toy", registry.Kind(ToyConfig, ToyPipeline, ToyPipeline.of))
+    patch.setitem(commands.KINDS, "toy", commands.Kind(ToyPlane))
     patch.setitem(kinds.KINDS, "toy", toy_parts)

@@ -7,11 +7,11 @@ from typing import Any
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.log import ControlLog
+from calve.sink_core.control.maintenance_report import TaskOutcome
+from calve.sink_core.control.trim import trim
 from calve.sink_core.kafka import clients
-from calve.sink_core.sink.trim import trim
 from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.log.fold import SINK
-from calve.sink_core.tables.maintenance_report import TaskOutcome
 from calve.sink_core.tables.proof import VerifyReport
 from tests.pipelines import Flow
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from calve.orchestration.cli.boundary import command, raise_failures
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, control_plane, sink
 from calve.orchestration.cli.output import error_document, say, say_json, say_table, working
 
 if TYPE_CHECKING:
-    from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
+    from calve.sink_core.config.sink_pipeline import SinkPipeline
+    from calve.sink_core.control.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
+    from calve.sink_core.control.plane import AnyPlane
 
 
 class Task(StrEnum):
@@ -24,6 +27,10 @@ class Task(StrEnum):
     ORPHANS = "orphans"
     TRIM = "trim"
     KEEP_ALIVE = "keep-alive"
+
+
+OF_THE_LOG = (Task.TRIM, Task.KEEP_ALIVE)
+"""Those that every kind has."""
 
 
 def register(app: typer.Typer) -> None:
@@ -46,26 +53,52 @@ def maintain(
 
     Exit code 1 or 3: it failed for a table; it was done for the others.
     """
-    from calve.sink_core.sink.loop.session import Session
-    from calve.sink_core.sink.maintenance.tasks import run_task
-    from calve.spark_jobs.engine import SparkEngine
-    from calve.spark_jobs.procedures import SparkProcedures
-
-    pipeline = sink("maintain", file, connections)
-    with working("connecting") as status, Session.open(pipeline) as session, SparkEngine(pipeline.spark) as engine:
-        report = run_task(
-            task.value.replace("-", "_"),
-            session,
-            SparkProcedures(lambda: engine.session, pipeline.catalog),
-            tables=table or (),
-            dry_run=dry_run,
-            on_progress=status.update,
-        )
+    with working("connecting") as status:
+        if task in OF_THE_LOG and not table:
+            report = _of_the_log(task, control_plane(file, connections), status.update, dry_run=dry_run)
+        else:
+            pipeline = sink("maintain --table" if table else f"maintain {task}", file, connections)
+            report = _of_tables(task, pipeline, table or (), status.update, dry_run=dry_run)
     if as_json:
         say_json(_document(report))
     else:
         _say(report)
     raise_failures(report, as_json=as_json)
+
+
+def _of_the_log(task: Task, plane: AnyPlane, on_progress: OnProgress, *, dry_run: bool) -> MaintenanceReport:
+    from calve.sink_core.control.keep_alive import keep_alive
+    from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
+    from calve.sink_core.control.trim import trim
+
+    with plane:
+        name, settings = plane.pipeline.name, plane.pipeline.config.maintenance
+        if not plane.read_only():
+            never = f"nothing to do: pipeline {name} has not run yet"
+            return MaintenanceReport([TaskOutcome(_named(task), name, never, False)])
+        plane.bind()
+        if task is Task.KEEP_ALIVE:
+            return MaintenanceReport([keep_alive(plane)])
+        older_than_s = settings.trim.older_than
+        return MaintenanceReport([trim(plane, older_than_s=older_than_s, dry_run=dry_run, on_progress=on_progress)])
+
+
+def _of_tables(
+    task: Task, pipeline: SinkPipeline, tables: Sequence[str], on_progress: OnProgress, *, dry_run: bool
+) -> MaintenanceReport:
+    from calve.sink_core.sink.loop.session import Session
+    from calve.sink_core.sink.maintenance.tasks import run_task
+    from calve.spark_jobs.engine import SparkEngine
+    from calve.spark_jobs.procedures import SparkProcedures
+
+    with Session.open(pipeline) as session, SparkEngine(pipeline.spark) as engine:
+        procedures = SparkProcedures(lambda: engine.session, pipeline.catalog)
+        return run_task(_named(task), session, procedures, tables=tables, dry_run=dry_run, on_progress=on_progress)
+
+
+def _named(task: Task) -> str:
+    """As reports and settings have it."""
+    return task.replace("-", "_")
 
 
 def _say(report: MaintenanceReport) -> None:

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from calve.sink_core.error_codes.files import WRONG_KIND
+from calve.sink_core.errors import ConfigError
+
 if TYPE_CHECKING:
     from calve.sink_core.config.sink_pipeline import SinkPipeline
+    from calve.sink_core.control.plane import AnyPlane
 
 PipelineFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The pipeline file, or a Dagster defs.yaml.", show_default=False)
@@ -32,9 +36,23 @@ def user() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
+def control_plane(file: Path, connections: Path | None) -> AnyPlane:
+    """The control plane of the pipeline of `file`, for a command that every kind has. Raises as its kind's does."""
+    from calve.orchestration.cli.kinds import KINDS
+    from calve.sink_core.config.load import load
+
+    pipeline = load(file, connections)
+    return KINDS[pipeline.kind].open(pipeline)
+
+
 def sink(command: str, file: Path, connections: Path | None) -> SinkPipeline:
-    """The pipeline of `file`, for a command that only sinks have. Raises ConfigError as `load_as` does."""
-    from calve.sink_core.config.load import load_as
+    """The pipeline of `file`, for a command that only sinks have. Raises ConfigError for one of another kind."""
+    from calve.orchestration.cli.kinds import KINDS
+    from calve.sink_core.config.load import load
     from calve.sink_core.config.sink_pipeline import SinkPipeline
 
-    return load_as(SinkPipeline, file, connections, whose=f"calve {command}")
+    pipeline = load(file, connections)
+    if not isinstance(pipeline, SinkPipeline):
+        has = ", ".join(KINDS[pipeline.kind].commands)
+        raise ConfigError(f"{file}: kind {pipeline.kind} has no `{command}`", hint=f"it has {has}", code=WRONG_KIND)
+    return pipeline

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink, user
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, control_plane, user
 from calve.orchestration.cli.output import error_document, say, say_json, working
 from calve.sink_core.error_codes.files import OPTION
 from calve.sink_core.errors import CalveError, ConfigError
@@ -40,25 +40,21 @@ def pause(
     Exit code 1: with --wait, batches are still listed as in progress after the time-out; the pause is in effect anyway.
     With --give-up no run can publish these any more, dead or alive: after the resume their records are read again.
     """
-    from calve.sink_core.sink import pausing
-    from calve.sink_core.sink.loop.session import Session
+    from calve.sink_core.control import pausing
 
     if giving_up and not wait:
         raise ConfigError(
             "--give-up goes with --wait", hint="add --wait, and --timeout 0 to give up at once", code=OPTION
         )
-    pipeline = sink("pause", file, connections)
-    with working("connecting") as status, Session.open(pipeline) as session:
-        made = pausing.pause(session, user(), reason)
+    with working("connecting") as status, control_plane(file, connections) as plane:
+        made = pausing.pause(plane, user(), reason)
         given_up: tuple[str, ...] = ()
-        document = {"pipeline": pipeline.name, "paused": _document(made.paused), "written": made.written}
+        document = {"pipeline": plane.pipeline.name, "paused": _document(made.paused), "written": made.written}
         if not as_json:
             say(str(made.paused) if made.written else f"paused already since {pausing.told(made.paused)}")
         if wait:
             try:
-                given_up = pausing.wait_until_idle(
-                    session, made, timeout, giving_up=giving_up, on_progress=status.update
-                )
+                given_up = pausing.wait_until_idle(plane, made, timeout, giving_up=giving_up, on_progress=status.update)
             except CalveError as error:
                 if not as_json:
                     raise
@@ -72,14 +68,13 @@ def pause(
 
 def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """End a pause; or, after a stop, say that its cause is corrected, so that runs are started again."""
-    from calve.sink_core.sink import pausing
-    from calve.sink_core.sink.loop.session import Session
+    from calve.sink_core.control import pausing
 
-    pipeline, by = sink("resume", file, connections), user()
-    with working("connecting"), Session.open(pipeline) as session:
-        was = pausing.resume(session, by)
+    by = user()
+    with working("connecting"), control_plane(file, connections) as plane:
+        was = pausing.resume(plane, by)
     if as_json:
-        say_json({"pipeline": pipeline.name, "resumed_by": by, "was_paused": _document(was) if was else None})
+        say_json({"pipeline": plane.pipeline.name, "resumed_by": by, "was_paused": _document(was) if was else None})
     elif was:
         say(f"resumed; it was paused since {pausing.told(was)}")
     else:
@@ -87,6 +82,6 @@ def resume(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
 
 
 def _document(paused: Paused) -> dict[str, Any]:
-    from calve.sink_core.sink.pausing import since
+    from calve.sink_core.control.pausing import since
 
     return {"since": since(paused), "by": paused.by, "reason": paused.reason}

@@ -33,10 +33,11 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Begin a pipeline that has never published with these positions, in place of `source.start`."""
+    from calve.sink_core.control.positions_file import read
     from calve.sink_core.sink import positions_file
     from calve.sink_core.sink.loop.session import Session
 
-    pipeline, wanted = sink("positions import", file, connections), positions_file.read(positions)
+    pipeline, wanted = sink("positions import", file, connections), read(positions)
     with working("putting positions in place"), Session.open(pipeline) as session:
         starts = positions_file.begin_with(session, wanted)
     if as_json:

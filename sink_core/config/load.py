@@ -55,16 +55,12 @@ def load(path: Path, connections: Path | None = None, *, name: str | None = None
     raise ConfigError("\n".join(found), hint="docs/reference.md lists every key", code=SETTINGS)
 
 
-def load_as(wanted: type[P], path: Path, connections: Path | None = None, *, whose: str = "this") -> P:
-    """As `load`, for what works on pipelines of one kind only. `whose` says what does in the ConfigError that it raises
-    for a pipeline of another kind.
-    """
+def load_as(wanted: type[P], path: Path, connections: Path | None = None) -> P:
+    """As `load`, for what works on pipelines of one kind only. Raises ConfigError for a pipeline of another kind."""
     pipeline = load(path, connections)
     if not isinstance(pipeline, wanted):
         needed = next(name for name, kind in KINDS.items() if kind.pipeline is wanted)
-        raise ConfigError(
-            f"{whose} is for pipelines of kind {needed}; {path} is one of kind {pipeline.kind}", code=WRONG_KIND
-        )
+        raise ConfigError(f"{path}: kind {needed} is needed, this is kind {pipeline.kind}", code=WRONG_KIND)
     return pipeline
 
 

@@ -1,10 +1,31 @@
-"""The fold of any log as one event, so that what it was made from can be deleted. Pure."""
+"""The fold of any log as one event, so that what it was made from can be deleted, and what must stay. Pure."""
 
 from __future__ import annotations
 
-from calve.sink_core.control.events import Checkpoint
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from calve.sink_core.control.events import Checkpoint, Event
 from calve.sink_core.control.state import AnyState
 from calve.sink_core.offsets import offsets_to_dense
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Events from the control offset `offset` on stay, and the reason."""
+
+    offset: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What one kind of pipeline needs of its log: events that stay, beside those that do for every kind, and what
+    stands for those below an offset: the checkpoint, and before it what belongs to it.
+    """
+
+    kept: Sequence[Kept]
+    checkpoint: Callable[[int], Sequence[Event]]
 
 
 def checkpoint_of(state: AnyState, *, delete_below: int) -> Checkpoint:

@@ -205,7 +205,7 @@ DAGSTER_NAMES = ErrorCode(
 )
 WRONG_KIND = ErrorCode(
     "CLV-1129",
-    "The command is for pipelines of another kind",
+    "Pipelines of this kind don't have the command",
     "The pipeline's `kind` does not have what the command does: a mirror has no tables to commit to, say.",
-    "Name a pipeline of the kind that the message says.",
+    "Take one of the commands that the hint names, or name a pipeline of another kind.",
 )

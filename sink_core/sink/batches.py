@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import Paused
+from calve.sink_core.control.keep_alive import is_due
 from calve.sink_core.control.letters import NONE, Letters
 from calve.sink_core.counts import Dropped, not_stored
 from calve.sink_core.errors import CalveError
@@ -21,7 +22,6 @@ from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, largest_batch
 from calve.sink_core.offsets import Offsets, Position
 from calve.sink_core.sink.dead_letters.topic import dead_letters_of
-from calve.sink_core.sink.keep_alive import is_due
 from calve.sink_core.sink.loop.complete import data_complete, data_written
 from calve.sink_core.sink.loop.decision import decide
 from calve.sink_core.sink.loop.fitting import give

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import ConfigError, TableUnusable
-from calve.sink_core.sink.trim import trim
 from tests.integration.range_jobs import assert_unviolated, filled, proof, refill
 from tests.pipelines import COLUMNS, Flow, reached
 from tests.support import TopicFactory

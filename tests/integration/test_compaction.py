@@ -49,6 +49,7 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.assemble import INLINE_CATALOG
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.table_maintenance import Compact, Expire, Manifests
+from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.sink_core.errors import FindingError
 from calve.sink_core.iceberg.maintenance.predicate import predicate
 from calve.sink_core.iceberg.maintenance.shape import live_files
@@ -57,7 +58,6 @@ from calve.sink_core.sink.maintenance.expire import expire
 from calve.sink_core.sink.maintenance.tasks import run_task
 from calve.sink_core.sink.maintenance.work import Work
 from calve.sink_core.sink.verify.proof import verify
-from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.sink_core.tables.proof import VerifyReport
 from calve.spark_jobs.procedures import SparkProcedures
 from tests import support

@@ -11,19 +11,19 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.control import keep_alive as keeping
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import BatchAbandoned, Event
+from calve.sink_core.control.keep_alive import keep_alive
+from calve.sink_core.control.maintenance_report import TaskOutcome
 from calve.sink_core.control.publisher import GivenUp
 from calve.sink_core.errors import UnknownOutcome
 from calve.sink_core.offsets import Position, TopicPartition
-from calve.sink_core.sink import keep_alive as keeping
-from calve.sink_core.sink.keep_alive import keep_alive
 from calve.sink_core.sink.loop.job import Progress
 from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
 from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.log.events import DataComplete, StartCommit
-from calve.sink_core.tables.maintenance_report import TaskOutcome
 from tests.pipelines import TIMEOUT_S, Died, Flow, reached
 from tests.support import TopicFactory
 

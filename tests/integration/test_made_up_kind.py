@@ -1,108 +1,39 @@
-"""A kind of pipeline that is made up here, on the control log and the publisher of all kinds: it counts records that it
-copies. Nothing in the product knows of it.
+"""A kind of pipeline that nothing in the product knows of, the toy, on what all kinds have: control log and publisher,
+control plane, and commands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
+from typer.testing import CliRunner, Result
 
+from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.control import checks, schemas
+from calve.sink_core.config.load import load_as
+from calve.sink_core.control import checks, keep_alive
 from calve.sink_core.control.checkpoint import checkpoint_of
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.events import (
-    BatchPublished,
-    BatchStarted,
-    Checkpoint,
-    Paused,
-    PipelineBound,
-    Resumed,
-)
-from calve.sink_core.control.fold import CORE, EventType, Fold
+from calve.sink_core.control.events import Paused, PipelineBound, Resumed
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.control.publisher import Publisher
-from calve.sink_core.control.state import LogState
-from calve.sink_core.errors import ProtocolError
-from calve.sink_core.finding import FindingKind
+from calve.sink_core.errors import EXIT_STOPPED, ProtocolError
 from calve.sink_core.kafka import clients
 from calve.sink_core.offsets import Position, Positions, TopicPartition, offsets_to_dense
 from calve.sink_core.tables.log.fold import SINK
-from tests import support
+from tests import support, toy_kind
 from tests.support import TopicFactory
+from tests.toy_kind import OTHER_FILE, TOY, Copied, Copy, CopyStarted, ToyPipeline, ToyPlane, ToyState
 from tests.unit.tables.log.build import written
 
-OTHER_SOURCE = FindingKind(
-    code="TOY-1",
-    name="other-source",
-    part="binding",
-    title="The source is another one",
-    seen_by="the fingerprint",
-    meaning="The source of a made-up kind was exchanged.",
-    remedy="Put it back.",
-    hint="put the source back",
-)
 PIPELINE_ID = "copies"
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """Records of one topic in a batch."""
-
-    topic: str
-    records: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CopyStarted(BatchStarted):
-    event_type: ClassVar[str] = "COPY_STARTED"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Copied(BatchPublished):
-    event_type: ClassVar[str] = "COPIED"
-    copies: tuple[Copy, ...]
-
-
-@dataclass(slots=True)
-class CopyState(LogState[Copied, Checkpoint]):
-    """Adds the number of records by topic."""
-
-    records: dict[str, int] = field(default_factory=dict[str, int])
-
-    def copied(self, offset: int, event: Copied) -> None:
-        self.publish(offset, event)
-        for copy in event.copies:
-            self.records[copy.topic] = self.records.get(copy.topic, 0) + copy.records
-
-
-BATCH = schemas.strings("batch_id", "predecessor")
-COPY: schemas.Schema = {
-    "type": "record",
-    "name": "Copy",
-    "fields": [*schemas.strings("topic"), {"name": "records", "type": "long"}],
-}
-COPIED: schemas.Fields = [
-    *BATCH,
-    {"name": "topic_ids", "type": schemas.STRING_MAP},
-    {"name": "positions", "type": schemas.BY_PARTITION},
-    {"name": "copies", "type": {"type": "array", "items": COPY}},
-]
-COPYING = Fold(
-    CopyState,
-    (
-        *CORE,
-        EventType(CopyStarted, BATCH, CopyState.start),
-        EventType(Copied, COPIED, CopyState.copied),
-        EventType(Checkpoint, schemas.CHECKPOINT, CopyState.restore),
-    ),
-)
-Log = ControlLog[CopyState]
+Log = ControlLog[ToyState]
 
 
 @pytest.fixture
@@ -112,7 +43,7 @@ def opened(broker: Broker) -> Generator[Callable[[], Log]]:
     with ExitStack() as stack:
 
         def log() -> Log:
-            made = ControlLog(settings, topic, COPYING, admin=clients.admin(settings))
+            made = ControlLog(settings, topic, TOY, admin=clients.admin(settings))
             stack.enter_context(closing(made))
             if not made.open(create=False):
                 made.open(create=True)
@@ -149,7 +80,7 @@ def copied(batch_id: str, predecessor: str, ends: dict[TopicPartition, int], *co
     )
 
 
-def publisher(broker: Broker, log: Log) -> Publisher[CopyState]:
+def publisher(broker: Broker, log: Log) -> Publisher[ToyState]:
     settings = {"bootstrap.servers": broker.bootstrap}
     return Publisher(settings, transactional_id=log.topic, group=SourceGroup(settings, f"{log.topic}.group"), log=log)
 
@@ -166,9 +97,9 @@ def test_it_binds_appends_reads_back_pauses_and_resumes(opened: Callable[[], Log
     assert there.started["one"].event == begun
     log.append(Resumed(pipeline_id=PIPELINE_ID, by="bo"))
     assert (log.refresh_to_end().paused, log.state.resumed and log.state.resumed.by) == (None, "bo")
-    found = checks.binding(bound(log), bound(log, "another"), elsewhere=OTHER_SOURCE)
+    found = checks.binding(bound(log), bound(log, "another"), elsewhere=OTHER_FILE)
     assert found is not None
-    assert (found.name, found.stored, found.found) == ("other-source", "cluster there", "another")
+    assert (found.name, found.stored, found.found) == ("other-file", "cluster there", "another")
 
 
 def test_it_publishes_and_gives_up_by_positions_of_its_own(
@@ -179,18 +110,18 @@ def test_it_publishes_and_gives_up_by_positions_of_its_own(
     publishing = publisher(broker, log)
     read: list[Positions] = []
 
-    def decide(positions: Positions, state: CopyState) -> Decision:
+    def decide(positions: Positions, state: ToyState) -> Decision:
         read.append(positions)
-        return Decision(Verdict.PUBLISH, f"{sum(state.records.values())} records so far")
+        return Decision(Verdict.PUBLISH, f"{sum(state.lines.values())} lines so far")
 
-    both = copied("first", "", {one: 3, two: 4}, Copy(topic, 7))
+    both = copied("first", "", {one: 3, two: 4}, Copy("in.txt", 7))
     publishing.publish(decide, [both], {one: Position(3, "first"), two: Position(4, "first")})
     # Who asks for some positions gets these, and is not held up by what is pending on others.
-    more = copied("second", "first", {one: 5, two: 4}, Copy(topic, 2))
+    more = copied("second", "first", {one: 5, two: 4}, Copy("in.txt", 2))
     again = publishing.publish(decide, [more], {one: Position(5, "second")})
     assert read == [{}, {one: Position(3, "first")}]
-    assert again.why == "7 records so far"
-    assert opened().state.records == {topic: 9}
+    assert again.why == "7 lines so far"
+    assert opened().state.lines == {"in.txt": 9}
     log.append(started("third", "second"))
     assert publishing.give_up().batch_ids == ("third",)
     assert opened().state.abandoned == {"third"}
@@ -200,7 +131,7 @@ def test_it_is_trimmed(broker: Broker, opened: Callable[[], Log], kafka_topic: T
     log, topic = opened(), kafka_topic(1)
     at = TopicPartition(topic, 0)
     for number, batch_id in enumerate(("first", "second"), 1):
-        log.append(copied(batch_id, "", {at: 10 * number}, Copy(topic, 10)))
+        log.append(copied(batch_id, "", {at: 10 * number}, Copy("in.txt", 10)))
     log.append(Paused(pipeline_id=PIPELINE_ID, by="ana", reason="a move"))
     state = log.refresh_to_end()
     log.append(checkpoint_of(state, delete_below=state.next_offset))
@@ -218,3 +149,80 @@ def test_an_event_of_another_kind_stops_it(broker: Broker, opened: Callable[[], 
     support.produce(broker.bootstrap, log.topic, [SINK.encode(written("b1"))])
     with pytest.raises(ProtocolError, match="event DATA_WRITTEN is not among the 8 types"):
         log.refresh_to_end()
+
+
+@pytest.fixture
+def file(tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a toy on a real cluster, which nobody has run yet."""
+    toy_kind.register(monkeypatch)
+    toy = {"name": support.unique("toy").replace("-", "_"), "kind": "toy", "kafka": "main"}
+    toy |= {"reads": "in.txt", "writes": "out.txt", "maintenance": {"trim": {"older_than": "0s"}}}
+    connections = {"deployment": "test", "kafka": {"main": {"bootstrap.servers": broker.bootstrap}}}
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(connections))
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(toy))
+    return tmp_path / "toy.yaml"
+
+
+def calve(command: str, file: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, [command, str(file), *options])
+
+
+def plane(file: Path) -> ToyPlane:
+    return ToyPlane(load_as(ToyPipeline, file))
+
+
+def publish(file: Path, batch_id: str, predecessor: str, at: TopicPartition, end: int) -> None:
+    with plane(file) as opened:
+        opened.bind()
+        event = replace(copied(batch_id, predecessor, {at: end}, Copy("in.txt", 1)), pipeline_id=opened.pipeline_id)
+        opened.publisher.publish(lambda *_: Decision(Verdict.PUBLISH, ""), [event], {at: Position(end, batch_id)})
+
+
+def test_its_pipeline_is_paused_and_resumed(file: Path, kafka_topic: TopicFactory) -> None:
+    first = calve("pause", file, "--reason", "a move")
+    assert (first.exit_code, first.stdout.endswith(": a move\n")) == (0, True), first.output
+    assert calve("pause", file).stdout.startswith("paused already since ")
+    publish(file, "first", "", TopicPartition(kafka_topic(1), 0), 1)
+    with plane(file) as opened:
+        assert opened.read_only()
+        assert opened.bound is not None
+        assert (opened.bound.fingerprint, opened.log.state.paused is not None) == ("file in.txt", True)
+        opened.log.append(replace(started("dead", "first"), pipeline_id=opened.pipeline_id))
+    assert calve("pause", file, "--wait", "--timeout", "0").exit_code == EXIT_STOPPED
+    waited = calve("pause", file, "--wait", "--timeout", "0", "--give-up")
+    assert waited.stdout.splitlines()[-1] == "no batch is in progress; given up: dead"
+    assert calve("resume", file).stdout.startswith("resumed; it was paused since ")
+    with plane(file) as opened:
+        assert opened.read_only()
+        assert (opened.log.state.paused, opened.log.state.abandoned) == (None, {"dead"})
+
+
+def test_its_pipeline_is_stopped_where_it_is_bound_to_something_else(file: Path, kafka_topic: TopicFactory) -> None:
+    publish(file, "first", "", TopicPartition(kafka_topic(1), 0), 1)
+    file.write_text(file.read_text().replace("in.txt", "other.txt"))
+    refused = calve("pause", file)
+    assert refused.exit_code == EXIT_STOPPED
+    assert "other-file" in refused.stderr
+    assert "stored file in.txt, found file other.txt [TOY-1]" in refused.stderr
+
+
+def test_its_pipeline_is_maintained(file: Path, kafka_topic: TopicFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = TopicPartition(kafka_topic(1), 0)
+    for task in ("trim", "keep-alive"):
+        assert "nothing to do: pipeline toy" in calve("maintain", file, task).stdout
+    publish(file, "first", "", at, 1)
+    assert "committed them; due after" in calve("maintain", file, "keep-alive").stdout
+    monkeypatch.setattr(keep_alive, "KEEP_ALIVE_AFTER_S", 0)
+    assert "1 offsets committed again, as they were" in calve("maintain", file, "keep-alive").stdout
+    publish(file, "second", "first", at, 2)
+    with plane(file) as opened:
+        assert opened.read_only()
+        complete = opened.log.state.complete
+    assert complete is not None
+    trimmed = calve("maintain", file, "trim").stdout
+    assert f"events below control offset {complete.offset} deleted; the last publish is at" in trimmed
+    with plane(file) as opened:
+        assert opened.read_only()
+        assert opened.log.state.log_start == complete.offset
+        assert (opened.log.state.positions(), opened.log.state.last_batch_id) == ({at: 2}, "second")
+        assert opened.bind().pipeline_id == complete.event.pipeline_id

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.table_maintenance import Orphans
 from calve.sink_core.control.events import BatchAbandoned
+from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.sink_core.errors import FindingError
 from calve.sink_core.iceberg.maintenance.orphans import LOOKED_AT
 from calve.sink_core.sink.maintenance.orphans import remove_orphans
 from calve.sink_core.sink.maintenance.work import Work
 from calve.sink_core.sink.verify.proof import verify
-from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.spark_jobs.procedures import SparkProcedures
 from tests.pipelines import Flow, reached
 from tests.support import TopicFactory

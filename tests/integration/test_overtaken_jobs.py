@@ -8,9 +8,9 @@ import pytest
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import FindingError
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
-from calve.sink_core.sink.trim import trim
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
 from tests.damage import delete_the_group, restore_the_catalog, roll_back, with_two_batches
 from tests.pipelines import COLUMNS, Flow, reached

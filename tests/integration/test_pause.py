@@ -18,10 +18,9 @@ from typer.testing import CliRunner, Result
 
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.control import publisher
+from calve.sink_core.control import pausing, publisher
 from calve.sink_core.control.events import BatchAbandoned, Event, Paused, PipelineBound, Resumed
 from calve.sink_core.errors import FindingError, TableUnusable, UnknownOutcome
-from calve.sink_core.sink import pausing
 from calve.sink_core.sink.batches import BatchReport
 from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline

@@ -10,10 +10,10 @@ from pyiceberg.table import Table
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import Paused
+from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import BadRecord, FindingError, TableUnusable
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs, RangeReport
-from calve.sink_core.sink.trim import trim
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
 from tests.damage import (
     Break,

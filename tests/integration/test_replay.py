@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import FindingError, TableUnusable
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
-from calve.sink_core.sink.trim import trim
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
 from tests import support
 from tests.damage import roll_back

@@ -9,12 +9,12 @@ import pytest
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.trim import trim
 from calve.sink_core.iceberg.maintenance.orphans import Listed, may_still_land
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.sink.dead_letters.jobs import DeadLetterReport
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 from calve.sink_core.sink.range_jobs.selected import Wanted
-from calve.sink_core.sink.trim import trim
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.damage import roll_back

@@ -10,8 +10,8 @@ import pytest
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.log import REQUIRED_CONFIG
+from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import FindingError
-from calve.sink_core.sink.trim import trim
 from tests import damage, support
 from tests.integration.conftest import StartBroker
 from tests.pipelines import Flow

@@ -8,8 +8,8 @@ import pytest
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Resumed
+from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import CalveError, FindingError
-from calve.sink_core.sink.trim import trim
 from calve.sink_core.tables.log.events import DataComplete, TableCheckpoint
 from tests import damage
 from tests.pipelines import Died, Flow, reached

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from calve.orchestration.dagster.sink.watch import SinkWatch
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused, Resolved
+from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import ConfigError, FindingError
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.resolve.positions import accept
-from calve.sink_core.sink.trim import trim
 from calve.sink_core.sink.verify.proof import verify
 from tests import damage
 from tests.pipelines import Flow, reached

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Resolved
+from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import FindingError
-from calve.sink_core.sink.trim import trim
 from calve.sink_core.tables.log.events import DataWritten
 from tests import damage
 from tests.pipelines import Flow, reached, tagged

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.table_maintenance import Compact, Expire
+from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import FindingError
 from calve.sink_core.sink.maintenance.compact import compact
 from calve.sink_core.sink.maintenance.expire import expire
 from calve.sink_core.sink.maintenance.work import Work
-from calve.sink_core.sink.trim import trim
 from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.proof import VerifyReport
 from calve.spark_jobs.procedures import SparkProcedures

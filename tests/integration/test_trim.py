@@ -14,10 +14,10 @@ import pytest
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event, Paused
+from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import FindingError, UnknownOutcome
 from calve.sink_core.sink.run import run_pipeline
 from calve.sink_core.sink.status import status
-from calve.sink_core.sink.trim import trim
 from calve.sink_core.tables.log.events import CheckpointPart, DataComplete, DataWritten, TableCheckpoint
 from calve.sink_core.tables.log.parts import in_parts
 from calve.sink_core.tables.proof import VerifyReport
@@ -69,7 +69,7 @@ def test_a_trimmed_pipeline_is_proven_goes_on_and_is_trimmed_again(flow: Flow) -
 
 def test_range_jobs_of_any_number_go_before_their_checkpoint(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     """One trim dies between them, the next one writes all of it again, and the one after takes that away."""
-    monkeypatch.setattr("calve.sink_core.sink.trim.in_parts", partial(in_parts, most=3))
+    monkeypatch.setattr("calve.sink_core.sink.loop.needed.in_parts", partial(in_parts, most=3))
 
     def die() -> None:
         raise Died

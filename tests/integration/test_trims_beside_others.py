@@ -12,10 +12,10 @@ import pytest
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.log import REQUIRED_CONFIG, ControlLog
+from calve.sink_core.control.trim import trim
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.status import status
-from calve.sink_core.sink.trim import trim
 from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.log.events import DataComplete, StartCommit, TableCheckpoint
 from tests import support

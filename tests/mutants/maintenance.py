@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 _EXPIRY = "tests/unit/iceberg/maintenance/test_expiry.py"
 _ORPHANS = "tests/unit/iceberg/maintenance/test_orphans.py"
 _OVERTAKEN = "tests/integration/test_overtaken_jobs.py"
-_TRIM = "tests/unit/sink/test_trim.py"
+_TRIM = "tests/unit/sink/loop/test_needed.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -92,7 +92,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "trim-no-second-look",
-        "sink_core/sink/trim.py",
+        "sink_core/control/trim.py",
         "return read and again is not None and again.kept.offset >= below",
         "return read",
         (f"{_OVERTAKEN}::test_a_trim_keeps_the_events_that_a_table_lacks_since_it_was_looked_at",),
@@ -100,7 +100,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "trim-off-by-one",
-        "sink_core/sink/trim.py",
+        "sink_core/sink/loop/needed.py",
         "if logged.offset >= has:",
         "if logged.offset > has:",
         (f"{_TRIM}::test_a_table_that_is_behind_keeps_what_it_lacks_and_nothing_below",),
@@ -108,7 +108,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "trim-unlooked-table",
-        "sink_core/sink/trim.py",
+        "sink_core/sink/loop/needed.py",
         "stored = taken.get(table, 0)",
         "stored = taken.get(table, state.next_offset)",
         (f"{_TRIM}::test_a_table_nobody_looked_at_keeps_all_its_events",),
@@ -116,7 +116,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "trim-of-a-table-that-is-gone",
-        "sink_core/sink/trim.py",
+        "sink_core/sink/loop/needed.py",
         "has = state.reported_offset(table, logged.event.table_uuid) if stored is None else stored",
         "has = state.next_offset if stored is None else stored",
         (f"{_TRIM}::test_a_table_that_is_gone_keeps_what_nobody_reported",),
@@ -124,7 +124,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "trim-incomplete-batch",
-        "sink_core/sink/trim.py",
+        "sink_core/sink/loop/needed.py",
         "if state.limit < state.next_offset:",
         "if False:",
         (f"{_TRIM}::test_an_incomplete_batch_stays",),

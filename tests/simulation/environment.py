@@ -31,13 +31,13 @@ import calve.sink_core.iceberg.replace.head_files
 import calve.sink_core.kafka.clients
 import calve.sink_core.kafka.source
 import calve.sink_core.sink.batches
+import calve.sink_core.sink.loop.needed
 import calve.sink_core.sink.maintenance.expire
 import calve.sink_core.sink.maintenance.orphans
 import calve.sink_core.sink.range_jobs.jobs
 import calve.sink_core.sink.resolve.jump
 import calve.sink_core.sink.resolve.ledger
 import calve.sink_core.sink.resolve.rebuild
-import calve.sink_core.sink.trim
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.commit.merge import Merging
@@ -107,7 +107,7 @@ class Environment:
             lambda of, _now_ms: left_behind(of, sys.maxsize),
         )
         # Range jobs are few in a history, and have few ranges.
-        patch.setattr(calve.sink_core.sink.trim, "in_parts", partial(in_parts, most=3))
+        patch.setattr(calve.sink_core.sink.loop.needed, "in_parts", partial(in_parts, most=3))
         patch.setattr(calve.sink_core.sink.resolve.rebuild, "accounts_of", lambda *given: self.world.accounts(*given))
         patch.setattr(calve.sink_core.sink.resolve.ledger, "_batches_in", lambda table: self.world.batches_in(table))
         patch.setattr(calve.sink_core.sink.resolve.ledger, "copied", lambda *given: self.world.ledger_of(*given))

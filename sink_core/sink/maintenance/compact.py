@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from calve.sink_core.config.table_maintenance import Compact, Manifests
+from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.sink_core.error_codes.tables import PROCEDURE
 from calve.sink_core.errors import RetriableError
 from calve.sink_core.iceberg.handles import Table
@@ -23,7 +24,6 @@ from calve.sink_core.iceberg.maintenance.compaction import (
 )
 from calve.sink_core.iceberg.maintenance.shape import DATA_FILES, DELETE_FILES, MANIFESTS, shape
 from calve.sink_core.sink.maintenance.work import Work, now_ms
-from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
 
 TASK, MANIFESTS_TASK = "compact", "manifests"
 

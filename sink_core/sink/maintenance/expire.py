@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calve.sink_core.config.table_maintenance import Expire
+from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.sink_core.error_codes.tables import BRANCH_RETENTION
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.handles import Table
@@ -10,7 +11,6 @@ from calve.sink_core.iceberg.maintenance.expiry import drop_left_behind, plan_ex
 from calve.sink_core.iceberg.maintenance.owned import why_not_owned
 from calve.sink_core.iceberg.maintenance.shape import SNAPSHOTS, shape
 from calve.sink_core.sink.maintenance.work import Work, now_ms
-from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
 
 TASK = "expire"
 

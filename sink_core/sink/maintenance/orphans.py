@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from calve.sink_core.config.table_maintenance import Orphans
+from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.maintenance.orphans import (
@@ -30,7 +31,6 @@ from calve.sink_core.iceberg.maintenance.orphans import (
 from calve.sink_core.iceberg.maintenance.owned import why_files_stay, why_not_owned
 from calve.sink_core.sink.maintenance.work import Work, now_ms
 from calve.sink_core.tables.log.state import CommitState
-from calve.sink_core.tables.maintenance_report import MaintenanceReport, TaskOutcome
 
 TASK = "orphans"
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calve.sink_core.control.keep_alive import keep_alive
+from calve.sink_core.control.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
+from calve.sink_core.control.trim import trim
 from calve.sink_core.error_codes.files import NO_SUCH_NAME
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.sink.keep_alive import keep_alive
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.maintenance.compact import compact, rewrite_manifests
 from calve.sink_core.sink.maintenance.expire import expire
 from calve.sink_core.sink.maintenance.orphans import remove_orphans
 from calve.sink_core.sink.maintenance.work import Procedures, Work
-from calve.sink_core.sink.trim import trim
-from calve.sink_core.tables.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
 
 
 def run_task(

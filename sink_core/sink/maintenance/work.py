@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from calve.sink_core.control.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
 from calve.sink_core.errors import CalveError
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.maintenance.owned import why_not_owned
 from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.tables.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from calve.sink_core.config.table_maintenance import TASKS
 from calve.sink_core.errors import CalveError
 
 if TYPE_CHECKING:
-    from calve.sink_core.tables.maintenance_report import TaskOutcome
+    from calve.sink_core.control.maintenance_report import TaskOutcome
 
 POOL = "maintenance"
 """One pool for all tasks of a pipeline: compaction and orphan removal are never at work together."""

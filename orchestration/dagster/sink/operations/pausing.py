@@ -30,7 +30,7 @@ def pause(pipeline: SinkPipeline) -> Operation[PauseConfig]:
     """Stops planning and committing on all hosts."""
 
     def work(at: Work, config: PauseConfig) -> Generator[Told, None, dict[str, Any]]:
-        from calve.sink_core.sink import pausing
+        from calve.sink_core.control import pausing
 
         yield from ()
         made = pausing.pause(at.session, at.by, config.reason)
@@ -58,7 +58,7 @@ def resume(pipeline: SinkPipeline) -> Operation[dg.Config]:
     """Ends a pause, or has a stopped pipeline tried again."""
 
     def work(at: Work, _config: dg.Config) -> Generator[Told, None, dict[str, Any]]:
-        from calve.sink_core.sink import pausing
+        from calve.sink_core.control import pausing
 
         yield from ()
         was = pausing.resume(at.session, at.by)

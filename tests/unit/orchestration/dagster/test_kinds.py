@@ -67,14 +67,6 @@ def test_a_mistake_in_its_file_is_named_as_any_other_is(file: Path, before: str,
     assert said in refused.stderr
 
 
-@pytest.mark.parametrize("verb", [["commit"], ["replay", "--table", "a.b"], ["dead-letters", "list"]])
-def test_a_command_that_it_does_not_have_is_refused_in_a_sentence(file: Path, verb: list[str]) -> None:
-    refused = calve(*verb, file)
-    assert refused.exit_code == EXIT_BAD_INPUT
-    name = " ".join(word for word in verb if word not in ("--table", "a.b"))
-    assert refused.stderr == f"calve {name} is for pipelines of kind sink; {file} is one of kind toy [CLV-1129]\n"
-
-
 def test_schema_and_reference_have_it_beside_the_others(file: Path) -> None:
     written = documents()
     assert [named["$ref"] for named in json.loads(written["pipeline.schema.json"])["anyOf"]] == [

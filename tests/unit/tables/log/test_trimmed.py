@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import BatchAbandoned, Event, Paused, Resolved, Resumed
+from calve.sink_core.control.trim import first_kept
 from calve.sink_core.offsets import NOWHERE, TopicPartition, offsets_to_dense
-from calve.sink_core.sink.trim import first_kept
+from calve.sink_core.sink.loop.needed import kept_for_tables
 from calve.sink_core.tables.log.checkpoint import table_checkpoint_of
 from calve.sink_core.tables.log.events import DataComplete, TableCheckpoint
 from calve.sink_core.tables.log.range_parts import RangeRead, Resolves
@@ -103,7 +104,7 @@ BETWEEN = st.lists(st.tuples(st.sampled_from([s for s in ANY if s != "publish"])
 def trimmed(writer: Writer, between: Sequence[Step], below: int) -> tuple[int, TableCheckpoint]:
     """A trim: what it reads, what others write meanwhile, its checkpoint. Where the log then begins, by `below`."""
     state, stored = log(*writer.events), dict(writer.stored)
-    first = first_kept(state, stored, first_young=below, older_than_s=0).offset
+    first = first_kept(state, kept_for_tables(state, stored), first_young=below, older_than_s=0).offset
     by_tables = {table: {UUID: offset} for table, offset in stored.items() if offset}
     checkpoint = table_checkpoint_of(state, delete_below=first, stored=by_tables)
     for step in between:
@@ -177,7 +178,7 @@ def test_a_log_trimmed_twice_says_what_the_whole_one_says(
     for step in later:
         writer.do(step)
     state = log(*writer.events[first:], start=first)
-    second = first_kept(state, writer.stored, first_young=again, older_than_s=0).offset
+    second = first_kept(state, kept_for_tables(state, writer.stored), first_young=again, older_than_s=0).offset
     stored = {table: {UUID: offset} for table, offset in writer.stored.items() if offset}
     writer.write(table_checkpoint_of(state, delete_below=second, stored=stored))
     assert_agree(writer, max(first, second))
@@ -218,7 +219,9 @@ def test_the_last_event_a_table_took_in_is_known_after_every_trim() -> None:
         for step in (("publish", fed), ("commit", 0), ("commit", 1), ("publish", b), ("commit", 0)):
             writer.do(step)
         state = log(*writer.events[starts[-1] :], start=starts[-1])
-        first = first_kept(state, writer.stored, first_young=state.next_offset, older_than_s=0).offset
+        first = first_kept(
+            state, kept_for_tables(state, writer.stored), first_young=state.next_offset, older_than_s=0
+        ).offset
         writer.write(table_checkpoint_of(state, delete_below=first, stored={}))
         assert first > starts[-1]
         assert first < writer.stored[TABLES[0]]

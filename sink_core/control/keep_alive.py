@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.tables.log.state import CommitState
-from calve.sink_core.tables.maintenance_report import TaskOutcome
+from calve.sink_core.control.maintenance_report import TaskOutcome
+from calve.sink_core.control.plane import AnyPlane
+from calve.sink_core.control.state import AnyState
 
 TASK = "keep_alive"
 
@@ -14,32 +14,32 @@ KEEP_ALIVE_AFTER_S = 42 * 3600
 """A quarter of the seven days after which brokers by default drop the offsets of a group without members."""
 
 
-def is_due(state: CommitState, now_ms: int) -> bool:
+def is_due(state: AnyState, now_ms: int) -> bool:
     """Whether nothing was published for a while. When the positions were kept alive last, the log does not say."""
     if state.complete is None:
         return state.last_publish is not None
     return now_ms - state.complete.event.written_at_ms > KEEP_ALIVE_AFTER_S * 1000
 
 
-def keep_alive(session: Session) -> TaskOutcome:
+def keep_alive(plane: AnyPlane) -> TaskOutcome:
     """Commit every position again as it is, unless a publish did so not long ago. For paused pipelines too.
 
-    The session must be bound. Raises Fenced if others fence this again and again, UnknownOutcome if the broker stops
+    The pipeline must be bound. Raises Fenced if others fence this again and again, UnknownOutcome if the broker stops
     answering.
     """
-    state, now_ms = session.log.refresh(), time.time_ns() // 1_000_000
+    state, now_ms = plane.log.refresh(), time.time_ns() // 1_000_000
     if state.last_publish is None:
-        return _nothing(session, f"pipeline {session.pipeline.name} has not published anything yet")
+        return _nothing(plane, f"pipeline {plane.pipeline.name} has not published anything yet")
     if state.complete is not None and not is_due(state, now_ms):
         age_s = (now_ms - state.complete.event.written_at_ms) / 1000
         since = f"the last publish, {age_s:,.0f} s ago, committed them"
-        return _nothing(session, f"{since}; due after {KEEP_ALIVE_AFTER_S:,} s")
-    number = session.publisher.keep_alive()
+        return _nothing(plane, f"{since}; due after {KEEP_ALIVE_AFTER_S:,} s")
+    number = plane.publisher.keep_alive()
     if not number:
-        return _nothing(session, "the group has no positions")
+        return _nothing(plane, "the group has no positions")
     did, numbers = f"{number:,} offsets committed again, as they were", {"offsets": number}
-    return TaskOutcome(TASK, session.pipeline.group, did, True, numbers, numbers)
+    return TaskOutcome(TASK, plane.pipeline.group, did, True, numbers, numbers)
 
 
-def _nothing(session: Session, why: str) -> TaskOutcome:
-    return TaskOutcome(TASK, session.pipeline.group, f"nothing to do: {why}", False)
+def _nothing(plane: AnyPlane, why: str) -> TaskOutcome:
+    return TaskOutcome(TASK, plane.pipeline.group, f"nothing to do: {why}", False)

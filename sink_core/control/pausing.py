@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from time import sleep, time_ns
 
 from calve.sink_core.control.events import Paused, Resumed
+from calve.sink_core.control.plane import AnyPlane
+from calve.sink_core.control.state import AnyState
 from calve.sink_core.error_codes.operations import RESUMED, STILL_UNDER_WAY
 from calve.sink_core.errors import CalveError
-from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.sink.status import in_flight
 from calve.sink_core.timing import Deadline
 
 POLL_S = 1.0
@@ -26,25 +26,25 @@ class Pausing:
     offset: int
 
 
-def pause(session: Session, by: str, reason: str) -> Pausing:
-    """The pause that holds every host from now on; binds the session. A batch in progress is still finished."""
-    bound = session.bind()
-    if (already := session.log.state.paused) is not None:
+def pause(plane: AnyPlane, by: str, reason: str) -> Pausing:
+    """The pause that holds every host from now on; binds the pipeline. A batch in progress is still finished."""
+    bound = plane.bind()
+    if (already := plane.log.state.paused) is not None:
         return Pausing(already, written=False, offset=-1)
     paused = Paused(pipeline_id=bound.pipeline_id, by=by, reason=reason)
-    return Pausing(paused, written=True, offset=session.log.append(paused).offset)
+    return Pausing(paused, written=True, offset=plane.log.append(paused).offset)
 
 
-def resume(session: Session, by: str) -> Paused | None:
-    """The pause that ended, None if there was none: then a stopped pipeline is tried again. Binds the session."""
-    bound = session.bind()
-    was = session.log.state.paused
-    session.log.append(Resumed(pipeline_id=bound.pipeline_id, by=by))
+def resume(plane: AnyPlane, by: str) -> Paused | None:
+    """The pause that ended, None if there was none: then a stopped pipeline is tried again. Binds the pipeline."""
+    bound = plane.bind()
+    was = plane.log.state.paused
+    plane.log.append(Resumed(pipeline_id=bound.pipeline_id, by=by))
     return was
 
 
 def wait_until_idle(
-    session: Session, pausing: Pausing, timeout_s: float, *, giving_up: bool, on_progress: Callable[[str], None]
+    plane: AnyPlane, pausing: Pausing, timeout_s: float, *, giving_up: bool, on_progress: Callable[[str], None]
 ) -> tuple[str, ...]:
     """The ids of the batches that were given up, once none is in progress in a log read past the pause.
 
@@ -53,8 +53,8 @@ def wait_until_idle(
     """
     deadline = Deadline.after(timeout_s)
     while True:
-        state = session.log.refresh()
-        seen, batches = state.next_offset > pausing.offset, list(in_flight(state, time_ns() // 1_000_000))
+        state: AnyState = plane.log.refresh()
+        seen, batches = state.next_offset > pausing.offset, _in_progress(state)
         if seen and state.paused is None:
             by = state.resumed.by if state.resumed else "somebody"
             raise CalveError(
@@ -62,11 +62,10 @@ def wait_until_idle(
             )
         if seen and not batches:
             return ()
-        listed = ", ".join(f"{batch.batch_id} for {batch.age_s:,.0f} s" for batch in batches)
-        listed = listed or "not known yet, a transaction hides the end of the control topic"
+        listed = ", ".join(batches) or "not known yet, a transaction hides the end of the control topic"
         if deadline.passed:
             if giving_up:
-                return session.publisher.give_up().batch_ids
+                return plane.publisher.give_up().batch_ids
             raise CalveError(
                 f"batches in progress after a wait of {timeout_s:g} s: {listed}",
                 hint="the pause is in effect anyway; `calve pause FILE --wait --give-up` ends what dead runs have left",
@@ -74,6 +73,12 @@ def wait_until_idle(
             )
         on_progress(f"waiting for batches in progress: {listed}")
         sleep(POLL_S)
+
+
+def _in_progress(state: AnyState) -> list[str]:
+    """The batches that may still be published, each with its age."""
+    now_ms, planned = time_ns() // 1_000_000, [logged.event for logged in state.outstanding()]
+    return [f"{each.batch_id} for {max(0, now_ms - each.written_at_ms) / 1000:,.0f} s" for each in planned]
 
 
 def since(paused: Paused) -> str:

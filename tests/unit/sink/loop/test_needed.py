@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from calve.sink_core.sink.trim import Kept, Taken, first_kept
+from calve.sink_core.control.checkpoint import Kept
+from calve.sink_core.control.trim import first_kept
+from calve.sink_core.sink.loop.needed import Taken, kept_for_tables
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.state import CommitState
 from tests.unit.tables.log.build import TABLE, bound, checkpoint, complete, log, reported, written
@@ -13,7 +15,7 @@ THREE = log(bound(), *(e for i in (1, 2, 3) for e in (written(f"b{i}"), written(
 
 
 def kept(state: CommitState, taken: Taken, *, young: int = 99) -> Kept:
-    return first_kept(state, taken, first_young=young, older_than_s=3600)
+    return first_kept(state, kept_for_tables(state, taken), first_young=young, older_than_s=3600)
 
 
 def test_the_last_publish_stays_when_every_table_has_everything() -> None:

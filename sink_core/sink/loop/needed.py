@@ -1,0 +1,85 @@
+"""What tables need of the control log: the events that they have not taken in, and a checkpoint of what they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from calve.sink_core.control.checkpoint import Kept, Needed
+from calve.sink_core.control.events import Event
+from calve.sink_core.control.maintenance_report import OnProgress
+from calve.sink_core.errors import FindingError
+from calve.sink_core.findings import FINDINGS, OTHER_CLUSTER
+from calve.sink_core.iceberg.commit.table import TableCommitter
+from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.examine.table import load_viewed
+from calve.sink_core.tables.log.checkpoint import table_checkpoint_of
+from calve.sink_core.tables.log.parts import in_parts
+from calve.sink_core.tables.log.state import CommitState
+
+_OF_THE_LOG = {kind.name for kind in FINDINGS.values() if kind.part == "control topic" or kind is OTHER_CLUSTER}
+
+Taken = Mapping[str, int | None]
+"""By table the control offset (exclusive) up to which it has taken events in; None for one that is gone."""
+
+
+def kept_for_tables(state: CommitState, taken: Taken) -> Iterator[Kept]:
+    """The first event of a batch that is not complete, and the first that names a table which has not taken it in. A
+    table that `taken` lacks has taken in nothing. Pure.
+    """
+    if state.limit < state.next_offset:
+        yield Kept(state.limit, f"the batch at control offset {state.limit} is not complete")
+    if state.rules.trim_asks_the_tables:
+        yield from _lacking(state, taken)
+
+
+def _lacking(state: CommitState, taken: Taken) -> Iterator[Kept]:
+    """For each table that holds events back, the first one it lacks.
+
+    Events for another incarnation count too: by them it is found that the table was recreated. Of a table that is gone
+    those stay that nobody reported as taken in; that it is gone, the reports tell.
+    """
+    for table, written in state.written.items():
+        stored = taken.get(table, 0)
+        for logged in written:
+            has = state.reported_offset(table, logged.event.table_uuid) if stored is None else stored
+            if logged.offset >= has:
+                yield Kept(logged.offset, f"{table} has not taken in the event at control offset {logged.offset}")
+                break
+
+
+def needed(committer: TableCommitter, tell: OnProgress) -> Needed:
+    """What the tables need that the log speaks of, as they are now. Raises FindingError for what stands against the log
+    as a whole.
+    """
+    state = committer.log.state
+    taken: dict[str, int | None] = {}
+    stored: dict[str, dict[str, int]] = {}
+    findings: list[str] = []
+    for name in state.tables:
+        tell(f"looking at {name}")
+        view, finding = _view(committer, name)
+        taken[name] = view.stored_offset if view else None
+        if view and view.stored_offset:
+            stored[name] = {view.uuid: view.stored_offset}
+        if finding:
+            findings.append(f"{finding} {name}")
+
+    def checkpoint(below: int) -> Sequence[Event]:
+        whole = table_checkpoint_of(state, delete_below=below, stored=stored, open_findings=findings)
+        parts, last = in_parts(whole)
+        return [*parts, last]
+
+    return Needed(tuple(kept_for_tables(state, taken)), checkpoint)
+
+
+def _view(committer: TableCommitter, name: str) -> tuple[TableView | None, str | None]:
+    """The table as it is now, None if it is gone; and the name of the finding on it."""
+    finding = None
+    try:
+        loaded = committer.load_checked(name)
+    except FindingError as error:
+        if error.finding in _OF_THE_LOG:
+            raise
+        finding = error.finding
+        loaded = load_viewed(committer.catalog, name, tag=committer.tag, keys=committer.keys)
+    return (loaded[1] if loaded else None), finding

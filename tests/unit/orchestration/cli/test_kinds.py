@@ -1,0 +1,78 @@
+"""Which commands a kind of pipeline has, and what is said of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from calve.orchestration.cli.kinds import KINDS, OF_ALL, SINK
+from calve.orchestration.cli.main import app
+from calve.orchestration.cli.maintain import Task
+from calve.sink_core.config import kinds as registry
+from calve.sink_core.errors import EXIT_BAD_INPUT
+from tests import toy_kind
+from tests.documents import ROOT
+
+CONNECTIONS = {"deployment": "dev", "kafka": {"main": {"bootstrap.servers": "b:9092"}}}
+TOY = {"name": "letters", "kind": "toy", "kafka": "main", "reads": "in.txt", "writes": "out.txt"}
+NEEDED = {"replay": ["--table", "a.b"], "resolve": ["a-finding"], "positions import": ["positions.json"]}
+"""What a command does not go without."""
+
+
+def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """All there are, by the words that they are given with."""
+    for name, command in (group or typer.main.get_command(app)).commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+def of_pipelines() -> Iterator[str]:
+    """The commands that take a pipeline file; of `maintain` one for each task."""
+    for name, command in commands():
+        if any(parameter.name == "file" for parameter in command.params):
+            yield from (f"maintain {task}" for task in Task) if name == "maintain" else [name]
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    toy_kind.register(monkeypatch)
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(CONNECTIONS))
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(TOY))
+    return tmp_path / "toy.yaml"
+
+
+def test_the_command_line_knows_the_kinds_that_there_are() -> None:
+    assert KINDS.keys() == registry.KINDS.keys()
+
+
+def test_each_module_with_commands_is_in_the_command_line() -> None:
+    texts = {path.stem: path.read_text() for path in (ROOT / "orchestration/cli").glob("*.py")}
+    there = {name for name, text in texts.items() if "@command(" in text or "\ndef register(" in text}
+    assert there == {command.callback.__module__.rpartition(".")[2] for _, command in commands()}
+
+
+def test_a_sink_has_all_commands() -> None:
+    assert SINK.commands == sorted(of_pipelines())
+
+
+@pytest.mark.parametrize("command", [*SINK.own, "maintain --table"])
+def test_a_command_that_a_kind_does_not_have_is_refused_and_those_named_that_it_has(file: Path, command: str) -> None:
+    verb, *rest = command.split()
+    more = NEEDED.get(command, [])
+    if verb == "maintain":
+        words = [verb, str(file), *(["trim", "--table", "a.b"] if rest == ["--table"] else rest)]
+    else:
+        words = [verb, *rest, str(file), *more]
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == EXIT_BAD_INPUT
+    assert refused.stderr == (
+        f"{file}: kind toy has no `{command}` [CLV-1129]\n  → it has {', '.join(sorted(OF_ALL))}\n"
+    )
