@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -30,7 +30,7 @@ from calve.sink_core.records.columns.evolution import Used, evolved
 from calve.sink_core.tables.batch import ManifestRef, TableOutput, ToMerge
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.commit import TableCommit
-from calve.sink_core.tables.format.lake import Columns, Opening
+from calve.sink_core.tables.format.lake import Columns, Looked, Opening, Totals
 from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowWriter
 from calve.sink_core.tables.pieces import Outbox
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
@@ -97,6 +97,12 @@ class LinesTable:
     commits: int
     stored_offset: int
 
+    @property
+    def totals(self) -> Totals:
+        rows, files = rows_of(self.folder), list(self.folder.glob("*.jsonl"))
+        size = sum(file.stat().st_size for file in files)
+        return Totals(len(rows), len(files), size, self.commits, str(self.commits), None)
+
     def check_usable(self) -> None:
         pass
 
@@ -136,11 +142,16 @@ class LinesLake:
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
 
+    def look(self, name: str, *, compare: bool = True) -> Looked:
+        table = self._load(name)
+        dropped = compare and table is None and name in self._opening.log.state.tables
+        finding = TABLE_DROPPED.of(name, stored="its commits", found="no folder").error() if dropped else None
+        return Looked(table, finding)
+
     def load(self, names: Collection[str]) -> Iterator[tuple[str, LinesTable | CalveError | None]]:
         for name in names:
-            table = self._load(name)
-            dropped = table is None and name in self._opening.log.state.tables
-            yield name, TABLE_DROPPED.of(name, stored="its commits", found="no folder").error() if dropped else table
+            looked = self.look(name)
+            yield name, looked.finding or cast("LinesTable | None", looked.table)
 
     def create(self, settings: TableSettings, shown: Columns) -> None:
         folder = folder_of(self._opening.pipeline().path, settings.name)

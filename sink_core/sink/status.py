@@ -11,10 +11,8 @@ from typing import Any
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Logged
 from calve.sink_core.counts import not_stored
-from calve.sink_core.errors import FindingError, Unreachable
+from calve.sink_core.errors import Unreachable
 from calve.sink_core.finding import Finding
-from calve.sink_core.iceberg.commit.view import TableView
-from calve.sink_core.iceberg.examine.table import Totals, load_viewed, totals
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, end_offsets, log_starts
 from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition
@@ -22,6 +20,7 @@ from calve.sink_core.records.decode.others import sum_dropped
 from calve.sink_core.sink.dead_letters.misfits import Misfits, misfits
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.verify.world import table_names, unchanged
+from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 
@@ -277,39 +276,32 @@ def uncommitted(pending: list[Logged[DataWritten]], now_ms: int) -> Uncommitted:
     )
 
 
-def table_status(
-    head: Totals, view: TableView, state: CommitState, now_ms: int, finding: str | None = None
-) -> TableStatus:
+def table_status(table: LoadedTable, state: CommitState, now_ms: int, finding: str | None = None) -> TableStatus:
     """What a loaded table says, and what the log holds for it."""
-    own = view.tagged.own if view.tagged else None
-    through_ms = own.valid_through_ms if own else None
+    totals = table.totals
+    through_ms = totals.valid_through_ms
     return TableStatus(
-        table=view.table,
+        table=table.name,
         exists=True,
-        rows=head.rows,
-        files=head.files,
-        bytes=head.size,
-        snapshots=len(view.snapshots),
-        head_snapshot=str(view.head) if view.head is not None else None,
-        stored_offset=view.stored_offset,
+        rows=totals.rows,
+        files=totals.files,
+        bytes=totals.size,
+        snapshots=totals.versions,
+        head_snapshot=totals.head,
+        stored_offset=table.stored_offset,
         valid_through=_iso(through_ms) if through_ms else None,
         behind_s=_age_s(through_ms, now_ms) if through_ms else None,
-        uncommitted=uncommitted(state.pending(view.table, view.uuid, view.stored_offset), now_ms),
+        uncommitted=uncommitted(state.pending(table.name, table.uuid, table.stored_offset), now_ms),
         finding=finding,
     )
 
 
 def _table(session: Session, name: str, now_ms: int, *, ran: bool) -> TableStatus:
-    finding: str | None = None
-    try:
-        if ran:
-            session.committer().load_checked(name)
-    except FindingError as error:
-        finding = str(error)
-    loaded = load_viewed(session.catalog, name, tag=session.pipeline.tag, keys=session.keys)
-    if loaded is None:
+    looked = session.look(name, compare=ran)
+    finding = str(looked.finding) if looked.finding else None
+    if looked.table is None:
         return TableStatus(name, exists=False, finding=finding)
-    return table_status(totals(loaded[0]), loaded[1], session.log.state, now_ms, finding)
+    return table_status(looked.table, session.log.state, now_ms, finding)
 
 
 def _pause(state: CommitState) -> Pause | None:

@@ -10,6 +10,8 @@ import pytest
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.table_formats import TABLE_FORMATS
 from calve.sink_core.errors import FindingError, TableUnusable
+from calve.sink_core.sink.status import status
+from calve.sink_core.sink.verify.proof import verify
 from tests.pipelines import COLUMNS, Flow
 from tests.support import Produce, TopicFactory
 from tests.toy_table_format import LINES, folder_of, rows_of
@@ -75,6 +77,22 @@ def test_it_is_given_columns_that_records_need(flow: Flow, produce: Produce) -> 
     produce(flow.topic, [b'{"id": 1, "text": "a"}', b'{"id": 2, "text": "b", "more": 3}'])
     flow.run()
     assert [row["more"] for row in rows_of(folder(flow))] == [None, 3]
+
+
+def test_it_is_among_what_status_verify_and_trim_look_at(flow: Flow) -> None:
+    flow.produce(range(10))
+    flow.run()
+    with flow.session() as session:
+        [found] = [table for table in status(session).tables if table.table == NAMES[1]]
+        assert (found.rows, found.snapshots, found.uncommitted.batches, found.finding) == (10, 1, 0, None)
+    with flow.session() as session:
+        report = verify(session, deep=True)
+        assert report.violations == ()
+        assert [each.subject for each in report.not_checked if "format lines" in each.why] == [NAMES[1]]
+    with flow.session() as session:
+        session.read_only()
+        taken = [kept for kept in session.needed(lambda _: None).kept if NAMES[1] in kept.why]
+        assert taken == []
 
 
 def test_a_table_that_was_dropped_is_a_finding(flow: Flow) -> None:

@@ -24,9 +24,10 @@ from calve.sink_core.iceberg.commit.schema_change import change_schema
 from calve.sink_core.iceberg.commit.table import TableCommitter
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.create.tables import ensure_table
+from calve.sink_core.iceberg.examine.table import load_viewed
 from calve.sink_core.iceberg.format.table import IcebergTable
 from calve.sink_core.tables.commit import TableCommit
-from calve.sink_core.tables.format.lake import Columns, Opening
+from calve.sink_core.tables.format.lake import Columns, Looked, Opening
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,15 @@ class IcebergLake:
             self.opening.rules,
             self.opening.made_by,
         )
+
+    def look(self, name: str, *, compare: bool = True) -> Looked:
+        pipeline = self.opening.pipeline()
+        if not compare:
+            loaded = load_viewed(self.catalog, name, tag=pipeline.tag, keys=self.keys)
+            return Looked(self.table(*loaded) if loaded else None, None)
+        seen = self.committer().examine(name)
+        table = self.table(seen.table, seen.view) if seen.table and seen.view else None
+        return Looked(table, seen.finding.error(str(pipeline.path)) if seen.finding else None)
 
     def load(self, names: Collection[str]) -> Iterator[tuple[str, IcebergTable | CalveError | None]]:
         for name, found in self.threads.each(TableCommitter.load_checked, self.committer(), names):

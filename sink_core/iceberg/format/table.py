@@ -16,6 +16,7 @@ from calve.sink_core.iceberg.changes.equality import with_spec_of_deletes
 from calve.sink_core.iceberg.changes.existing_rows import existing_rows_of
 from calve.sink_core.iceberg.changes.settings import row_changes_of
 from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.iceberg.examine.table import totals
 from calve.sink_core.iceberg.files.sort_order import distribution_of
 from calve.sink_core.iceberg.files.written import WrittenFile
 from calve.sink_core.iceberg.format.target import IcebergTarget
@@ -23,7 +24,7 @@ from calve.sink_core.iceberg.write.outputs import output_of
 from calve.sink_core.iceberg.write.parquet import target_file_bytes
 from calve.sink_core.iceberg.write.usable import check_usable
 from calve.sink_core.tables.batch import TableOutput, ToMerge
-from calve.sink_core.tables.format.lake import LoadedTable
+from calve.sink_core.tables.format.lake import LoadedTable, Totals
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
 
 
@@ -48,6 +49,14 @@ class IcebergTable:
     @property
     def stored_offset(self) -> int:
         return self.view.stored_offset
+
+    @property
+    def totals(self) -> Totals:
+        head = totals(self.table)
+        own, last = self.view.tagged.own if self.view.tagged else None, self.view.head
+        through_ms = own.valid_through_ms if own else None
+        shown = str(last) if last is not None else None
+        return Totals(head.rows, head.files, head.size, len(self.view.snapshots), shown, through_ms)
 
     def check_usable(self) -> None:
         check_usable(self.table.metadata, table=self.name)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from calve.sink_core.control.checkpoint import Kept, Needed
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.maintenance_report import OnProgress
-from calve.sink_core.errors import FindingError
 from calve.sink_core.findings import FINDINGS, OTHER_CLUSTER
-from calve.sink_core.iceberg.commit.table import TableCommitter
-from calve.sink_core.iceberg.commit.view import TableView
-from calve.sink_core.iceberg.examine.table import load_viewed
+from calve.sink_core.tables.format.lake import Looked
 from calve.sink_core.tables.log.checkpoint import table_checkpoint_of
 from calve.sink_core.tables.log.parts import in_parts
 from calve.sink_core.tables.log.state import CommitState
@@ -47,22 +44,24 @@ def _lacking(state: CommitState, taken: Taken) -> Iterator[Kept]:
                 break
 
 
-def needed(committer: TableCommitter, tell: OnProgress) -> Needed:
-    """What the tables need that the log speaks of, as they are now. Raises FindingError for what stands against the log
+def needed(state: CommitState, look: Callable[[str], Looked], tell: OnProgress) -> Needed:
+    """What the tables need that the log, as it was read, speaks of. Raises FindingError for what stands against the log
     as a whole.
     """
-    state = committer.log.state
     taken: dict[str, int | None] = {}
     stored: dict[str, dict[str, int]] = {}
     findings: list[str] = []
     for name in state.tables:
         tell(f"looking at {name}")
-        view, finding = _view(committer, name)
-        taken[name] = view.stored_offset if view else None
-        if view and view.stored_offset:
-            stored[name] = {view.uuid: view.stored_offset}
-        if finding:
-            findings.append(f"{finding} {name}")
+        looked = look(name)
+        table, error = looked.table, looked.finding
+        if error and error.finding in _OF_THE_LOG:
+            raise error
+        taken[name] = table.stored_offset if table else None
+        if table and table.stored_offset:
+            stored[name] = {table.uuid: table.stored_offset}
+        if error:
+            findings.append(f"{error.finding} {name}")
 
     def checkpoint(below: int) -> Sequence[Event]:
         whole = table_checkpoint_of(state, delete_below=below, stored=stored, open_findings=findings)
@@ -70,16 +69,3 @@ def needed(committer: TableCommitter, tell: OnProgress) -> Needed:
         return [*parts, last]
 
     return Needed(tuple(kept_for_tables(state, taken)), checkpoint)
-
-
-def _view(committer: TableCommitter, name: str) -> tuple[TableView | None, str | None]:
-    """The table as it is now, None if it is gone; and the name of the finding on it."""
-    finding = None
-    try:
-        loaded = committer.load_checked(name)
-    except FindingError as error:
-        if error.finding in _OF_THE_LOG:
-            raise
-        finding = error.finding
-        loaded = load_viewed(committer.catalog, name, tag=committer.tag, keys=committer.keys)
-    return (loaded[1] if loaded else None), finding

@@ -32,7 +32,7 @@ from calve.sink_core.sink.loop.coordinator import Coordinator
 from calve.sink_core.sink.loop.engine import Engine, InProcess
 from calve.sink_core.sink.loop.needed import needed
 from calve.sink_core.tables.commit import TableCommit
-from calve.sink_core.tables.format.lake import Lake, LoadedTable, Opening
+from calve.sink_core.tables.format.lake import Lake, LoadedTable, Looked, Opening
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.state import CommitState
 
@@ -113,6 +113,10 @@ class Session(ControlPlane[SinkPipeline, CommitState]):
         """What became of each table by a commit of what is published and pending."""
         for lake, its in self._by_lake(names):
             yield from lake.commit(its)
+
+    def look(self, name: str, *, compare: bool = True) -> Looked:
+        """A table as it is now, and what it contradicts the log by, unless there is none yet."""
+        return self.lake_of(name).look(name, compare=compare)
 
     def load(self, names: Collection[str]) -> dict[str, LoadedTable | None]:
         """Tables as they are now, compared with the log; None for one that neither exists nor is in the log. Raises
@@ -223,7 +227,7 @@ class Session(ControlPlane[SinkPipeline, CommitState]):
         return [at for topic in topics.values() for at in topic.all_partitions]
 
     def needed(self, tell: OnProgress) -> Needed:
-        return needed(self.committer(), tell)
+        return needed(self.log.state, self.look, tell)
 
     def close(self) -> None:
         super().close()

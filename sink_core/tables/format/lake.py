@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings, TargetFileSize
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.control.log import ControlLog
-from calve.sink_core.errors import CalveError
+from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.batch import TableOutput, ToMerge
 from calve.sink_core.tables.commit import TableCommit
@@ -41,6 +41,20 @@ class ReadLog(Protocol):
     def refresh(self) -> CommitState: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a table has by its own count: `rows` are None where only reading tells, `size` of the data files in bytes.
+    `head` names its last version, of `versions` that it still has; it is complete up to a record time.
+    """
+
+    rows: int | None
+    files: int
+    size: int
+    versions: int
+    head: str | None
+    valid_through_ms: int | None
+
+
 class LoadedTable(Protocol):
     """A table as it was loaded, and compared with the control log. `stored_offset` is the control offset (exclusive)
     that it says it has.
@@ -57,6 +71,9 @@ class LoadedTable(Protocol):
 
     @property
     def stored_offset(self) -> int: ...
+
+    @property
+    def totals(self) -> Totals: ...
 
     def check_usable(self) -> None:
         """Raise TableUnusable for a table that can't be written."""
@@ -87,8 +104,20 @@ class LoadedTable(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A table as it is now, None if there is none, and what it contradicts the log by."""
+
+    table: LoadedTable | None
+    finding: FindingError | None
+
+
 class Lake(Protocol):
     """The tables of one format that an open pipeline feeds. Outcomes come one by one, a table's failure among them."""
+
+    def look(self, name: str, *, compare: bool = True) -> Looked:
+        """A table, whatever finding stands against it; compared with the log unless there is none yet."""
+        ...
 
     def load(self, names: Collection[str]) -> Iterator[tuple[str, LoadedTable | CalveError | None]]:
         """Tables as they are now, compared with the log; None for one that neither exists nor is in the log."""
