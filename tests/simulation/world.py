@@ -17,6 +17,7 @@ from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import FindingError, ProtocolError, RetriableError, TableUnusable
 from calve.sink_core.iceberg.files.kafka_rows import Runs
 from calve.sink_core.iceberg.format.table import iceberg
+from calve.sink_core.iceberg.format.target import iceberg_target
 from calve.sink_core.iceberg.replace.head_files import HeadFile
 from calve.sink_core.iceberg.write.rewrite import Rewritten
 from calve.sink_core.offsets import OffsetRange, TopicPartition
@@ -270,9 +271,9 @@ class World:
             try:
                 rows = self.store.rows(file.path)
             except FileNotFoundError as error:
-                raise RetriableError(f"{spec.table.name}: {error} is gone") from error
+                raise RetriableError(f"{iceberg_target(spec.target).name}: {error} is gone") from error
             kept = [row for row in rows if not self._is_of(row, spec.runs)]
-            written: Any = self._write(f"{spec.batch_id}-kept-{number}", spec.table.name, kept)
+            written: Any = self._write(f"{spec.batch_id}-kept-{number}", iceberg_target(spec.target).name, kept)
             done.append(Rewritten(file.path, len(rows) - len(kept), tuple(written)))
         return done
 

@@ -233,3 +233,5 @@ class Session(ControlPlane[SinkPipeline, CommitState]):
         super().close()
         for lake in self._lakes.values():
             lake.close()
+        # They look at the session, which no cycle may keep: its clients end with it.
+        self._lakes.clear()

@@ -16,12 +16,12 @@ from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.iceberg.catalog.metadata import without_history
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
 from calve.sink_core.iceberg.files.manifests import write_manifest
+from calve.sink_core.iceberg.format.target import IcebergTarget
 from calve.sink_core.iceberg.replace.head_files import HeadFile, files_holding, replacement
 from calve.sink_core.iceberg.replace.tasks import rows_of_runs, written_without
 from calve.sink_core.iceberg.write.writer import TableWriter
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, kafka_array, kafka_field
-from calve.sink_core.sink.write.spec import TableSpec
 from calve.sink_core.tables.internal import DEAD_LETTER_SCHEMA, DeadLetter, dead_letter_rows
 from tests import support
 from tests.unit.iceberg.commit.build import own
@@ -66,8 +66,9 @@ def asked(*spans: tuple[int, int]) -> list[OffsetRange]:
     return [OffsetRange(TOPIC, 0, start, end) for start, end in spans]
 
 
-def told(table: Table) -> TableSpec:
-    return TableSpec(TABLE, without_history(table.metadata), 2**29)
+def told(table: Table, settings: CatalogSettings) -> IcebergTarget:
+    """As tasks have it."""
+    return IcebergTarget(TABLE, without_history(table.metadata), settings, 2**20)
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_a_file_whose_partition_column_is_gone_is_not_writable(table: Table) -> 
 def test_a_task_writes_files_again_without_the_rows(table: Table, settings: CatalogSettings) -> None:
     ranges = asked((1, 3), (50, 60))
     files = files_holding(table, TABLE, asked((0, 99)), struct=KAFKA_COLUMN)
-    rewritten = written_without(settings, told(table), files, runs_of(ranges), "calve-r1")
+    rewritten = written_without(told(table, settings), files, runs_of(ranges), "calve-r1")
     assert [each.rows for each in rewritten] == [2]
     made = replacement("r1", TABLE, table, 7, files, rewritten)
     assert (made.base_snapshot_id, made.rows) == (7, 2)
@@ -111,5 +112,5 @@ def test_a_task_writes_files_again_without_the_rows(table: Table, settings: Cata
 def test_a_task_reads_the_rows_and_no_others(letters: Table, settings: CatalogSettings) -> None:
     ranges = asked((2, 11))
     files: tuple[HeadFile, ...] = files_holding(letters, TABLE, ranges, struct=None)
-    batches = rows_of_runs(settings, told(letters), files, runs_of(ranges))
+    batches = rows_of_runs(told(letters, settings), files, runs_of(ranges))
     assert sorted(at for batch in batches for at in batch.column("offset").to_pylist()) == [2, 3, 10]
