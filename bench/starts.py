@@ -1,5 +1,7 @@
 """What a start costs: `python -m bench.starts` runs `calve run` over 1,000 records, from exec to exit, in many ways.
 
+From how many records on Spark is worth its start, `--only process --only cold --records 1000 50000 …` says.
+
 A new pipeline each time, with its topics, tables and start positions to make, but in the row that says so. CPU-seconds
 are those of all processes but the broker; a Spark that was there before counts with what it used meanwhile. With
 `--steps` it also says where the time of the first row goes, measured in runs by themselves (`bench.start_steps`).
@@ -49,13 +51,14 @@ PLAIN = {
 @dataclass(frozen=True, slots=True)
 class Way:
     """One way to start: what takes its name, and Spark's part of connections.yaml; `again` runs a pipeline that has run
-    before.
+    before, `own_process` one that has no Spark do its work.
     """
 
     name: str
     what: str
     spark: Mapping[str, Any]
     again: bool = False
+    own_process: bool = False
 
 
 def _ways() -> list[Way]:
@@ -65,8 +68,10 @@ def _ways() -> list[Way]:
         return {**here, "conf": conf}
 
     return [
-        Way("cold", "as it is", here),
-        Way("again", "as it is, a pipeline that ran before", here, again=True),
+        Way("process", "in the run's own process, without Spark", here, own_process=True),
+        Way("process-again", "in it, a pipeline that ran before", here, again=True, own_process=True),
+        Way("cold", "with Spark, as it is", here),
+        Way("again", "with Spark, a pipeline that ran before", here, again=True),
         Way("archive", "without the class archive", with_conf(**WITHOUT_ARCHIVE)),
         Way("daemon", "with Spark's own Python daemon", with_conf(**{"spark.python.daemon.module": "pyspark.daemon"})),
         Way("jars", "with spark.jars", with_conf(**{"spark.driver.extraClassPath": "", "spark.jars": JARS})),
@@ -80,20 +85,23 @@ def _ways() -> list[Way]:
 
 WAYS = _ways()
 NAMES = [way.name for way in WAYS]
-USUAL = ("cold", "connect")
+USUAL = ("process", "cold", "connect")
 """Those that `make bench` has."""
-AIM_S = 12.0
+RECORDS = 1_000
+AIMS_S = {"process": 2.0, "cold": 12.0}
+"""Of the usual 1,000 records."""
 
 
 def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
     server = _Server(place.scratch / "spark")
-    topic = fill(place.bootstrap, options.records)
     try:
-        for way in WAYS:
-            if way.name in (options.ways or USUAL):
-                yield Step(way.name, partial(_median, way, _Here(place, topic, server), options))
-        if options.steps:
-            yield Step("steps", partial(_median_steps, _Here(place, topic, server), options.runs))
+        for records in options.records:
+            here = _Here(place, fill(place.bootstrap, records), server, records)
+            for way in WAYS:
+                if way.name in (options.ways or USUAL):
+                    yield Step(here.row(way), partial(_median, way, here, options.runs))
+            if options.steps:
+                yield Step("steps", partial(_median_steps, here, options.runs))
     finally:
         server.stop()
 
@@ -124,34 +132,41 @@ class _Here:
     place: Place
     topic: str
     server: _Server
+    records: int
 
-    def pipeline(self, scratch: str, spark: Mapping[str, Any]) -> Path:
-        """A pipeline's file, which runs on `spark`."""
+    def row(self, way: Way) -> str:
+        """The name of its figure."""
+        return way.name if self.records == RECORDS else f"{way.name} {self.records}"
+
+    def pipeline(self, scratch: str, spark: Mapping[str, Any], *, own_process: bool = False) -> Path:
+        """A pipeline's file, which runs on `spark`, or in the run's own process."""
         file = write_pipeline(Path(scratch) / "pipeline", self.place.bootstrap, self.topic)
+        from_records = sys.maxsize if own_process else 0
+        file.write_text(f"{file.read_text()}batch: {{spark_from_records: {from_records}}}\n")
         connections = file.with_name("connections.yaml")
         content = yaml.safe_load(connections.read_text())
         connections.write_text(yaml.safe_dump(content | {"spark": {"here": dict(spark)}}))
         return file
 
 
-def _median(way: Way, here: _Here, options: argparse.Namespace) -> Iterator[Figure]:
+def _median(way: Way, here: _Here, runs: int) -> Iterator[Figure]:
     if "remote" in way.spark:
         way = replace(way, spark={"remote": here.server.running().remote})
-    runs = [_run(way, here, options.records) for _ in range(options.runs)]
-    wall_s, cpu_s = (round(statistics.median(figures), 1) for figures in zip(*runs, strict=True))
-    aim = Aim(AIM_S, at_most=True) if way.name == "cold" else None
-    yield Figure(way.name, way.what, wall_s, "s", aim, more={"CPU-s": cpu_s})
+    done = [_run(way, here) for _ in range(runs)]
+    wall_s, cpu_s = (round(statistics.median(figures), 1) for figures in zip(*done, strict=True))
+    aim = Aim(AIMS_S[way.name], at_most=True) if way.name in AIMS_S and here.records == RECORDS else None
+    yield Figure(here.row(way), f"{here.records:,} records, {way.what}", wall_s, "s", aim, more={"CPU-s": cpu_s})
 
 
-def _run(way: Way, here: _Here, records: int) -> tuple[float, float]:
+def _run(way: Way, here: _Here) -> tuple[float, float]:
     """Wall and CPU-seconds."""
     with tempfile.TemporaryDirectory(dir=here.place.scratch) as scratch:
-        file = here.pipeline(scratch, way.spark)
+        file = here.pipeline(scratch, way.spark, own_process=way.own_process)
         if way.again:
             _first_batch(file)
         meter = Meter(of=here.server.running().server.pid) if "remote" in way.spark else None
-        run = measured([CALVE, "run", str(file), "--json"], records)
-        cpu_s = run.cpu_s + (meter.read(records).cpu_s if meter else 0.0)
+        run = measured([CALVE, "run", str(file), "--json"], here.records)
+        cpu_s = run.cpu_s + (meter.read(here.records).cpu_s if meter else 0.0)
         prove(load(file))
         return run.wall_s, cpu_s
 
@@ -172,14 +187,15 @@ def _median_steps(here: _Here, runs: int) -> Iterator[Figure]:
 def _first_batch(file: Path) -> None:
     """A run that leaves half of the records for the next one; in this process, as no part of what is measured."""
     content = file.read_text()
-    file.write_text(content + "batch: {max_records: 500}\n")
+    file.write_text(content.replace("batch: {", f"batch: {{max_records: {RECORDS // 2}, "))
     with Session.open(load(file)) as session:
         run_pipeline(session, bounds=Bounds(max_batches=1, max_duration_s=600.0, linger_s=0.0))
     file.write_text(content)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--records", type=int, default=1_000, metavar="N", help="events in the topic (1,000)")
+    shown = f"events in the topic ({RECORDS:,}); several for a row each"
+    parser.add_argument("--records", type=int, nargs="+", default=[RECORDS], metavar="N", help=shown)
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each row, the medians count (3)")
     shown = f"one of {', '.join(NAMES)} ({', '.join(USUAL)})"
     parser.add_argument("--only", dest="ways", action="append", choices=NAMES, metavar="NAME", help=shown)
