@@ -101,7 +101,7 @@ CONTROL_TOPIC_TRUNCATED = FindingKind(
     part="control topic",
     title="Events are missing at the start or the end of the control topic",
     seen_by="the log begins above 0 and no checkpoint stands for what is missing; or it ends below what a table "
-    "has taken in; or the last event a table took in is neither there nor among those that a checkpoint "
+    "has; or the last event committed to a table is neither there nor among those that a checkpoint "
     "says were trimmed (a table that lies wholly below the log start can't be asked)",
     meaning="`DeleteRecords` by others than `calve maintain FILE trim`, a retention that was set and taken back, "
     "a broker restored from an older state. Going on, batches whose events are gone would be missing from"
@@ -215,7 +215,7 @@ TABLE_RESTORED = FindingKind(
     code="CLV-9502",
     name="table-restored",
     part="tables",
-    title="The table has taken in less than a coordinator once reported, or no snapshot of ours at all",
+    title="The table has less than a coordinator once reported, or no snapshot of ours at all",
     seen_by="less is stored than a `COMMIT_TO_TABLE` told, or than a trim saw in the table",
     meaning="The catalog came back from a backup, or points to older metadata. Going on, what it lacks would be "
     "missing for good.",
@@ -228,7 +228,7 @@ TAG_REMOVED = FindingKind(
     part="tables",
     title="There are snapshots of this pipeline, and the tag is gone or stands on somebody else's snapshot",
     seen_by="there are snapshots of ours, and no tag",
-    meaning="The tag was dropped or moved. Going on, nothing would tell what the table has taken in.",
+    meaning="The tag was dropped or moved. Going on, nothing would tell what the table has.",
     remedy="`recommit` appends what the table lacks, which may be nothing. The tag can also be set back to the "
     "snapshot that the message names.",
     sql="ALTER TABLE lake.air.flights CREATE OR REPLACE TAG `calve-flights` AS OF VERSION 4358109269898191244;",

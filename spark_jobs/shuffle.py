@@ -8,7 +8,7 @@ Changes of rows meet in a bucket what the table has of their keys, which `existi
 may have keys of the batch, between whose least and greatest they lie.
 
 Everything a task hands on, its counts included, travels in rows of Spark's own, of which one attempt of each task
-counts, whatever is tried again. In the end the rows that were taken in must be those that were sent, task by task.
+counts, whatever is tried again. In the end the rows that were received must be those that were sent, task by task.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What a task that writes has taken in, by number of the task and of the table, and made of it."""
+    """What a task that writes has received, by number of the task and of the table, and made of it."""
 
     files: Mapping[str, tuple[WrittenFile, ...]]
     taken: Mapping[tuple[int, int], int]

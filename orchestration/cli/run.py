@@ -99,7 +99,7 @@ def _nothing(why: str, *, as_json: bool) -> None:
 
 def say_batch(batch: BatchReport) -> None:
     """What became of one batch of a run, and what still waits."""
-    seconds = ", ".join(f"{step} {taken:.2f} s" for step, taken in batch.seconds.items())
+    seconds = ", ".join(f"{step} {spent_s:.2f} s" for step, spent_s in batch.seconds.items())
     others = "".join(f", {number:,} {what}" for what, number in batch.not_stored.items())
     rest = f"; {batch.lag_after:,} offsets wait, {batch.rest_s:,.0f} s at this rate" if batch.lag_after else ""
     say(f"batch {batch.batch_id}: {batch.verdict.value}: {batch.records:,} records{others} ({seconds}){rest}")

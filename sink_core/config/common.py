@@ -26,7 +26,7 @@ class Trigger(Model):
 
 
 class Batch(Model):
-    """The most one batch takes in, and how soon the next one follows."""
+    """The most one batch reads, and how soon the next one follows."""
 
     max_records: int = Field(default=10_000_000, ge=1)
     """Offsets in a batch."""
@@ -106,7 +106,7 @@ class PipelineConfig(Model):
     """When the sensor starts a run."""
 
     batch: Batch = Batch()
-    """The most one batch takes in, and how soon the next one follows."""
+    """The most one batch reads, and how soon the next one follows."""
 
     run: Run = Run()
     """How long one run goes on."""

@@ -68,9 +68,9 @@ class Fold(Generic[S]):
         self._containers = Containers(self.schemas)
 
     def apply(self, state: S, offset: int, event: Event) -> None:
-        """Take in the event at `offset`.
+        """Fold the event at `offset`.
 
-        Raises ProtocolError if it was taken in before: files named twice would be committed twice.
+        Raises ProtocolError if it was folded before: files named twice would be committed twice.
         """
         state.advance(offset, event)
         self.types[event.event_type].take_in(state, offset, event)

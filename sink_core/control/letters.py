@@ -33,7 +33,7 @@ class Message:
 
     @property
     def size(self) -> int:
-        """The most bytes that it takes in a batch of its own, uncompressed."""
+        """The most bytes that it needs in a batch of its own, uncompressed."""
         of_headers = sum(len(name.encode()) + len(v or b"") + _HEADER_OVERHEAD for name, v in self.headers)
         return _BATCH_OVERHEAD + len(self.key or b"") + len(self.value or b"") + of_headers
 

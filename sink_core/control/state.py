@@ -65,7 +65,7 @@ class LogState(Generic[P, C]):
     def advance(self, offset: int, event: Event) -> None:
         """Come to the event at `offset`, whatever it is.
 
-        Raises ProtocolError if it was taken in before: files named twice would be committed twice.
+        Raises ProtocolError if it was folded before: files named twice would be committed twice.
         """
         if offset < self.next_offset:
             raise ProtocolError(
@@ -122,7 +122,7 @@ class LogState(Generic[P, C]):
             self.topic_ids.update(event.topic_ids)
 
     def restore(self, offset: int, event: C, *, whole: bool = True) -> bool:
-        """Take in a checkpoint; returns whether it now stands for what a trimmed log lacks.
+        """Fold a checkpoint; returns whether it now stands for what a trimmed log lacks.
 
         It stands for nothing if it is not `whole`, or if a batch was published between `up_to_offset` and the
         checkpoint itself: how that batch follows the earlier ones can't be told from what is left. Whoever trims looks

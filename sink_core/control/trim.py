@@ -2,7 +2,7 @@
 
 In this order, so that whoever reads the log finds the events or the checkpoint that stands for them:
 
-1. read the log, then what only others know of it: what a table has taken in, only the table knows
+1. read the log, then what only others know of it: what is committed to a table, only the table knows
 2. write a checkpoint of everything read
 3. wait until it lies below the last stable offset, and look at everything once more
 4. delete

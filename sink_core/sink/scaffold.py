@@ -96,7 +96,7 @@ def pipeline_text(draft: Draft) -> str:
     text = f"""\
 # Calve: Kafka topic {draft.topic} to the Iceberg table {draft.table}, every record exactly once.
 #   calve check FILE    connects to each part and says what is missing
-#   calve run FILE      takes in what the topic holds
+#   calve run FILE      reads what the topic holds
 # docs/reference.md lists every key.
 
 name: {_scalar(draft.name)}  # part of every id in Kafka and Iceberg: keep it once the pipeline has run
@@ -123,7 +123,7 @@ on_bad_record: dead_letter  # or stop
 
 # When Dagster starts a run: a topic that never stops makes one batch, file and snapshot in this time.
 # trigger: {{every: 1m, or_records: 1000000}}
-# batch: {{max_records: 10000000, max_bytes: 4GiB}}  # the most that one takes in
+# batch: {{max_records: 10000000, max_bytes: 4GiB}}  # the most that one reads
 # run: {{linger: 5m}}  # stay for more, without a new Spark start; with batch: {{every: 5s}} for fresher tables
 
 # Maintenance of the tables, on a schedule under Dagster; by hand: calve maintain FILE compact

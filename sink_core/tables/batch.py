@@ -107,7 +107,7 @@ class TableOutput:
 
     @property
     def rows(self) -> int:
-        """Records taken in."""
+        """Records that it stands for."""
         return rows_in(self.manifests) if self.changes is None else self.changes
 
     @property

@@ -88,7 +88,7 @@ class Evidence:
         self.facts[fact] += number
 
     def include(self, other: Evidence) -> None:
-        """Take in what was collected apart, counts of violations that are not spelled out included."""
+        """Add what was collected apart, counts of violations that are not spelled out included."""
         self.violations += [violation for violation in other.violations if violation not in self.violations]
         self.not_checked += other.not_checked
         self.facts.update(other.facts)

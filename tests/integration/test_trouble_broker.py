@@ -95,7 +95,7 @@ def watchful(tmp_path_factory: pytest.TempPathFactory) -> Generator[embedded.Bro
 
 @pytest.fixture
 def flow(tmp_path: Path, patient: Patient) -> Generator[Flow]:
-    """Has taken in ids 0 to 9, and 10 to 19 wait."""
+    """Has ids 0 to 9, and 10 to 19 wait."""
     if embedded.status(patient.directory) is None:
         patient.start()
     bootstrap = patient.broker.bootstrap

@@ -46,7 +46,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[ThreeBrokers]
 
 @pytest.fixture
 def flow(tmp_path: Path, cluster: ThreeBrokers) -> Flow:
-    """Has taken in ids 0 to 9, and 10 to 19 wait."""
+    """Has ids 0 to 9, and 10 to 19 wait."""
     cluster.start_missing()
     flow = Flow.create(tmp_path, cluster.bootstrap, cluster.create_topic(support.unique("t"), 2))
     flow.produce(range(10))

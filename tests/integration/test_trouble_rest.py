@@ -26,7 +26,7 @@ CUT = 0
 
 @dataclass(frozen=True)
 class Restful:
-    """A pipeline whose catalog is asked through a proxy; it has taken in ids 0 to 9."""
+    """A pipeline whose catalog is asked through a proxy; it Has ids 0 to 9."""
 
     flow: Flow
     catalog: RestCatalog

@@ -26,7 +26,7 @@ from tests.support import TopicFactory, produce
 
 @pytest.fixture
 def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
-    """Has taken in ids 0 to 9, and 10 to 19 wait."""
+    """Has ids 0 to 9, and 10 to 19 wait."""
     flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
     flow.produce(range(10))
     flow.run()

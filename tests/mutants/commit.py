@@ -64,7 +64,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "if replaces.base_snapshot_id is not None and replaces.base_snapshot_id not in line:",
         "if False:",
         (f"{_REPLACE}::test_files_that_are_there_again_after_a_roll_back_keep_their_rows_to_themselves",),
-        "A replay for a head that was rolled back would be taken in beside the rows that are there again: doubled.",
+        "A replay for a head that was rolled back would be committed beside the rows that are there again: doubled.",
     ),
     Mutant(
         "replay-deletes-unchecked",

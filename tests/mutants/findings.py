@@ -123,7 +123,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "if own.last_event_id and own.last_event_id not in known and",
         "if False and",
         (f"{_FINDINGS}::test_a_log_that_has_other_events_at_the_same_offsets_is_seen_by_the_last_event_taken_in",),
-        "Of a control topic restored from an older state, batches at offsets that the table counts as taken in are "
+        "Of a control topic restored from an older state, batches at offsets that the table counts as committed are "
         "never committed.",
     ),
     Mutant(

@@ -166,7 +166,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        == (named.tagged_snapshot_id, named.base_snapshot_id)\n",
         "        == (named.tagged_snapshot_id, event.resolves.base_snapshot_id)\n",
         (f"{_RESOLVING}::test_a_job_for_another_state_of_the_table_is_dropped",),
-        "A refill would be taken in after a second roll back: what that took out is never read again.",
+        "A refill would be committed after a second roll back: what that took out is never read again.",
     ),
     Mutant(
         "refill-for-another-incarnation",

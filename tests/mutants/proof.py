@@ -34,7 +34,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "if len(held.snapshots[batch_id]) > 1:",
         "if len(held.snapshots[batch_id]) > 2:",
         (f"{_VERIFY}::test_a_batch_that_two_snapshots_claim_is_named_with_both",),
-        "A proof would pass a table that has taken in a batch twice.",
+        "A proof would pass a table that has a batch twice.",
     ),
     Mutant(
         "verify-fewer-than-published",
@@ -42,7 +42,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "elif held.rows[batch_id] != rows:",
         "elif held.rows[batch_id] > rows:",
         (f"{_SNAPSHOTS}::test_fewer_rows_than_published_are_no_match",),
-        "A proof would pass a batch of which the table has taken in a part.",
+        "A proof would pass a batch of which the table has a part.",
     ),
     Mutant(
         "verify-expiry-excuses-all",

@@ -27,7 +27,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "return min([self.next_offset, *self._incomplete.values()])",
         "return self.next_offset",
         (f"{_STATE}::test_no_table_takes_in_events_past_one_whose_batch_is_not_complete",),
-        "A table would store an offset beyond files that it has not taken in: they are never committed.",
+        "A table would store an offset beyond files that it lacks: they are never committed.",
     ),
     Mutant(
         "pending-for-another-incarnation",
@@ -51,7 +51,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "if stored_offset <= logged.offset < self.limit",
         "if stored_offset - 1 <= logged.offset < self.limit",
         (f"{_STATE}::test_what_lies_below_the_stored_offset_is_in_the_table_already",),
-        "The last file that a table took in would be committed to it again.",
+        "The last file that a table has would be committed to it again.",
     ),
     Mutant(
         "events-taken-in-twice",

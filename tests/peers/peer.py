@@ -58,7 +58,7 @@ class Peer(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Have it at work, with everything taken in, when this returns."""
+        """Have it at work, with everything committed, when this returns."""
 
     @abstractmethod
     def rest(self) -> None:

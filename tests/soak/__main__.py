@@ -3,7 +3,7 @@
 A producer sends events with ids of their own at a steady rate. `calve run` processes follow one another on a Spark
 Connect server, tasks of maintenance run beside them, and another writer appends to the same table and compacts it.
 Every 20 to 60 seconds one of Calve's processes is killed; half way the broker is. Events are sent until the last fault
-has healed. At the end everything is taken in, `calve verify --deep` has to prove it, and Spark counts the ids in the
+has healed. At the end everything is committed, `calve verify --deep` has to prove it, and Spark counts the ids in the
 table.
 """
 

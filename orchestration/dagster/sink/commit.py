@@ -1,4 +1,4 @@
-"""The commit op, which owns the tables ("Materialize" on one takes in what is published), and its schedule."""
+"""The commit op, which owns the tables ("Materialize" on one commits what is published), and its schedule."""
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 

@@ -56,7 +56,7 @@ _OPTIONAL_CLIENTS = ("botocore", "thrift", "google", "azure", "aiohttp")
 
 # What Nessie's REST interface answers when it is asked for its configuration.
 _IS_NESSIE = "nessie.is-nessie-catalog"
-_BY_TAG = "By its tag Calve knows what a table has taken in"
+_BY_TAG = "By its tag Calve knows what a table has"
 _NO_TAGS_HINT = "take a catalog that keeps a table's snapshots and tags, as Iceberg's specification has them"
 _REFUSED_HINT = "check `credential`, `token` (REST), the access keys and what the catalog and its storage grant them"
 _FULL_HINT = "free or add space where the table's files lie, or raise its quota; then run again: nothing was lost"
@@ -113,8 +113,8 @@ def open_io(catalog: CatalogSettings, table: str, location: str) -> FileIO:
 
 
 def without_tags(table: str, tag: str) -> CalveError:
-    """The error for a catalog that has taken in a snapshot and left out the tag that came with it."""
-    message = f"{table}: the catalog took in a snapshot and left out its tag {tag}. {_BY_TAG}"
+    """The error for a catalog that has accepted a snapshot and left out the tag that came with it."""
+    message = f"{table}: the catalog accepted a snapshot and left out its tag {tag}. {_BY_TAG}"
     return TableUnusable(message, hint=_NO_TAGS_HINT, code=NO_TAGS)
 
 

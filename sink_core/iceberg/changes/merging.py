@@ -39,7 +39,7 @@ def staged_files(io: FileIO, events: Sequence[Logged[DataWritten]]) -> list[Stag
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The first of the events, as many as one commit takes in. `merges`: it does so by a merge."""
+    """The first of the events, as many as one commit may have. `merges`: it does so by a merge."""
 
     events: Sequence[Logged[DataWritten]]
     merges: bool

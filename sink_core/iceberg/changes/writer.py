@@ -63,7 +63,7 @@ class ChangeWriter:
         self._existing_bytes = 0
 
     def write(self, changes: pa.RecordBatch) -> None:
-        """Take in changes with the columns of `change_schema`. Raises BadRecord as `last_by_key` does, ProtocolError
+        """Add changes with the columns of `change_schema`. Raises BadRecord as `last_by_key` does, ProtocolError
         once the table's rows were there.
         """
         if self._existing:

@@ -114,7 +114,7 @@ def _events_missing(view: TableView, state: CommitState) -> Finding | None:
 
 
 def _trimmed(own: SnapshotRecord, table: str, state: CommitState) -> bool:
-    """Whether the last event that a table took in may have been deleted by a trim.
+    """Whether the last event committed to a table may have been deleted by a trim.
 
     It has, if the table's offset is not above the log start. Otherwise the log lacks it only if the table had no later
     event below the log start: it is then the one that a checkpoint names.

@@ -1,6 +1,6 @@
 """Dead letters that leave their table, at the moment of the commit.
 
-A range job that moves dead letters into tables must not be dropped for one table and taken in by another. So its event
+A range job that moves dead letters into tables must not be dropped for one table and committed to another. So its event
 for the dead letters names no files that could be gone by then: it says which offsets leave, and the commit writes those
 data files again that hold them, whatever others have made of the table meanwhile.
 """

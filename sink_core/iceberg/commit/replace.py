@@ -28,7 +28,7 @@ class ReplaceRows(SpecialCase):
     """Range jobs that replace rows are dropped where they do not fit the table any more."""
 
     def choose(self, plan: CommitPlan) -> CommitPlan:
-        """Only the last of several is looked at: it was planned when the table had not taken in the ones before, which
+        """Only the last of several is looked at: it was planned when the table did not have the ones before, which
         had been dropped then, and may since cover the same ranges. None fits beside deletes: these may be for rows that
         it has written again.
         """

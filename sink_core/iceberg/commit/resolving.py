@@ -83,7 +83,7 @@ class ResolveFinding(SpecialCase):
 def resolution(view: TableView, state: CommitState, finding: str) -> Share | None:
     """The newest range job that names the table exactly as it is, with every pending event up to its own, in log order.
 
-    None if there is none, or if another incarnation of the table has taken in events above what it covers, or is named
+    None if there is none, or if another incarnation of the table has events above what it covers, or is named
     by one between that and itself. Nor if the table had taken it in once: what was pending then may be trimmed by now.
     """
     if finding not in REFILLED:
@@ -111,7 +111,7 @@ def resolution(view: TableView, state: CommitState, finding: str) -> Share | Non
 
 
 def _had(view: TableView, state: CommitState) -> int:
-    """The control offset (exclusive) up to which the table ever had taken in what there was."""
+    """The control offset (exclusive) up to which the table ever had what there was."""
     own = (own.stored_offset for own in view.counted(view.snapshots.values()))
     return max(state.reported_offset(view.table, view.uuid), *own, 0)
 

@@ -133,7 +133,7 @@ class TableCommitter:
         """The table as it is now, and what contradicts the log.
 
         The log is read before the table, so that the table is never behind what the log told. Where another coordinator
-        has taken in more than was read here, the log is read on and the table loaded again. Raises what that was
+        has committed more than was read here, the log is read on and the table loaded again. Raises what that was
         broken off by, for this table and for those that come after it.
         """
         self.log.require_whole()

@@ -78,7 +78,7 @@ class TableView:
 
     @property
     def stored_offset(self) -> int:
-        """The control offset (exclusive) that the table says it has taken in; 0 if it never did.
+        """The control offset (exclusive) up to which the table says it has all; 0 if it never did.
 
         The higher of the tag and the nearest ancestor of ours: a tag that somebody moved to an older snapshot of ours
         must not bring back what the head has.
@@ -87,7 +87,7 @@ class TableView:
 
     @property
     def latest(self) -> SnapshotRecord | None:
-        """What the snapshot of ours says that took in most, of tag and head's ancestors."""
+        """What the snapshot of ours says that has most, of tag and head's ancestors."""
         return max(self.counted((self.tagged, self.nearest)), key=lambda own: own.stored_offset, default=None)
 
     @property

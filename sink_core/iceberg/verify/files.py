@@ -208,7 +208,7 @@ def missing_files(io: FileIO, paths: Iterable[str], name: str, evidence: Evidenc
 def pending_tasks(
     table: Table, pending: Iterable[Logged[DataWritten]], name: str, evidence: Evidence
 ) -> list[FileScanTask]:
-    """The files of batches that are published and that the table has not taken in yet."""
+    """The files of batches that are published and that the table has not yet."""
     tasks: list[FileScanTask] = []
     for logged in pending:
         for ref in logged.event.added:

@@ -74,7 +74,7 @@ def compare(
     """Hold the table's snapshots against `expected` rows per batch; `whole` says that none of them is expired.
 
     `published_at` is the control offset of each batch that is still in the log; `pending` are the batches that are
-    published and that the table has not taken in yet, which is a state and not a violation. `excused` are those whose
+    published and that the table has not yet, which is a state and not a violation. `excused` are those whose
     rows a range job has put there in their place. Unless `all_batches` are in `expected`, snapshots may hold others.
     """
     held, waiting = contents(view), set(pending)
@@ -123,7 +123,7 @@ def _ids(held: Contents, batch_id: str) -> str:
 def compare_total(
     table: Table, view: TableView, evidence: Evidence, *, whole: bool, changes_rows: bool = False
 ) -> None:
-    """Where every ancestor is ours or a rewrite, the head's `total-records` is the sum of what ours took in."""
+    """Where every ancestor is ours or a rewrite, the head's `total-records` is the sum of what ours brought."""
     held, metadata = contents(view), table.metadata
     if changes_rows:
         evidence.skipped(view.table, "the total number of rows: its records change rows that are there")

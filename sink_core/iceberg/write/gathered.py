@@ -24,7 +24,7 @@ class Gathered:
         self._bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take in rows, columns by name, an optional column they lack null.
+        """Add rows, columns by name, an optional column they lack null.
 
         Raises TableUnusable if they lack a required one or a column is of another type than the table's.
         """

@@ -63,7 +63,7 @@ class TableWriter:
         self.schema = self._gathered.schema
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take in rows, columns by name; an optional column they lack becomes null.
+        """Add rows, columns by name; an optional column they lack becomes null.
 
         Raises TableUnusable if they lack a required one or a column is of another type than the table's.
         """

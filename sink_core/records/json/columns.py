@@ -120,7 +120,7 @@ def _refuse(constant: str) -> None:
 
 
 def note(seen: Seen, value: object) -> None:
-    """Take in what `value`, as `json.loads` gives it, shows."""
+    """Add what `value`, as `json.loads` gives it, shows."""
     match value:
         case None:
             return

@@ -81,7 +81,7 @@ class DeadLetterJobs:
 
         Planned again if another range job is published meanwhile; after `TRIES` of these in a row the report's verdict
         is STALE. Raises FindingError, TableUnusable for dead letters that can't be told apart, RetriableError, and what
-        a table's commit raises: what is published by then is taken in by the next one.
+        a table's commit raises: what is published by then is committed by the next one.
         """
         done, moved, stale = Offsets(), 0, 0
         jobs, commits = list[str](), list[TableCommit]()

@@ -32,7 +32,7 @@ class Held:
     foreign: int = 0
 
     def take(self, topic: pa.Array, partition: pa.Array, offset: pa.Array) -> None:
-        """Take in rows by arrays of string, int and long; a row without topic or offset is foreign."""
+        """Add rows by arrays of string, int and long; a row without topic or offset is foreign."""
         known = pc.call_function("and", [topic.is_valid(), offset.is_valid()])
         topic, partition, offset = topic.filter(known), partition.filter(known), offset.filter(known)
         self.rows += len(known)

@@ -1,4 +1,4 @@
-"""What tables need of the control log: the events that they have not taken in, and a checkpoint of what they have."""
+"""What tables need of the control log: the events that they have not, and a checkpoint of what they have."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from calve.sink_core.tables.log.state import CommitState
 _OF_THE_LOG = {kind.name for kind in FINDINGS.values() if kind.part == "control topic" or kind is OTHER_CLUSTER}
 
 Taken = Mapping[str, int | None]
-"""By table the control offset (exclusive) up to which it has taken events in; None for one that is gone."""
+"""By table the control offset (exclusive) up to which it has all events; None for one that is gone."""
 
 
 def kept_for_tables(state: CommitState, taken: Taken) -> Iterator[Kept]:
     """The first event of a batch that is not complete, and the first that names a table which has not taken it in. A
-    table that `taken` lacks has taken in nothing. Pure.
+    table that `taken` lacks has nothing. Pure.
     """
     if state.limit < state.next_offset:
         yield Kept(state.limit, f"the batch at control offset {state.limit} is not complete")
@@ -33,14 +33,14 @@ def _lacking(state: CommitState, taken: Taken) -> Iterator[Kept]:
     """For each table that holds events back, the first one it lacks.
 
     Events for another incarnation count too: by them it is found that the table was recreated. Of a table that is gone
-    those stay that nobody reported as taken in; that it is gone, the reports tell.
+    those stay that nobody reported as committed; that it is gone, the reports tell.
     """
     for table, written in state.written.items():
         stored = taken.get(table, 0)
         for logged in written:
             has = state.reported_offset(table, logged.event.table_uuid) if stored is None else stored
             if logged.offset >= has:
-                yield Kept(logged.offset, f"{table} has not taken in the event at control offset {logged.offset}")
+                yield Kept(logged.offset, f"{table} lacks the event at control offset {logged.offset}")
                 break
 
 

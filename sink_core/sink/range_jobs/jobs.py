@@ -90,7 +90,7 @@ class Written:
 class RangeReport:
     """What became of a range job. `batch_id` is empty, and `ended` says why, if there was nothing to do.
 
-    `ranges` are (topic, partition, start, end); `commit` is what the table took in, also of what was published before.
+    `ranges` are (topic, partition, start, end); `commit` says what was committed, also of what was published before.
     `replaced` rows were in the table, in place of which `rows` are now.
     """
 
@@ -373,7 +373,7 @@ class RangeJobs:
         return self._session.lake.table(found.table, found.view)
 
     def commit(self, table: str) -> TableCommit | None:
-        """What the table took in of what is published, None if nothing. Raises what stands against that."""
+        """What was committed to the table of what is published, None if nothing. Raises what stands against that."""
         if not self._committing:
             return None
         report = commit_published(self._session, [table], self._progress)

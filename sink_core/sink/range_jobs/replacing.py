@@ -45,7 +45,7 @@ class Replacing:
 def ranges_to_replace(
     view: TableView, state: CommitState, rows: Sequence[LedgerRow], wanted: Wanted
 ) -> tuple[OffsetRange, ...]:
-    """What the table has taken in of what is wanted. `rows` were read first, then `state`, then `view`: what the table
+    """What the table has of what is wanted. `rows` were read first, then `state`, then `view`: what the table
     lacks of the rows is among the pending events.
 
     Raises TableUnusable where that can't be told, RetriableError if a replay is still to be committed.

@@ -1,4 +1,4 @@
-"""What a replay replaces: ranges that were published for the table and that the table has taken in. Pure."""
+"""What a replay replaces: ranges that were published for the table and that the table has. Pure."""
 
 from __future__ import annotations
 

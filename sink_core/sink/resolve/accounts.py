@@ -66,7 +66,7 @@ def disagreement(
     `dropped` are tables of the pipeline that are not there.
 
     A snapshot that is expired does not say any more what it held. The ledger's snapshot tells by which control offset
-    it took in a batch; a table that has come at least as far has it too.
+    it had a batch; a table that has come at least as far has it too.
     """
     for batch_id, fed in accounts.batches.items():
         if gone := sorted(fed.intersection(dropped)):

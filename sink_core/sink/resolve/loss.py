@@ -14,9 +14,9 @@ Events = tuple[Logged[DataWritten], ...]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`stored` is the highest control offset (exclusive) that is known to have been taken in, `since` the one of which
+    """`stored` is the highest control offset (exclusive) that is known to have been committed, `since` the one of which
     the table still has everything. `events` are those between that it lacks and that are still in the log, `kept` those
-    below `stored` that it has not taken in and that nothing speaks against. `unknown` says why `events` may not be all.
+    below `stored` that it lacks and that nothing speaks against. `unknown` says why `events` may not be all.
     """
 
     since: int

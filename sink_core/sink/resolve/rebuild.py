@@ -2,7 +2,7 @@
 ledger and the tables.
 
 What is in a table is told by its snapshots, how far the source was read by the ledger. A batch whose events are gone,
-and that no table has taken in, is read again. In this order, so that a finding stands until the end:
+and that no table has, is read again. In this order, so that a finding stands until the end:
 
 1. compare ledger and tables; append a binding, delete every event: from here on the topic is "truncated"
 2. an empty snapshot on each table, with the topic's id and its end: whoever still has old events in hand can't commit
@@ -168,7 +168,7 @@ def _is_of_before(position: Position, accounts: Accounts) -> bool:
 
 
 def _stamp(session: Session, name: str, end: int, compared: TableView | None) -> None:
-    """The table has taken in everything below `end`, by an empty snapshot of ours on its head.
+    """The table has everything below `end`, by an empty snapshot of ours on its head.
 
     Raises RetriableError if it has lost something since it was `compared`: with its tag gone, only that tells.
     """

@@ -169,7 +169,7 @@ def answering(
     view: TableView,
     state: CommitState,
 ) -> dict[str, str]:
-    """What a snapshot says that takes in `events` and stores `stored`, whatever lies below."""
+    """What a snapshot says that has `events` and stores `stored`, whatever lies below."""
     if not session.rules.accepting_stores_the_highest_offset:
         stored = view.nearest.own.stored_offset if view.nearest and view.nearest.own else 0
     last = _last_event_id(stored, view, state)

@@ -64,9 +64,9 @@ class Router:
         self._fields = {name: [TextField(name, of) for of in self._formats] for name in sorted(asked)}
         self._verdicts = defaultdict[Condition, dict[str, bool]](dict)
         self._looked_into = np.zeros(len(topics), np.bool_)
-        for rule, takes in zip(self._rules, self._takes, strict=True):
+        for rule, of_topics in zip(self._rules, self._takes, strict=True):
             if rule.where is not None:
-                self._looked_into |= takes
+                self._looked_into |= of_topics
         for naming in namings:
             self._looked_into |= np.array([topic in naming.names for topic in topics], np.bool_)
 

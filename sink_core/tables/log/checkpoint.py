@@ -11,7 +11,7 @@ from calve.sink_core.tables.log.events import TableCheckpoint
 from calve.sink_core.tables.log.state import CommitState
 
 Stored = Mapping[str, Mapping[str, int]]
-"""By table and UUID the control offset (exclusive) up to which the table has taken events in."""
+"""By table and UUID the control offset (exclusive) up to which the table has all events."""
 
 
 def table_checkpoint_of(
@@ -20,7 +20,7 @@ def table_checkpoint_of(
     """What stands for every event below `state.next_offset` once those below `delete_below` are gone.
 
     `stored` is what the tables themselves say: a coordinator may have died before it reported, and a table that is put
-    back to an older state later must be seen to lack what can't be taken in again. Raises ValueError for a log without
+    back to an older state later must be seen to lack what can't be committed again. Raises ValueError for a log without
     a binding or a publish.
     """
     core = checkpoint_of(state, delete_below=delete_below)
@@ -50,7 +50,7 @@ def _reported(state: CommitState, stored: Stored) -> dict[str, dict[str, int]]:
 def _last_events(state: CommitState, delete_below: int) -> dict[str, tuple[str, ...]]:
     """Ids of the last `DATA_WRITTEN` per table and UUID below `delete_below`.
 
-    A table that has taken in more than that names one of them as its last event, or one that is left in the log:
+    A table that has more than that names one of them as its last event, or one that is left in the log:
     between the last event below and the table's offset there is none for it. Where the log itself has none of a table
     below, they are those of the checkpoints before.
     """

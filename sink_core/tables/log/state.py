@@ -48,7 +48,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     first.
 
     Of a trimmed log `batches` and `written` hold what is still in it, all else is as if nothing had been deleted.
-    `last_events` are, by table, ids of `DATA_WRITTEN`s that may be the last a table took in and that the log lacks.
+    `last_events` are, by table, ids of `DATA_WRITTEN`s that may be the last a table has and that the log lacks.
     """
 
     batches: dict[str, BatchSeen] = field(default_factory=dict[str, BatchSeen])
@@ -109,7 +109,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
         self._parts.setdefault(event.checkpoint_id, []).append(event)
 
     def take_checkpoint(self, offset: int, event: TableCheckpoint) -> None:
-        """Take in what tables had, and in a trimmed log what the events below it said: where a part of it is missing,
+        """Fold what tables had, and in a trimmed log what the events below it said: where a part of it is missing,
         which a later trim may have taken, it stands for nothing.
         """
         for table, by_uuid in event.reported.items():
@@ -132,7 +132,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
         return min([self.next_offset, *self._incomplete.values()])
 
     def pending(self, table: str, table_uuid: str, stored_offset: int) -> list[Logged[DataWritten]]:
-        """The events that a table which has taken in everything below `stored_offset` still lacks."""
+        """The events that a table which has everything below `stored_offset` still lacks."""
         return [
             logged
             for logged in self.written.get(table, [])
@@ -195,7 +195,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
         return sorted(self.written.keys() | self.reported.keys())
 
     def valid_through_ms(self, up_to: int) -> int | None:
-        """VTTS of a table that has taken in every event below `up_to`; None before anything is known."""
+        """VTTS of a table that has every event below `up_to`; None before anything is known."""
         known = [through for offset, through in self._through if offset < up_to]
         return (known[-1] or None) if known else None
 

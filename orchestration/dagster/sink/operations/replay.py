@@ -111,7 +111,9 @@ def replay_hours(pipeline: SinkPipeline) -> Operation[HoursConfig]:
             if held := at.held():
                 return held
             # What is published and not committed yet has no rows that could be replaced.
-            yield from (table_page.landed(pipeline, took) for took in map(jobs.commit, tables) if took and took.landed)
+            yield from (
+                table_page.landed(pipeline, commit) for commit in map(jobs.commit, tables) if commit and commit.landed
+            )
         # All of them before the first is replaced: an hour that Kafka no longer has changes nothing.
         previews = {table: _preview(at, jobs, table, wanted) for table in tables}
         for table, preview in previews.items():

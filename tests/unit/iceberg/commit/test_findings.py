@@ -16,7 +16,7 @@ from tests.unit.tables.log.build import TABLE, UUID, checkpoint, complete, log, 
 
 FIRST, SECOND = written("b1"), written("b2")
 LOG = log(FIRST, complete("b1"), SECOND, complete("b2"))
-"""Two batches for the table; taken in, they leave the stored offsets 2 and 4."""
+"""Two batches for the table; committed, they leave the stored offsets 2 and 4."""
 
 OURS_1 = snapshot(2, 1, own(2, FIRST.event_id))
 OURS_2 = snapshot(3, 2, own(4, SECOND.event_id))

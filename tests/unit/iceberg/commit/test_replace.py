@@ -1,4 +1,4 @@
-"""A replay at its commit: it is taken in only if the table still is what it was written for, else rows come twice, come
+"""A replay at its commit: it is committed only if the table still is what it was written for, else rows come twice, come
 back, or are lost.
 """
 
@@ -123,7 +123,7 @@ def test_a_replay_whose_own_files_are_gone_takes_nothing_out(world: World, lost:
 
 
 def test_of_two_replays_the_first_is_dropped(world: World) -> None:
-    """The second was planned when the table had not taken in the first: both together would double their rows."""
+    """The second was planned when the table did not have the first: both together would double their rows."""
     assert take_in(world, replay(world, "r1", 1), replay(world, "r2", 4)) == ("r1",)
     assert world.ids() == [1, 2, 3, 4]
 

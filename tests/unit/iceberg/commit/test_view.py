@@ -1,4 +1,4 @@
-"""A loaded table as snapshots, head and tag, and what it says it has taken in."""
+"""A loaded table as snapshots, head and tag, and what it says it has."""
 
 from __future__ import annotations
 

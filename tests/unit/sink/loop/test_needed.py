@@ -28,7 +28,7 @@ def test_what_is_young_stays() -> None:
 
 
 def test_a_table_that_is_behind_keeps_what_it_lacks_and_nothing_below() -> None:
-    assert kept(THREE, {TABLE: 10, OTHER: 4}) == Kept(5, f"{OTHER} has not taken in the event at control offset 5")
+    assert kept(THREE, {TABLE: 10, OTHER: 4}) == Kept(5, f"{OTHER} lacks the event at control offset 5")
     assert kept(THREE, {TABLE: 1, OTHER: 4}).offset == 1
 
 

@@ -1,6 +1,6 @@
 """Random histories of publishes, commits, roll backs, recreations and refills over the real decisions.
 
-Kafka and the catalog are a list of events and a table of snapshots; what is planned, found, dropped and taken in is
+Kafka and the catalog are a list of events and a table of snapshots; what is planned, found, dropped and committed is
 decided by the code that decides it for real. After every step no offset is in the head twice; at the end a refill and a
 commit make it whole.
 """

@@ -60,7 +60,7 @@ def test_what_a_table_lacks_lies_between_its_stored_offset_and_the_limit(events:
 
 @given(events=LOGS)
 def test_committing_to_the_limit_leaves_nothing_and_loses_nothing(events: list[Event]) -> None:
-    """A table that commits after every event takes in the same as one that commits once at the end."""
+    """A table that commits after every event has the same as one that commits once at the end."""
     state, stored, taken = CommitState(), 0, list[int]()
     for offset, event in enumerate(events):
         SINK.apply(state, offset, event)
