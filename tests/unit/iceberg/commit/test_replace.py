@@ -1,5 +1,5 @@
-"""A replay at its commit: it is committed only if the table still is what it was written for, else rows come twice, come
-back, or are lost.
+"""A replay at its commit: it is committed only if the table still is what it was written for, else rows come twice,
+come back, or are lost.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def test_a_log_trimmed_twice_says_what_the_whole_one_says(
 
 
 def assert_last_events_known(writer: Writer, first: int) -> None:
-    """A table names the last event committed to it: it is in the log, or a checkpoint has it, or both begin above it."""
+    """A table names the last event that it has: it is in the log, or a checkpoint has it, or both begin above it."""
     whole, rest = both(writer, first)
     for table, stored in writer.stored.items():
         taken = [logged.event.event_id for logged in whole.written.get(table, []) if logged.offset < stored]
