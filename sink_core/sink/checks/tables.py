@@ -21,8 +21,8 @@ from calve.sink_core.records.keys import key_type
 from calve.sink_core.sink.checks.checklist import Check, Note
 
 EQUALITY_DELETES = (
-    "its rows change by equality deletes: engines on Iceberg's Java library read these, pyiceberg and DuckDB do not; "
-    "with write_mode: merge there are none (docs/row_changes.md)"
+    "its rows change by equality deletes: engines on Iceberg's Java library and DuckDB 1.5 read these, pyiceberg does "
+    "not; with write_mode: merge there are none (docs/row_changes.md)"
 )
 
 
