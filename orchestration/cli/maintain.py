@@ -14,6 +14,7 @@ from calve.orchestration.cli.output import error_document, say, say_json, say_ta
 
 if TYPE_CHECKING:
     from calve.sink_core.config.sink_pipeline import SinkPipeline
+    from calve.sink_core.control.maintenance import LogTask
     from calve.sink_core.control.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
     from calve.sink_core.control.plane import AnyPlane
 
@@ -29,7 +30,7 @@ class Task(StrEnum):
     KEEP_ALIVE = "keep-alive"
 
 
-OF_THE_LOG = (Task.TRIM, Task.KEEP_ALIVE)
+OF_THE_LOG: dict[Task, LogTask] = {Task.TRIM: "trim", Task.KEEP_ALIVE: "keep_alive"}
 """Those that every kind has."""
 
 
@@ -55,7 +56,7 @@ def maintain(
     """
     with working("connecting") as status:
         if task in OF_THE_LOG and not table:
-            report = _of_the_log(task, control_plane(file, connections), status.update, dry_run=dry_run)
+            report = _of_the_log(OF_THE_LOG[task], control_plane(file, connections), status.update, dry_run=dry_run)
         else:
             pipeline = sink("maintain --table" if table else f"maintain {task}", file, connections)
             report = _of_tables(task, pipeline, table or (), status.update, dry_run=dry_run)
@@ -66,21 +67,11 @@ def maintain(
     raise_failures(report, as_json=as_json)
 
 
-def _of_the_log(task: Task, plane: AnyPlane, on_progress: OnProgress, *, dry_run: bool) -> MaintenanceReport:
-    from calve.sink_core.control.keep_alive import keep_alive
-    from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
-    from calve.sink_core.control.trim import trim
+def _of_the_log(task: LogTask, plane: AnyPlane, on_progress: OnProgress, *, dry_run: bool) -> MaintenanceReport:
+    from calve.sink_core.control.maintenance import run_log_task
 
     with plane:
-        name, settings = plane.pipeline.name, plane.pipeline.config.maintenance
-        if not plane.read_only():
-            never = f"nothing to do: pipeline {name} has not run yet"
-            return MaintenanceReport([TaskOutcome(_named(task), name, never, False)])
-        plane.bind()
-        if task is Task.KEEP_ALIVE:
-            return MaintenanceReport([keep_alive(plane)])
-        older_than_s = settings.trim.older_than
-        return MaintenanceReport([trim(plane, older_than_s=older_than_s, dry_run=dry_run, on_progress=on_progress)])
+        return run_log_task(task, plane, dry_run=dry_run, on_progress=on_progress)
 
 
 def _of_tables(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calve.sink_core.control.keep_alive import keep_alive
-from calve.sink_core.control.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
-from calve.sink_core.control.trim import trim
+from calve.sink_core.control.maintenance import bound_for, run_log_task
+from calve.sink_core.control.maintenance_report import MaintenanceReport, OnProgress
 from calve.sink_core.error_codes.files import NO_SUCH_NAME
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.sink.loop.session import Session
@@ -33,10 +32,10 @@ def run_task(
     """
     pipeline = session.pipeline
     pipeline.require_tables(tables)
-    if not session.read_only():
-        never = f"nothing to do: pipeline {pipeline.name} has not run yet"
-        return MaintenanceReport([TaskOutcome(task, pipeline.name, never, False)])
-    session.bind()
+    if task == "trim" or task == "keep_alive":
+        return run_log_task(task, session, dry_run=dry_run, on_progress=on_progress)
+    if never := bound_for(task, session):
+        return never
     settings = pipeline.config.maintenance
     wanted = bool(tables) or task in settings.model_fields_set
     work = Work(session, procedures, on_progress, tables, dry_run, wanted)
@@ -49,11 +48,5 @@ def run_task(
             return expire(work, settings.expire)
         case "orphans":
             return remove_orphans(work, settings.orphans)
-        case "trim":
-            older_than_s = settings.trim.older_than
-            done = trim(session, older_than_s=older_than_s, dry_run=dry_run, on_progress=on_progress)
-            return MaintenanceReport([done])
-        case "keep_alive":
-            return MaintenanceReport([keep_alive(session)])
         case _:
             raise ConfigError(f"no maintenance task {task}", hint="calve maintain --help lists them", code=NO_SUCH_NAME)
