@@ -37,7 +37,7 @@ class Batch(Model):
     min_task_bytes: Bytes = Field(default=16 * MIB, gt=0)
     """A partition is split over several Spark tasks only into pieces of at least this size."""
 
-    spark_from_records: int = Field(default=50_000, ge=0)
+    spark_from_records: int = Field(default=200_000, ge=0)
     """Work of fewer records is done by the run's own process, which is spared the start of Spark: a batch, a replay.
     What only Spark can do it always does: merges, and changes that are held against their table's rows."""
 
