@@ -30,10 +30,10 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.machine import DRILL
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_UNREACHABLE, CalveError, ConfigError, Unreachable
 from calve.sink_core.failpoints import VARIABLE
-from calve.sink_core.iceberg.catalog.described import rows_of
 from calve.sink_core.iceberg.catalog.opening import open_catalog
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.maintenance.dropping import drop_if_empty, drop_with_files, has_namespace
+from calve.sink_core.iceberg.read.rows import all_rows
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import TIMED_OUT, NewTopic
@@ -245,7 +245,7 @@ class Drill:
 
     def _ids(self, session: Session) -> list[int]:
         table = load_if_there(session.catalog, self.table)
-        return rows_of(table, ["id"])["id"].to_pylist() if table else []
+        return all_rows(table, ["id"])["id"].to_pylist() if table else []
 
     def _drop_tables(self) -> None:
         with closing(open_catalog(self.pipeline.catalog)) as catalog:

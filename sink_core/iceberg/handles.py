@@ -7,7 +7,6 @@ table is asked for by name, of a function here.
 from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
-__all__ = ["Catalog", "DataFile", "FileScanTask", "Table"]
+__all__ = ["Catalog", "FileScanTask", "Table"]

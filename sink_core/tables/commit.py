@@ -10,8 +10,9 @@ class TableCommit:
     """What a commit found or did at one table. `snapshot_id` is None for a table that has never had a commit of ours.
 
     `landed` is False when there was nothing new. `conflicts` counts tries before success. `rows` and `files` were
-    added; the totals, in rows (see `rows_told`), files and bytes, are the table's with them. `dropped` are range jobs
-    that were to replace rows and did not fit the table any more. `seconds` of wall time, lost races included.
+    added; the totals, in rows (None where only reading tells), files and bytes, are the table's with them. `dropped`
+    are range jobs that were to replace rows and did not fit the table any more. `seconds` of wall time, lost races
+    included.
     """
 
     table: str

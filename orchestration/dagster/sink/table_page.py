@@ -29,8 +29,8 @@ def landed(pipeline: SinkPipeline, commit: TableCommit, **more: Any) -> dg.Asset
 
 def of_table(pipeline: SinkPipeline, catalog: Catalog, name: str) -> dict[str, Any]:
     """Metadata of a materialization of a table of the pipeline's; none if somebody has dropped it since."""
-    from calve.sink_core.iceberg.catalog.described import described
     from calve.sink_core.iceberg.create.tables import load_if_there
+    from calve.sink_core.iceberg.examine.table import described
 
     table = load_if_there(catalog, name)
     if table is None:
@@ -64,12 +64,12 @@ def _lineage(pipeline: SinkPipeline, name: str, columns: list[str]) -> dict[str,
 
 def _sample(table: Table, shown: list[str], rows: int) -> dict[str, Any]:
     """Some rows, whichever come first; without what is named like a secret."""
-    from calve.sink_core.iceberg.catalog.described import rows_of
+    from calve.sink_core.iceberg.read.rows import all_rows
 
     if not rows:
         return {}
     try:
-        found = rows_of(table, shown, limit=rows).to_pylist()
+        found = all_rows(table, shown, limit=rows).to_pylist()
     except (NotImplementedError, ValueError) as error:
         # pyiceberg reads no equality deletes.
         return {"sample rows": f"can't be read here: {error}"}

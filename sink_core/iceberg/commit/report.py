@@ -5,18 +5,19 @@ from __future__ import annotations
 from calve.sink_core.iceberg.commit.plan import Attempt, CommitPlan
 from calve.sink_core.iceberg.commit.properties import SummaryKeys, from_summary
 from calve.sink_core.iceberg.commit.snapshot_record import manifests_of
-from calve.sink_core.iceberg.commit.view import rows_told
+from calve.sink_core.iceberg.commit.view import summary_of_head, totals_in
 from calve.sink_core.tables.commit import TableCommit
 
 
 def report(plan: CommitPlan, keys: SummaryKeys, attempt: Attempt | None = None) -> TableCommit:
     """What the table says by the attempt that landed; without one by what it had, as there was nothing new."""
-    view, head = plan.view, plan.table.current_snapshot()
+    view = plan.view
     if attempt is not None:
         own, summary = from_summary(keys, attempt.summary), attempt.summary
     else:
         own = view.tagged.own if view.tagged else None
-        summary = head.summary.additional_properties if head and head.summary else {}
+        summary = summary_of_head(plan.table.metadata)
+    rows, files, size = totals_in(summary)
     return TableCommit(
         table=view.table,
         table_uuid=view.uuid,
@@ -27,9 +28,9 @@ def report(plan: CommitPlan, keys: SummaryKeys, attempt: Attempt | None = None) 
         batches=tuple(dict.fromkeys(logged.event.batch_id for logged in plan.events)),
         rows=sum(logged.event.rows for logged in plan.events),
         files=sum(manifest.files for manifest in manifests_of(plan.events)),
-        total_rows=rows_told(summary),
-        total_files=int(summary.get("total-data-files", "0")),
-        total_bytes=int(summary.get("total-files-size", "0")),
+        total_rows=rows,
+        total_files=files,
+        total_bytes=size,
         conflicts=plan.conflicts,
         dropped=plan.dropped,
     )

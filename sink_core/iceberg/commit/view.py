@@ -139,12 +139,19 @@ def view_of(
     )
 
 
-def rows_told(summary: Mapping[str, str]) -> int | None:
-    """How many rows a snapshot's summary says the table has; None where deletes are counted beside the rows."""
-    deletes = ("total-equality-deletes", "total-position-deletes")
-    if any(int(summary.get(each, "0")) for each in deletes):
-        return None
-    return int(summary.get("total-records", "0"))
+def summary_of_head(metadata: TableMetadata) -> Mapping[str, str]:
+    """What the head's snapshot says of itself; nothing if there is none."""
+    head = metadata.current_snapshot()
+    return head.summary.additional_properties if head and head.summary else {}
+
+
+def totals_in(summary: Mapping[str, str]) -> tuple[int | None, int, int]:
+    """Rows, data files and their bytes that a table has by a snapshot's summary; rows are None where deletes are
+    counted beside them.
+    """
+    rows, files, size = (int(summary.get(f"total-{each}", "0")) for each in ("records", "data-files", "files-size"))
+    deletes = any(int(summary.get(f"total-{each}-deletes", "0")) for each in ("equality", "position"))
+    return None if deletes else rows, files, size
 
 
 def _snapshots(metadata: TableMetadata, keys: SummaryKeys) -> dict[int, SnapshotView]:

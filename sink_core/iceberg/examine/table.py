@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from calve.sink_core.config.sink_pipeline import TableSettings
@@ -13,19 +14,25 @@ from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.changes import settings as changes
 from calve.sink_core.iceberg.commit.properties import SummaryKeys
 from calve.sink_core.iceberg.commit.replace import has_deletes, head_manifests
-from calve.sink_core.iceberg.commit.view import TableView, rows_told, view_of
+from calve.sink_core.iceberg.commit.view import TableView, summary_of_head, totals_in, view_of
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.maintenance.expiry import calve_tags
 from calve.sink_core.iceberg.write import usable
+from calve.sink_core.tables.format.lake import Totals
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """What the head has by its own count: `rows` as in `rows_told`, `size` of the data files in bytes."""
+class Description:
+    """What people are shown of a table. `metadata_file` is the one that the catalog pointed to."""
 
-    rows: int | None
-    files: int
-    size: int
+    location: str
+    format_version: int
+    metadata_file: str
+    schema: Schema
+
+
+def described(table: Table) -> Description:
+    return Description(table.location(), table.metadata.format_version, table.metadata_location, table.schema())
 
 
 def load_viewed(catalog: Catalog, name: str, *, tag: str, keys: SummaryKeys) -> tuple[Table, TableView] | None:
@@ -36,12 +43,15 @@ def load_viewed(catalog: Catalog, name: str, *, tag: str, keys: SummaryKeys) -> 
     return (table, view_of(table.metadata, table=name, tag=tag, keys=keys)) if table else None
 
 
-def totals(table: Table) -> Totals:
+def totals(table: Table, view: TableView) -> Totals:
     """Those of the head; zeros if there is none."""
-    head = table.current_snapshot()
-    summary = head.summary.additional_properties if head and head.summary else dict[str, str]()
-    files, size = (int(summary.get(key, "0")) for key in ("total-data-files", "total-files-size"))
-    return Totals(rows_told(summary), files, size)
+    own = view.tagged.own if view.tagged else None
+    return Totals(
+        *totals_in(summary_of_head(table.metadata)),
+        versions=len(view.snapshots),
+        head=None if view.head is None else str(view.head),
+        valid_through_ms=own.valid_through_ms if own else None,
+    )
 
 
 def has_delete_files(table: Table, name: str) -> bool:

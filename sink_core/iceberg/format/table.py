@@ -52,11 +52,7 @@ class IcebergTable:
 
     @property
     def totals(self) -> Totals:
-        head = totals(self.table)
-        own, last = self.view.tagged.own if self.view.tagged else None, self.view.head
-        through_ms = own.valid_through_ms if own else None
-        shown = str(last) if last is not None else None
-        return Totals(head.rows, head.files, head.size, len(self.view.snapshots), shown, through_ms)
+        return totals(self.table, self.view)
 
     def check_usable(self) -> None:
         check_usable(self.table.metadata, table=self.name)

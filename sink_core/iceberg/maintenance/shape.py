@@ -9,6 +9,7 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from calve.sink_core.iceberg.commit.view import summary_of_head
 from calve.sink_core.iceberg.files.entries import live_entries
 from calve.sink_core.iceberg.maintenance.deletes import bounds_of, count_over, equality_deletes
 
@@ -33,7 +34,7 @@ class LiveFile:
 def shape(table: Table) -> dict[str, int]:
     """Numbers of the head and its metadata. `metadata_bytes`: metadata file, manifest list and manifests."""
     head = table.current_snapshot()
-    summary = head.summary.additional_properties if head and head.summary else dict[str, str]()
+    summary = summary_of_head(table.metadata)
     manifests = head.manifests(table.io) if head else []
     sizes = [len(table.io.new_input(path)) for path in (table.metadata_location, head and head.manifest_list) if path]
     return {

@@ -19,10 +19,13 @@ from calve.sink_core.tables.batch import ManifestRef
 _BUFFER_BYTES = 1024 * 1024
 
 
-def all_rows(table: Table, columns: Sequence[str]) -> pa.Table:
-    """The columns of the head; memory grows with its rows. Raises Unreachable."""
+def all_rows(table: Table, columns: Sequence[str], *, limit: int | None = None) -> pa.Table:
+    """The columns of the head, or of `limit` rows of it, whichever come first; memory grows with them.
+
+    Raises NotImplementedError or ValueError for what pyiceberg can't read, such as equality deletes, and Unreachable.
+    """
     with unreachable_as_ours(f"reading {_name(table)}"):
-        return table.scan(selected_fields=tuple(columns)).to_arrow()
+        return table.scan(selected_fields=tuple(columns), limit=limit).to_arrow()
 
 
 def rows_where(

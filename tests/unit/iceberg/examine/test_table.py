@@ -8,13 +8,13 @@ from pyiceberg.catalog import Catalog
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.commit.replace import live_files
 from calve.sink_core.iceberg.examine.table import (
-    Totals,
     check_usable,
     feeding_pipelines,
     has_delete_files,
     load_viewed,
     totals,
 )
+from calve.sink_core.tables.format.lake import Totals
 from tests.unit.iceberg.commit.build import KEYS, own
 from tests.unit.iceberg.commit.on_catalog import TAG, World, attempt_of, land, manifest_of, row_deletes
 from tests.unit.tables.log.build import TABLE
@@ -35,10 +35,12 @@ def test_a_table_is_loaded_with_its_view_or_is_not_there(world: World) -> None:
 
 
 def test_totals_are_those_that_the_head_counts(world: World) -> None:
-    assert totals(world.table) == Totals(0, 0, 0)
+    assert totals(world.table, world.view) == Totals(0, 0, 0, versions=0, head=None, valid_through_ms=None)
     manifests = [manifest_of(world.table, 1, 2), manifest_of(world.table, 3)]
     land(world.table, attempt_of(world.table, own(2), *manifests))
-    assert totals(world.table) == Totals(3, 2, sum(each.data_bytes for each in manifests))
+    view, size = world.view, sum(each.data_bytes for each in manifests)
+    through_ms = own(2).valid_through_ms
+    assert totals(world.table, view) == Totals(3, 2, size, 1, str(view.head), through_ms)
 
 
 def test_beside_deletes_nobody_knows_the_rows_without_reading(world: World) -> None:
@@ -47,7 +49,7 @@ def test_beside_deletes_nobody_knows_the_rows_without_reading(world: World) -> N
     table = world.table
     land(table, attempt_of(table, own(4), row_deletes(table, live_files(table)[0], 0)))
     assert has_delete_files(world.table, TABLE)
-    assert totals(world.table).rows is None
+    assert totals(world.table, world.view).rows is None
 
 
 def test_pipelines_are_told_by_their_tags(world: World) -> None:
