@@ -27,9 +27,11 @@ from bench.figure import Aim, Figure
 from bench.history import lengthen
 from bench.part import Part, Place, Step, alone
 from bench.proof import prove
+from calve.sink_core.control.rounds import Bounds
+from calve.sink_core.control.shares import Limits
 from calve.sink_core.offsets import TopicPartition
-from calve.sink_core.sink.loop.plan import Limits, plan_batch
-from calve.sink_core.sink.run import Bounds, run_pipeline
+from calve.sink_core.sink.loop.plan import plan_batch
+from calve.sink_core.sink.run import run_pipeline
 from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from tests import support

@@ -36,9 +36,10 @@ from bench.workload import new_topic, write_pipeline
 from calve.orchestration.dagster.sink.names import batches_key, table_key
 from calve.sink_core.config.load import load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.control.rounds import Bounds
 from calve.sink_core.iceberg.catalog.opening import open_catalog
 from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.sink.run import Bounds, run_pipeline
+from calve.sink_core.sink.run import run_pipeline
 from tests.e2e.dagster.stack import Stack, stack, until
 
 GIVE_UP_S = 180.0

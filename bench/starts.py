@@ -30,9 +30,10 @@ from bench.proof import prove
 from bench.workload import fill, write_pipeline
 from calve.orchestration.local import spark_server
 from calve.sink_core.config.load import load
+from calve.sink_core.control.rounds import Bounds
 from calve.sink_core.jars import spark_jars
 from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.sink.run import Bounds, run_pipeline
+from calve.sink_core.sink.run import run_pipeline
 from calve.spark_jobs.session import JAVA_OPTIONS
 
 CALVE = str(Path(sys.executable).with_name("calve"))

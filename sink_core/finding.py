@@ -11,7 +11,7 @@ from typing import Literal
 from calve.sink_core.error_codes.code import ErrorCode
 from calve.sink_core.errors import FindingError
 
-Part = Literal["binding", "control topic", "source topics", "positions", "tables"]
+Part = Literal["binding", "control topic", "source topics", "remote topics", "positions", "tables"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,16 @@ OTHER_CLUSTER = FindingKind(
     hint="correct bootstrap.servers; to read from another cluster take a new name, and calve positions import if "
     "you know the offsets there",
 )
+OTHER_SOURCE = FindingKind(
+    code="CLV-9104",
+    name="other-source",
+    part="binding",
+    title="`source.kafka` leads to another cluster than the one this mirror was bound to",
+    seen_by="`PIPELINE_BOUND` names another source cluster than this host has",
+    meaning="A changed connection, or a cluster that was formatted anew. Offsets of another cluster are other records.",
+    remedy="Correct the connection. A mirror of another cluster takes a new name.",
+    hint="correct the connection of source.kafka; to copy from another cluster take a new name",
+)
 CONTROL_TOPIC_RECREATED = FindingKind(
     code="CLV-9201",
     name="control-topic-recreated",
@@ -152,6 +162,31 @@ RECORDS_LOST = FindingKind(
     choices=(
         Choice("skip", "goes on at the log start. The records between are gone, and stand as lost in the ledger"),
     ),
+)
+REMOTE_TOPIC_RECREATED = FindingKind(
+    code="CLV-9303",
+    name="remote-topic-recreated",
+    part="remote topics",
+    title="A remote topic has another UUID: what was copied is gone",
+    seen_by="a remote topic's UUID differs from that at the last generation",
+    meaning="It was deleted and created again on the target. Its broker deleted the mirror's positions with it. Going "
+    "on, the new topic would lack everything that was copied before.",
+    remedy="Find out who deleted it.",
+    choices=(
+        Choice("restart", "copies the source topic again from its log start, into the new remote topic"),
+        Choice("accept", "goes on behind what was copied to the old one; the new one lacks it"),
+    ),
+)
+FOREIGN_RECORDS = FindingKind(
+    code="CLV-9304",
+    name="foreign-records",
+    part="remote topics",
+    title="Somebody else writes to a remote topic",
+    seen_by="the records of one transaction do not follow each other without a gap; `calve verify --deep` finds others",
+    meaning="Readers of the remote topic see records that are not the source's. The transaction was aborted, nothing "
+    "of it counts.",
+    remedy="Take the permission to write there away from whoever it is.",
+    hint="find who writes to the topic and stop them, then calve resume FILE",
 )
 POSITIONS_MISSING = FindingKind(
     code="CLV-9401",

@@ -31,6 +31,13 @@ class Rules:
     broken_read_is_not_used: bool = True  # what a broken read left is taken for the log
     log_is_read_from_its_start: bool = True  # a reader of the log begins at its end
 
+    # Slots (sink_core/control/slots).
+    generation_is_recorded_first: bool = True  # slot ids are fenced before the new generation is in the log
+    slots_are_fenced: bool = True  # nobody fences the slot ids of former generations
+    positions_are_read_after_the_fence: bool = True  # a driver reads positions before it has fenced the slots
+    slot_compares_the_token: bool = True  # a task does not look whether its generation still leads
+    slot_fences_first: bool = True  # a task looks before it has fenced those who had its id
+
     # Looking at the source (sink_core/sink/loop/planning.py, sink_core/control/checks.py).
     positions_are_read_twice: bool = True  # a difference from the log is a finding at first sight
     positions_are_held_against_log: bool = True  # positions are taken as they are

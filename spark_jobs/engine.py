@@ -1,71 +1,26 @@
-"""Tasks on a Spark session, classic (`local[*]`, standalone, YARN, Kubernetes) or Connect."""
+"""The engine of a sink on Spark, and a session with it."""
 
 from __future__ import annotations
 
-import os
-import pickle
-import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.error_codes.machine import SPARK_LOST
-from calve.sink_core.errors import CalveError, ProtocolError
 from calve.sink_core.iceberg.commit.merge import MergeWork
-from calve.sink_core.sink.loop.engine import BySize, Slices, Task
+from calve.sink_core.sink.loop.engine import BySize, Slices
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult, run_task
-from calve.spark_jobs.session import Started, start
+from calve.spark_jobs.tasks import SparkTasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-T = TypeVar("T")
-_RESULT = "task long, failed boolean, result binary"
-_ARROW_RESULT = pa.schema([("task", pa.int64()), ("failed", pa.bool_()), ("result", pa.binary())])
 
-
-class SparkEngine:
-    """Runs tasks on Spark. The session starts with the first use and ends with `stop`, or the end of a `with`.
-
-    `session` gives one that somebody else starts and stops.
-    """
-
-    def __init__(self, settings: SparkSettings, *, session: Callable[[], SparkSession] | None = None) -> None:
-        self._settings = settings
-        self._session = session
-        self._started: Started | None = None
-
-    def __enter__(self) -> SparkEngine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def run(self, task: Task[T], n: int, *, records: int = 0) -> list[T]:  # noqa: ARG002 - as all engines
-        """`[task(0), …, task(n - 1)]`, each computed by a Spark task, whatever the number of records.
-
-        Raises the CalveError that a task raised (that of the lowest number), ProtocolError if results are missing, and
-        Spark's own exception, after Spark's retries, for anything else.
-        """
-        if n == 0:
-            return []
-        rows = self.session.range(0, n, 1, n).mapInArrow(_each(task), _RESULT).collect()
-        results = {int(row["task"]): row for row in rows}
-        if len(rows) != n or len(results) != n:
-            raise ProtocolError(
-                f"Spark returned {len(rows)} results for {n} tasks", hint="see Spark's log", code=SPARK_LOST
-            )
-        for i in range(n):
-            if results[i]["failed"]:
-                raise cast(CalveError, pickle.loads(results[i]["result"]))  # noqa: S301 - written by our own task
-        return [pickle.loads(results[i]["result"]) for i in range(n)]  # noqa: S301 - written by our own task
+class SparkEngine(SparkTasks):
+    """Tasks of a sink on Spark."""
 
     def write(self, spec: IngestSpec, tasks: Sequence[Slices]) -> list[TaskResult]:
         """As of `Engine`; rows of distributed tables go through Spark's shuffle."""
@@ -82,41 +37,6 @@ class SparkEngine:
 
         return lambda work: merge_into(self.session, work)
 
-    def parallelism(self, records: int = 0) -> int:  # noqa: ARG002 - as all engines
-        """Tasks that run at the same time: the setting `tasks`, else a local master's cores, else what Spark reports.
-
-        A local master is not asked: a run with nothing to read should not pay for Spark's start.
-        """
-        return self._settings.tasks or _local_cores(self._settings.master or "") or self._reported_parallelism
-
-    @property
-    def session(self) -> SparkSession:
-        """The session, started if need be. Raises ConfigError or Unreachable if it can't be had."""
-        if self._started is None:
-            given = self._session
-            self._started = Started(given(), lambda: None) if given else start(self._settings)
-        return self._started.session
-
-    def needs_start(self, records: int) -> bool:  # noqa: ARG002 - as all engines
-        """Whether the first task has to wait for a session, whatever the number of records."""
-        return self._started is None and self._session is None
-
-    def stop(self) -> None:
-        """End the session; one that was there before us goes on."""
-        if self._started is not None:
-            self._started.stop()
-            self._started = None
-
-    @cached_property
-    def _reported_parallelism(self) -> int:
-        from pyspark.sql import functions
-
-        if self._settings.remote is None:
-            return self.session.sparkContext.defaultParallelism
-        # Connect has no SparkContext to ask; a range that names no number of partitions gets the default one.
-        numbers = self.session.range(1_000_000).select(functions.spark_partition_id().alias("number"))
-        return 1 + int(numbers.agg(functions.max("number")).collect()[0][0])
-
 
 @contextmanager
 def session_on_spark(
@@ -130,34 +50,6 @@ def session_on_spark(
         by_size = BySize(engine, pipeline.config.batch.spark_from_records)
         with Session.open(pipeline, engine=by_size, made_by=made_by) as session:
             yield session
-
-
-def _local_cores(master: str) -> int | None:
-    """Of `local`, `local[4]`, `local[4,2]` and `local[*]`; None for another master."""
-    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master)
-    if match is None:
-        return None
-    return os.cpu_count() if match[1] == "*" else int(match[1] or 1)
-
-
-def _each(task: Task[object]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                failed, result = _outcome(task, int(cast(Any, number)))
-                yield pa.RecordBatch.from_pydict(
-                    {"task": [number], "failed": [failed], "result": [result]}, schema=_ARROW_RESULT
-                )
-
-    return run
-
-
-def _outcome(task: Task[object], number: int) -> tuple[bool, bytes]:
-    """Our errors travel as results: Spark would retry them, and hand on no more than a traceback's text."""
-    try:
-        return False, pickle.dumps(task(number))
-    except CalveError as error:
-        return True, pickle.dumps(error)
 
 
 def _write(spec: IngestSpec, tasks: Sequence[Slices], number: int) -> TaskResult:

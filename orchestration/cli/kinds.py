@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from calve.sink_core.config.mirror_pipeline import MirrorPipeline
     from calve.sink_core.config.sink_pipeline import SinkPipeline
     from calve.sink_core.control.plane import AnyPlane
 
@@ -55,5 +56,14 @@ SINK = Kind(
     ),
 )
 
-KINDS: dict[str, Kind] = {"sink": SINK}
+
+def _open_mirror(pipeline: MirrorPipeline) -> AnyPlane:
+    from calve.sink_core.mirror.plane import MirrorPlane
+
+    return MirrorPlane(pipeline)
+
+
+MIRROR = Kind(_open_mirror)
+
+KINDS: dict[str, Kind] = {"sink": SINK, "mirror": MIRROR}
 """By the kind's name."""

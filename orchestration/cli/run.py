@@ -46,7 +46,8 @@ def run(
     from dataclasses import replace
 
     from calve.orchestration.times import duration_s
-    from calve.sink_core.sink.run import Bounds, run_pipeline
+    from calve.sink_core.control.rounds import Bounds
+    from calve.sink_core.sink.run import run_pipeline
     from calve.spark_jobs.engine import session_on_spark
 
     pipeline = sink("run", file, connections)

@@ -12,6 +12,8 @@ from typing import Any, Generic, TypeVar
 from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import Connections
 from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.mirror import MirrorConfig
+from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.config.sink import SinkConfig
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
@@ -29,7 +31,10 @@ class Kind(Generic[C]):
     assemble: Callable[[C, Connections, Path], Pipeline]
 
 
-KINDS: dict[str, Kind[Any]] = {"sink": Kind(SinkConfig, SinkPipeline, SinkPipeline.of)}
+KINDS: dict[str, Kind[Any]] = {
+    "sink": Kind(SinkConfig, SinkPipeline, SinkPipeline.of),
+    "mirror": Kind(MirrorConfig, MirrorPipeline, MirrorPipeline.of),
+}
 """By what `kind` says."""
 
 DEFAULT = "sink"

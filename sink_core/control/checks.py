@@ -124,6 +124,20 @@ def positions(found: Positions, topics: Mapping[str, str], state: AnyState) -> F
     return None
 
 
+def moved(expected: Offsets, found: Positions) -> Finding | None:
+    """The positions of slots against those of the log, read after a fence: nothing can have moved them since."""
+    missing = sorted(expected.keys() - found.keys())
+    if missing:
+        first, lacking = missing[0], f"no position for {len(missing)} partitions"
+        return findings.POSITIONS_MISSING.of(first.topic, stored=f"{first} at {expected[first]}", found=lacking)
+    changed = [at for at, offset in sorted(expected.items()) if found[at].offset != offset]
+    if changed:
+        first, back = changed[0], any(found[at].offset < expected[at] for at in changed)
+        stored, now = f"{first} at {expected[first]}", f"position {found[first].offset}"
+        return findings.POSITIONS_CHANGED.of(first.topic, stored=stored, found=now, only=("restore",) if back else ())
+    return None
+
+
 def against_log(found: Positions, log_starts: Offsets, ends: Offsets) -> Finding | None:
     """Positions below the log start (records lost to retention) or beyond the end (the log was truncated)."""
     for at, position in sorted(found.items()):

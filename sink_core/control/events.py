@@ -43,15 +43,15 @@ class Event:
         return 1
 
 
-E = TypeVar("E", bound=Event)
+E_co = TypeVar("E_co", bound=Event, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Logged(Generic[E]):
+class Logged(Generic[E_co]):
     """An event and its offset in the control topic."""
 
     offset: int
-    event: E
+    event: E_co
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -34,7 +34,7 @@ def keep_alive(plane: AnyPlane) -> TaskOutcome:
         age_s = (now_ms - state.complete.event.written_at_ms) / 1000
         since = f"the last publish, {age_s:,.0f} s ago, committed them"
         return _nothing(plane, f"{since}; due after {KEEP_ALIVE_AFTER_S:,} s")
-    number = plane.publisher.keep_alive()
+    number = plane.keep_alive()
     if not number:
         return _nothing(plane, "the group has no positions")
     did, numbers = f"{number:,} offsets committed again, as they were", {"offsets": number}

@@ -65,7 +65,7 @@ def wait_until_idle(
         listed = ", ".join(batches) or "not known yet, a transaction hides the end of the control topic"
         if deadline.passed:
             if giving_up:
-                return plane.publisher.give_up().batch_ids
+                return plane.give_up()
             raise CalveError(
                 f"batches in progress after a wait of {timeout_s:g} s: {listed}",
                 hint="the pause is in effect anyway; `calve pause FILE --wait --give-up` ends what dead runs have left",

@@ -79,6 +79,14 @@ class ControlPlane(ABC, Generic[P, S]):
         """What must stay of the log, as it was read, and what stands for the rest."""
         return Needed((), lambda below: [checkpoint_of(self.log.state, delete_below=below)])
 
+    def keep_alive(self) -> int:
+        """As `Publisher.keep_alive`."""
+        return self.publisher.keep_alive()
+
+    def give_up(self) -> tuple[str, ...]:
+        """End what dead runs have left in progress; the ids of those batches. As `Publisher.give_up`."""
+        return self.publisher.give_up().batch_ids
+
     @property
     def pipeline_id(self) -> str:
         """As the log has it: one that was made anew while this process ran may have another."""

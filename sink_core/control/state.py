@@ -5,7 +5,7 @@ Pure: no clock, no Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
@@ -173,7 +173,7 @@ class LogState(Generic[P, C]):
         """The ids that a plan made now may name as its predecessor; empty before bootstrap."""
         return (self.last_batch_id,) if self.last_batch_id else ()
 
-    def outstanding(self) -> list[Logged[BatchStarted]]:
+    def outstanding(self) -> Sequence[Logged[BatchStarted | BatchPublished]]:
         """Batches planned on what is published now that are neither published nor given up.
 
         Running, or dead without a word. Any other could only become stale.

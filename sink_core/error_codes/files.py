@@ -209,3 +209,9 @@ WRONG_KIND = ErrorCode(
     "The pipeline's `kind` does not have what the command does: a mirror has no tables to commit to, say.",
     "Take one of the commands that the hint names, or name a pipeline of another kind.",
 )
+START_MIRROR = ErrorCode(
+    "CLV-1130",
+    "`source.start` names a mirror that can't be followed",
+    "There is no such mirror on the source cluster, or it is still at work.",
+    "Name the mirror that writes into the topics, and pause it first.",
+)

@@ -128,3 +128,12 @@ NEWER_VERSION = ErrorCode(
     "The control topic holds an event that this version can't read.",
     "Upgrade this host.",
 )
+UNCARRIABLE = ErrorCode(
+    "CLV-2121",
+    "A record can't be copied as it is",
+    (
+        "The client can't send timestamp 0, which it takes for now, nor read a header whose name is not UTF-8. Nothing "
+        "of its transaction was copied."
+    ),
+    "Correct the producer, or set `on_uncarriable: adjust`: the record is copied with timestamp 1, or without headers.",
+)

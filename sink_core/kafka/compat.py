@@ -12,8 +12,12 @@ from confluent_kafka import KafkaError, admin
 
 # Documented where they are, and imported there without being exported.
 AclOperation = admin.AclOperation
+AlterConfigOpType = admin.AlterConfigOpType
+ConfigEntry = admin.ConfigEntry
 ConfigResource = admin.ConfigResource
+ConfigSource = admin.ConfigSource
 DescribeClusterResult = admin.DescribeClusterResult
+NewPartitions = admin.NewPartitions
 NewTopic = admin.NewTopic
 OffsetSpec = admin.OffsetSpec
 ResourceType = admin.ResourceType

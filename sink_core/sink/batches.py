@@ -14,6 +14,7 @@ from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import Paused
 from calve.sink_core.control.keep_alive import is_due
 from calve.sink_core.control.letters import NONE, Letters
+from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.counts import Dropped, not_stored
 from calve.sink_core.errors import CalveError
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
@@ -25,7 +26,7 @@ from calve.sink_core.sink.dead_letters.topic import dead_letters_of
 from calve.sink_core.sink.loop.complete import data_complete, data_written
 from calve.sink_core.sink.loop.decision import decide
 from calve.sink_core.sink.loop.fitting import give
-from calve.sink_core.sink.loop.job import OnProgress, Progress, Publication, carry_out, give_way, timed
+from calve.sink_core.sink.loop.job import Publication, carry_out, give_way, timed
 from calve.sink_core.sink.loop.planning import Planned, Planner, Source
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.loop.writing import write_batch

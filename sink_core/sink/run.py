@@ -5,45 +5,17 @@ Knows neither a terminal nor Dagster: both give it a callback for progress and g
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, rounds
 from calve.sink_core.sink.batches import BatchReport, Ingest
 from calve.sink_core.sink.loop.coordinator import CommitReport
-from calve.sink_core.sink.loop.job import OnProgress, Progress, commit_published
+from calve.sink_core.sink.loop.job import commit_published
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs, RangeReport
 from calve.sink_core.timing import Deadline
-
-LINGER_POLL_S = 0.1
-"""Between two looks for news when the next batch may be made at once; else ten times that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """When a run ends although there is more to read. `linger_s` is how long it waits for more once it has what waited
-    at its start; a batch then follows the last one after `every_s`, or once `or_records` wait.
-    """
-
-    max_batches: int
-    max_duration_s: float
-    linger_s: float
-    every_s: float = 0.0
-    or_records: int = 1
-
-    @classmethod
-    def of(cls, pipeline: Pipeline) -> Bounds:
-        run, trigger, every = pipeline.config.run, pipeline.config.trigger, pipeline.config.batch.every
-        return cls(
-            run.max_batches,
-            run.max_duration,
-            run.linger,
-            every_s=trigger.every if every is None else every,
-            or_records=trigger.or_records,
-        )
 
 
 @dataclass(slots=True)
@@ -113,7 +85,7 @@ def run_steps(
     # Before anything may stop the run: a table with a finding must not hold up what is published for the others.
     yield from commits.commit(everything=True)
     ingest.prepare()
-    for batch in _batches(ingest, bounds, deadline, report, progress):
+    for batch in rounds(ingest, bounds, deadline, report, progress):
         report.batches.append(batch)
         yield batch
         if batch.given_up:
@@ -145,48 +117,6 @@ def _history(session: Session, progress: OnProgress) -> Iterator[RangeReport]:
     for table in session.pipeline.tables:
         if table.history == "replay" and session.log.state.unfed_batches(table.name) > 0:
             yield from (report for report in jobs.history_to_end(table.name) if report.batch_id)
-
-
-def _batches(
-    ingest: Ingest, bounds: Bounds, deadline: Deadline, report: RunReport, progress: OnProgress
-) -> Iterator[BatchReport]:
-    """Batches until what waited is read and nothing comes for `linger_s`, a bound is reached or there is a pause."""
-    done, due = 0, Deadline.after(0.0)
-    while True:
-        if done >= bounds.max_batches or deadline.passed:
-            report.stopped_early = True
-            report.ended = f"bound reached: {done} batches of run.max_batches {bounds.max_batches}, or run.max_duration"
-            return
-        batch = ingest.next_batch()
-        if batch is not None:
-            done += not batch.given_up
-            due = Deadline.after(bounds.every_s)
-            yield batch
-        elif ingest.paused:
-            report.ended = str(ingest.paused)
-            return
-        elif bounds.linger_s and _more_waits(ingest, bounds, due, deadline, progress):
-            ingest.go_on()
-        else:
-            report.ended = f"caught up with its start: {ingest.lag:,} records wait" if ingest.lag else "caught up"
-            return
-
-
-def _more_waits(ingest: Ingest, bounds: Bounds, due: Deadline, deadline: Deadline, progress: OnProgress) -> bool:
-    """Wait until a batch may be made: records wait and it is `due`, or so many of them do.
-
-    Also for a pause. False once nothing has come for `linger_s`, or by the `deadline`.
-    """
-    until = Deadline.after(bounds.linger_s)
-    progress(Progress("wait", "caught up; waiting for more records"))
-    while not deadline.passed:
-        waiting = ingest.look()
-        if ingest.paused or waiting >= bounds.or_records or (waiting and due.passed):
-            return True
-        if not waiting and until.passed:
-            return False
-        time.sleep(min(10 * LINGER_POLL_S, left) if (left := due.left_s) > 0 else LINGER_POLL_S)
-    return bool(ingest.lag)
 
 
 class _Commits:

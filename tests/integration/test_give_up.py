@@ -17,10 +17,10 @@ from calve.sink_core.control.events import BatchAbandoned, Event
 from calve.sink_core.control.keep_alive import keep_alive
 from calve.sink_core.control.maintenance_report import TaskOutcome
 from calve.sink_core.control.publisher import GivenUp
+from calve.sink_core.control.rounds import Bounds, Progress
 from calve.sink_core.errors import UnknownOutcome
 from calve.sink_core.offsets import Position, TopicPartition
-from calve.sink_core.sink.loop.job import Progress
-from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
+from calve.sink_core.sink.run import RunReport, run_pipeline
 from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.log.events import DataComplete, StartCommit

@@ -20,10 +20,11 @@ from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control import pausing, publisher
 from calve.sink_core.control.events import BatchAbandoned, Event, Paused, PipelineBound, Resumed
+from calve.sink_core.control.rounds import Bounds
 from calve.sink_core.errors import FindingError, TableUnusable, UnknownOutcome
 from calve.sink_core.sink.batches import BatchReport
 from calve.sink_core.sink.loop.coordinator import CommitReport
-from calve.sink_core.sink.run import Bounds, RunReport, run_pipeline
+from calve.sink_core.sink.run import RunReport, run_pipeline
 from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.log.events import CommitToTable, DataComplete, StartCommit

@@ -15,8 +15,9 @@ from calve.orchestration.cli.run import say_batch
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.control.events import Paused, Resumed
+from calve.sink_core.control.rounds import Bounds
 from calve.sink_core.errors import BadRecord
-from calve.sink_core.sink.run import Bounds, run_pipeline
+from calve.sink_core.sink.run import run_pipeline
 from calve.sink_core.tables.log.events import CommitComplete, DataComplete
 from calve.spark_jobs.engine import SparkEngine, session_on_spark
 from tests import support

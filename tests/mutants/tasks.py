@@ -12,7 +12,7 @@ _TASK = "tests/integration/test_task.py"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "runner-no-dedupe",
-        "spark_jobs/engine.py",
+        "spark_jobs/tasks.py",
         "if len(rows) != n or len(results) != n:",
         "if False:",
         (f"{_RUNNER}::test_a_task_without_a_result_or_with_two_stops_the_batch",),

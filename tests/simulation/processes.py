@@ -12,6 +12,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from calve.sink_core.config.table_maintenance import Expire, Orphans
 from calve.sink_core.control.events import Paused, Resumed
+from calve.sink_core.control.rounds import Bounds
 from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import CommitConflict, RetriableError
 from calve.sink_core.offsets import OffsetRange
@@ -23,7 +24,7 @@ from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 from calve.sink_core.sink.range_jobs.selected import Wanted
 from calve.sink_core.sink.resolve.current_findings import current_findings
 from calve.sink_core.sink.resolve.resolve import REFILL, carry_out, prepare
-from calve.sink_core.sink.run import Bounds, run_pipeline
+from calve.sink_core.sink.run import run_pipeline
 from tests.simulation.oracle import OLD, TOPIC
 from tests.simulation.world import STALE, World
 

@@ -20,11 +20,11 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.errors import CalveError
 
 if TYPE_CHECKING:
+    from calve.sink_core.control.rounds import Bounds, Progress
     from calve.sink_core.sink.batches import BatchReport
     from calve.sink_core.sink.loop.coordinator import CommitReport
-    from calve.sink_core.sink.loop.job import Progress
     from calve.sink_core.sink.loop.session import Session
-    from calve.sink_core.sink.run import Bounds, RunReport
+    from calve.sink_core.sink.run import RunReport
     from calve.sink_core.tables.commit import TableCommit
 
 MOVED_TAG = "calve/moved"
@@ -170,7 +170,7 @@ class _Run:
 
 
 def _bounds(pipeline: SinkPipeline, config: IngestConfig) -> "Bounds":
-    from calve.sink_core.sink.run import Bounds
+    from calve.sink_core.control.rounds import Bounds
 
     wanted = {
         "max_batches": config.max_batches,

@@ -24,6 +24,7 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
 from calve.sink_core.offset_sets import ranges_of, union
@@ -33,7 +34,7 @@ from calve.sink_core.sink.dead_letters.events import Tried, events
 from calve.sink_core.sink.dead_letters.look import DeadLetterPlan, plan_letters
 from calve.sink_core.sink.dead_letters.task import DeadLetterResult, Set, try_letters
 from calve.sink_core.sink.loop.fitting import Tables, give, write_with_evolution
-from calve.sink_core.sink.loop.job import OnProgress, Progress, Publication, announce, carry_out, commit_published
+from calve.sink_core.sink.loop.job import Publication, announce, carry_out, commit_published
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.loop.writing import task_spec
 from calve.sink_core.sink.range_jobs.look import by_token, token_and_log

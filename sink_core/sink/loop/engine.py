@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from calve.sink_core.iceberg.commit.merge import MergeWork
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult, run_task
-
-T = TypeVar("T")
-Task = Callable[[int], T]
-"""Gets the number of the task. It and what it refers to must be picklable, and its result too."""
+from calve.sink_core.tasks import InProcessTasks, Tasks, TasksBySize
 
 Slices = Sequence[OffsetRange]
 
 
-class Engine(Protocol):
-    """What runs tasks. `records` is the size of the work, by which an engine may choose where."""
-
-    def parallelism(self, records: int) -> int:
-        """Tasks that run at the same time for work of that size."""
-        ...
-
-    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:
-        """`[task(0), …, task(n - 1)]`. Raises the CalveError that a task raised, that of the lowest number."""
-        ...
+class Engine(Tasks, Protocol):
+    """What runs the tasks of a sink."""
 
     def write(self, spec: IngestSpec, tasks: Sequence[Slices]) -> list[TaskResult]:
         """Results of `run_task` for each of the tasks, and of those that the rows of distributed tables went to.
@@ -41,22 +30,10 @@ class Engine(Protocol):
         """Merges changes into a branch of their table, in one snapshot or none; None where that can't be done."""
         ...
 
-    def needs_start(self, records: int) -> bool:
-        """Whether work of that size waits some seconds until the engine has started."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
-class InProcess:
+class InProcess(InProcessTasks):
     """Tasks one after the other, where the caller is."""
-
-    tasks: int = 1
-
-    def parallelism(self, records: int) -> int:  # noqa: ARG002 - as all engines
-        return self.tasks
-
-    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:  # noqa: ARG002 - as all engines
-        return [task(number) for number in range(n)]
 
     def write(self, spec: IngestSpec, tasks: Sequence[Slices]) -> list[TaskResult]:
         if spec.is_distributed:
@@ -68,12 +45,9 @@ class InProcess:
     def merge(self) -> None:
         return None
 
-    def needs_start(self, records: int) -> bool:  # noqa: ARG002 - as all engines
-        return False
-
 
 @dataclass(frozen=True, slots=True)
-class BySize:
+class BySize(TasksBySize):
     """`small` for work of fewer records than `spark_from`, `spark` for the rest.
 
     Spark also does what only it can: merges, and changes that are held against the rows of their table.
@@ -83,27 +57,14 @@ class BySize:
     spark_from: int
     small: Engine = InProcess()
 
-    def parallelism(self, records: int) -> int:
-        # A cluster has to be started to be asked.
-        return self._for(records).parallelism(records)
-
-    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:
-        return self._for(records).run(task, n, records=records)
-
     def write(self, spec: IngestSpec, tasks: Sequence[Slices]) -> list[TaskResult]:
         records = sum(part.span for slices in tasks for part in slices)
-        engine = self.spark if spec.looks_at_tables else self._for(records)
+        engine = self.small if records < self.spark_from and not spec.looks_at_tables else self.spark
         return engine.write(spec, tasks)
 
     @property
     def merge(self) -> Callable[[MergeWork], None] | None:
         return self.spark.merge
-
-    def needs_start(self, records: int) -> bool:
-        return self._for(records).needs_start(records)
-
-    def _for(self, records: int) -> Engine:
-        return self.small if records < self.spark_from else self.spark
 
 
 def joined(tasks: Sequence[Slices]) -> list[list[OffsetRange]]:

@@ -10,8 +10,8 @@ from typing import Protocol, TypeVar
 
 from pyiceberg.schema import Schema
 
+from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.records.columns.evolution import merged_by_table
-from calve.sink_core.sink.loop.job import OnProgress, Progress
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.tables.format.lake import LoadedTable
 

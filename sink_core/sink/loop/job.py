@@ -17,6 +17,7 @@ from typing import TypeVar
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import BatchAbandoned, Event
 from calve.sink_core.control.letters import NONE, Letters
+from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.errors import CalveError, Fenced, FindingError, ProtocolError, UnknownOutcome
 from calve.sink_core.failpoints import reach
 from calve.sink_core.offsets import Position, Positions
@@ -27,22 +28,6 @@ from calve.sink_core.tables.log.events import StartCommit
 from calve.sink_core.tables.log.state import CommitState
 
 W = TypeVar("W")
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A step of a run begins. `phase` is one of start, plan, write, publish, commit, wait, end.
-
-    `offsets` is the size of the batch that is written.
-    """
-
-    phase: str
-    message: str
-    batch_id: str = ""
-    offsets: int = 0
-
-
-OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)

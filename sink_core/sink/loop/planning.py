@@ -11,14 +11,13 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 
-from calve.sink_core.config.topics import StartAtTimestamp
 from calve.sink_core.control import checks
 from calve.sink_core.control.decision import Decision, Verdict
-from calve.sink_core.control.group import SourceGroup
-from calve.sink_core.error_codes.files import START_GROUP, UNREAD_TOPICS
+from calve.sink_core.control.shares import Limits
+from calve.sink_core.control.starting import start_offsets
+from calve.sink_core.error_codes.files import UNREAD_TOPICS
 from calve.sink_core.error_codes.kafka import EDITED_POSITIONS, FOREIGN_POSITIONS, GROUP_IN_USE
 from calve.sink_core.errors import ConfigError, ProtocolError, Unreachable
 from calve.sink_core.failpoints import reach
@@ -34,12 +33,11 @@ from calve.sink_core.kafka.source import (
     existing_topic_ids,
     high_watermarks,
     log_starts,
-    offsets_at,
     sample,
     topic_ids,
 )
 from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
-from calve.sink_core.sink.loop.plan import Limits, plan_batch
+from calve.sink_core.sink.loop.plan import plan_batch
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.tables.batch import BatchPlan
 from calve.sink_core.tables.log.events import DataComplete, StartCommit
@@ -336,29 +334,13 @@ class Planner:
             return self._session.publisher.fence_and_read(partitions)[0]
 
     def _start_offsets(self, source: Source) -> dict[TopicPartition, int]:
-        start = self._config.source.start
-        if start == "earliest":
-            return dict(source.starts)
-        if start == "latest":
-            return dict(source.ends)
-        if isinstance(start, StartAtTimestamp):
-            timestamp_ms = int(start.timestamp.timestamp() * 1000)
-            return offsets_at(self._session.admin, list(source.ends), timestamp_ms, timeout_s=ADMIN_TIMEOUT_S)
-        return self._from_group(start.group, source)
-
-    def _from_group(self, group: str, source: Source) -> dict[TopicPartition, int]:
-        found = self._foreign(group, source)
-        if not found:
-            raise ConfigError(
-                f"source.start: group {group} has no offsets for {', '.join(source.topics)}",
-                hint="name a group that has committed offsets on this cluster, or use earliest or latest",
-                code=START_GROUP,
-            )
-        return {at: found[at].offset if at in found else source.starts[at] for at in source.ends}
-
-    def _foreign(self, group: str, source: Source) -> dict[TopicPartition, Position]:
-        with closing(SourceGroup(self._session.pipeline.kafka.properties, group)) as other:
-            return other.positions(source.ends)
+        return start_offsets(
+            self._config.source.start,
+            log_starts=source.starts,
+            ends=source.ends,
+            admin=self._session.admin,
+            settings=self._session.pipeline.kafka.properties,
+        )
 
     def _bytes_per_record(self, state: CommitState) -> dict[str, float]:
         """Per topic: from the last batch that had records of it, else from a sample."""

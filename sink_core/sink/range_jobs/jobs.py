@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.schema import Schema
 
 from calve.sink_core.control.decision import Verdict
+from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.error_codes.operations import NOT_FROM_KAFKA, REWRITTEN
 from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN
@@ -42,7 +43,7 @@ from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import OffsetRange, Position
 from calve.sink_core.sink.ledger.rows import LedgerRow
 from calve.sink_core.sink.loop.fitting import Tables, give, write_with_evolution
-from calve.sink_core.sink.loop.job import OnProgress, Progress, Publication, announce, carry_out, commit_published
+from calve.sink_core.sink.loop.job import Publication, announce, carry_out, commit_published
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.loop.writing import task_spec
 from calve.sink_core.sink.range_jobs.job import RangePlan, events, read_again, tasks_of

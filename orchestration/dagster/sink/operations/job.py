@@ -17,7 +17,7 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from calve.sink_core.sink.loop.job import Progress
+    from calve.sink_core.control.rounds import Progress
     from calve.sink_core.sink.loop.session import Session
 
 Told = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation

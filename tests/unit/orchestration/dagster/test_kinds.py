@@ -57,7 +57,7 @@ def test_its_file_is_shown_as_it_takes_effect(file: Path) -> None:
     [
         ("reads", "raeds", "toy.yaml:4: raeds: unknown; did you mean reads?"),
         ("kafka: main", "kafka: mian", "toy.yaml:3: kafka: connections.yaml has no kafka named 'mian'"),
-        ("kind: toy", "kind: tow", "toy.yaml:2: kind: 'tow' is no kind; known here: sink, toy"),
+        ("kind: toy", "kind: tow", "toy.yaml:2: kind: 'tow' is no kind; known here: mirror, sink, toy"),
     ],
 )
 def test_a_mistake_in_its_file_is_named_as_any_other_is(file: Path, before: str, after: str, said: str) -> None:

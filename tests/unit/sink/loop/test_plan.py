@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.sink_core.control.shares import Limits
 from calve.sink_core.errors import ConfigError, ProtocolError
 from calve.sink_core.offsets import OffsetRange, TopicPartition
-from calve.sink_core.sink.loop.plan import Limits, plan_batch
+from calve.sink_core.sink.loop.plan import plan_batch
 from calve.sink_core.tables.batch import BatchPlan
 
 TOPICS = ("a", "b", "c")

@@ -1,0 +1,78 @@
+"""A mirror with both clusters that it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from calve.sink_core.config.assemble import kafka_settings, spark_settings
+from calve.sink_core.config.connections import Connections
+from calve.sink_core.config.effective import KafkaSettings, Pipeline
+from calve.sink_core.config.mirror import CLUSTER, TOPIC, MirrorConfig
+from calve.sink_core.config.references import redact
+from calve.sink_core.config.routing import is_internal
+
+_NEVER = re.compile(r".*[.-]internal|(.*\.)?heartbeats|mm2-.*")
+
+
+@dataclass(frozen=True)
+class MirrorPipeline(Pipeline):
+    """A pipeline of kind `mirror`; `kafka` is the target, which has its control topic and its group, and `source` the
+    cluster that is read.
+
+    Positions are kept by remote topic, as the target takes none for a topic that it hasn't: for each of its partitions
+    the group holds the next offset of the source topic's partition of that number.
+    """
+
+    config: MirrorConfig
+    source: KafkaSettings
+
+    @classmethod
+    def of(cls, config: MirrorConfig, connections: Connections, path: Path) -> MirrorPipeline:
+        """With the connections that the file names, all of which are there."""
+        return cls(
+            config=config,
+            deployment=connections.deployment,
+            kafka=kafka_settings(config.target.kafka, connections),
+            source=kafka_settings(config.source.kafka, connections),
+            spark=spark_settings(config.spark, connections),
+            path=path,
+        )
+
+    def slot_id(self, slot: int) -> str:
+        """The transactional id of a slot."""
+        return f"{self.group}.slot-{slot}"
+
+    def remote_of(self, topic: str) -> str:
+        """What the remote topic of a source topic is called."""
+        return self.config.target.names.replace(CLUSTER, self.config.source_alias).replace(TOPIC, topic)
+
+    def source_of(self, remote: str) -> str | None:
+        """The source topic of a remote topic, None if by its name it is none."""
+        before, _, after = self.config.target.names.replace(CLUSTER, self.config.source_alias).partition(TOPIC)
+        fits = remote.startswith(before) and remote.endswith(after) and len(remote) > len(before) + len(after)
+        return remote[len(before) : len(remote) - len(after)] if fits else None
+
+    def came_from_target(self, topic: str) -> bool:
+        """Whether a source topic is, over whatever clusters, one of the target's."""
+        return self.config.target_alias in topic.split(".")[:-1]
+
+    def selected(self, topics: Iterable[str]) -> list[str]:
+        """The topics to copy of those that the source has, sorted."""
+        return sorted(topic for topic in set(topics) if self.config.source.has(topic) and not self.refused(topic))
+
+    def refused(self, topic: str) -> str:
+        """Why a topic is never copied; empty if it may be."""
+        if is_internal(topic) or _NEVER.fullmatch(topic):
+            return "a topic of Kafka's, Connect's or Calve's own"
+        return f"it came from {self.config.target_alias}" if self.came_from_target(topic) else ""
+
+    def _connections(self) -> dict[str, Any]:
+        shown = super()._connections()
+        return {**shown, "kafka": {self.source.name: redact(self.source.properties), **shown["kafka"]}}
+
+    def _derived(self) -> dict[str, str]:
+        return {**super()._derived(), "slots": self.slot_id(0).removesuffix("0") + "N"}

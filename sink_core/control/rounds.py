@@ -1,0 +1,143 @@
+"""The rounds of a run of any kind: batches until what was pending is read, within bounds, lingering for more if asked to.
+
+Knows neither a terminal nor Dagster: both give it a callback for progress and get values back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.control.events import Paused
+from calve.sink_core.timing import Deadline
+
+LINGER_POLL_S = 0.1
+"""Between two looks for news when the next batch may be made at once; else ten times that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A step of a run begins. `phase` is one of start, plan, write, publish, commit, wait, end.
+
+    `offsets` is the size of the batch that is written.
+    """
+
+    phase: str
+    message: str
+    batch_id: str = ""
+    offsets: int = 0
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """When a run ends although there is more to read. `linger_s` is how long it waits for more once it has what was
+    pending at its start; a batch then follows the last one after `every_s`, or once `or_records` wait.
+    """
+
+    max_batches: int
+    max_duration_s: float
+    linger_s: float
+    every_s: float = 0.0
+    or_records: int = 1
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Bounds:
+        run, trigger, every = pipeline.config.run, pipeline.config.trigger, pipeline.config.batch.every
+        return cls(
+            run.max_batches,
+            run.max_duration,
+            run.linger,
+            every_s=trigger.every if every is None else every,
+            or_records=trigger.or_records,
+        )
+
+
+class Batch(Protocol):
+    """What a round gives. One that was `given_up` counts for none: its records are planned again."""
+
+    @property
+    def given_up(self) -> bool: ...
+
+
+B_co = TypeVar("B_co", bound=Batch, covariant=True)
+
+
+class Mover(Protocol[B_co]):
+    """What makes the batches of one kind."""
+
+    lag: int
+    """Offsets that were pending at the last look."""
+
+    @property
+    def paused(self) -> Paused | None:
+        """The pause in effect, as far as the log was read."""
+        ...
+
+    def next_batch(self) -> B_co | None:
+        """One batch; None if the pipeline is paused or has what was pending when the first batch was planned, or the first
+        one after `go_on`: a topic that never stops would never be caught up with.
+        """
+        ...
+
+    def look(self) -> int:
+        """Look for news; how many offsets are pending."""
+        ...
+
+    def go_on(self) -> None:
+        """Have the next batch read what is pending now."""
+        ...
+
+
+class Ending(Protocol):
+    """What is to be said of how a run ended."""
+
+    ended: str
+    stopped_early: bool
+
+
+def rounds(
+    mover: Mover[B_co], bounds: Bounds, deadline: Deadline, report: Ending, progress: OnProgress
+) -> Iterator[B_co]:
+    """Batches until what was pending is read and nothing comes for `linger_s`, a bound is reached or there is a pause."""
+    done, due = 0, Deadline.after(0.0)
+    while True:
+        if done >= bounds.max_batches or deadline.passed:
+            report.stopped_early = True
+            report.ended = f"bound reached: {done} batches of run.max_batches {bounds.max_batches}, or run.max_duration"
+            return
+        batch = mover.next_batch()
+        if batch is not None:
+            done += not batch.given_up
+            due = Deadline.after(bounds.every_s)
+            yield batch
+        elif mover.paused:
+            report.ended = str(mover.paused)
+            return
+        elif bounds.linger_s and _more_waits(mover, bounds, due, deadline, progress):
+            mover.go_on()
+        else:
+            report.ended = f"caught up with its start: {mover.lag:,} records wait" if mover.lag else "caught up"
+            return
+
+
+def _more_waits(mover: Mover[B_co], bounds: Bounds, due: Deadline, deadline: Deadline, progress: OnProgress) -> bool:
+    """Wait until a batch may be made: records are pending and it is `due`, or so many of them do.
+
+    Also for a pause. False once nothing has come for `linger_s`, or by the `deadline`.
+    """
+    until = Deadline.after(bounds.linger_s)
+    progress(Progress("wait", "caught up; waiting for more records"))
+    while not deadline.passed:
+        waiting = mover.look()
+        if mover.paused or waiting >= bounds.or_records or (waiting and due.passed):
+            return True
+        if not waiting and until.passed:
+            return False
+        time.sleep(min(10 * LINGER_POLL_S, left) if (left := due.left_s) > 0 else LINGER_POLL_S)
+    return bool(mover.lag)

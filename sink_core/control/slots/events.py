@@ -1,0 +1,89 @@
+"""The events of kinds that move records by slots, and their Avro fields. A kind has its own `SlotCommitted`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from calve.sink_core.control import schemas
+from calve.sink_core.control.events import BatchPublished, ByPartition, Checkpoint, Event
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerationStarted(BatchPublished):
+    """A driver leads from here on: tasks of every generation before are fenced, or stop by themselves.
+
+    `batch_id` is the generation. `positions` are start positions of the partitions that the log did not know,
+    `topic_ids` the UUIDs of the topics that are written. `upstream_ids` say what is read: of a mirror the source topics
+    and their UUIDs. `slots` is how many slots it may use.
+    """
+
+    event_type: ClassVar[str] = "GENERATION_STARTED"
+    slots: int
+    upstream_ids: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlotCommitted(BatchPublished):
+    """What a transaction of a slot moved; it stands in it. `positions` are of the partitions that it moved."""
+
+    slot: int
+    predecessor: str = ""
+    topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerationEnded(Event):
+    """The driver of a generation has no task left. For people, and for who waits for a pause; no rule rests on it."""
+
+    event_type: ClassVar[str] = "GENERATION_ENDED"
+    batch_id: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PositionsSet(BatchPublished):
+    """Somebody moved positions by hand, in a generation of its own: a link of the chain that moved no records."""
+
+    event_type: ClassVar[str] = "POSITIONS_SET"
+    by: str
+    reason: str
+    predecessor: str = ""
+    topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlotCheckpoint(Checkpoint):
+    """Adds the most slots that any generation had, what was read, and where each partition began."""
+
+    most_slots: int
+    upstream_ids: Mapping[str, str]
+    begins: ByPartition
+
+
+GENERATION_STARTED: schemas.Fields = [
+    *schemas.strings("batch_id", "predecessor"),
+    {"name": "slots", "type": "long"},
+    {"name": "positions", "type": schemas.BY_PARTITION},
+    {"name": "topic_ids", "type": schemas.STRING_MAP},
+    {"name": "upstream_ids", "type": schemas.STRING_MAP},
+]
+SLOT_COMMITTED: schemas.Fields = [
+    *schemas.strings("batch_id", "predecessor"),
+    {"name": "slot", "type": "long"},
+    {"name": "positions", "type": schemas.BY_PARTITION},
+    {"name": "topic_ids", "type": schemas.STRING_MAP},
+]
+GENERATION_ENDED: schemas.Fields = schemas.strings("batch_id", "why")
+POSITIONS_SET: schemas.Fields = [
+    *schemas.strings("batch_id", "predecessor", "by", "reason"),
+    {"name": "positions", "type": schemas.BY_PARTITION},
+    {"name": "topic_ids", "type": schemas.STRING_MAP},
+]
+SLOT_CHECKPOINT: schemas.Fields = [
+    *schemas.CHECKPOINT,
+    {"name": "most_slots", "type": "long"},
+    {"name": "upstream_ids", "type": schemas.STRING_MAP},
+    {"name": "begins", "type": schemas.BY_PARTITION},
+]

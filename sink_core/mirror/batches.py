@@ -1,0 +1,259 @@
+"""One batch of a mirror: a generation of slots, from looking at both clusters to what its slots have committed.
+
+look → record, fence, read positions → plan → slots → the log says what they did
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from calve.sink_core.config.mirror import StartAtMirror
+from calve.sink_core.control import checks
+from calve.sink_core.control.events import Paused
+from calve.sink_core.control.keep_alive import is_due
+from calve.sink_core.control.rounds import OnProgress, Progress
+from calve.sink_core.control.shares import Limits, Shares, shared
+from calve.sink_core.control.slots.events import GenerationEnded
+from calve.sink_core.control.slots.leading import Led, Wanted
+from calve.sink_core.control.starting import start_offsets
+from calve.sink_core.errors import CalveError, RetriableError
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.source import bytes_per_record, sample
+from calve.sink_core.mirror import fail_back, topics
+from calve.sink_core.mirror.copy import CopySpec, SlotResult, copy_slot
+from calve.sink_core.mirror.events import CopiedRange
+from calve.sink_core.mirror.plan import Ranges, by_slot, spans
+from calve.sink_core.mirror.plane import MirrorPlane
+from calve.sink_core.mirror.state import MirrorState
+from calve.sink_core.mirror.topic_config import topic_configs
+from calve.sink_core.mirror.topics import Seen
+from calve.sink_core.offsets import Offsets, TopicPartition
+
+_SAMPLE_RECORDS = 200
+_LARGEST_BATCH = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """One generation. `ranges` are what its slots committed, of which some may have failed: `failed` is then the first
+    error. `seconds` of wall time by step. `overtaken`: another driver leads by now, and has the rest.
+    """
+
+    batch_id: str
+    ranges: tuple[CopiedRange, ...]
+    slots: int
+    lag_after: int
+    seconds: Mapping[str, float]
+    overtaken: bool = False
+    failed: CalveError | None = None
+
+    @property
+    def given_up(self) -> bool:
+        return False
+
+    @property
+    def records(self) -> int:
+        return sum(part.records for part in self.ranges)
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.bytes for part in self.ranges)
+
+    @property
+    def offsets(self) -> int:
+        return sum(part.end - part.start for part in self.ranges)
+
+    @property
+    def adjusted(self) -> int:
+        return sum(part.adjusted for part in self.ranges)
+
+
+class Copier:
+    """Makes the batches of one mirror."""
+
+    def __init__(self, plane: MirrorPlane, *, on_progress: OnProgress | None = None) -> None:
+        self._plane = plane
+        self._config = plane.pipeline.config
+        self._progress = on_progress or (lambda _progress: None)
+        self._until: dict[TopicPartition, int] | None = None
+        self._sampled: dict[str, float] = {}
+        self.lag = 0
+        """Offsets that were pending at the last look."""
+
+    @property
+    def paused(self) -> Paused | None:
+        return self._plane.log.state.paused
+
+    def bind(self) -> None:
+        """Bind the pipeline. That is all for a paused one."""
+        self._progress(Progress("start", "binding the pipeline"))
+        self._plane.bind()
+
+    def look(self) -> int:
+        """How many offsets are pending, by the log; reads it on."""
+        self._plane.log.refresh()
+        self.lag = self._lag(topics.look(self._plane))
+        return self.lag
+
+    def go_on(self) -> None:
+        """Have the next batch read what is pending now."""
+        self._until = None
+
+    def next_batch(self) -> CopyReport | None:
+        """One generation; None if the pipeline is paused or has what was pending when the first one was planned.
+
+        A generation that another has overtaken is reported with what it committed.
+        """
+        seconds = dict[str, float]()
+        begun = time.monotonic()
+        self._plane.log.refresh()
+        if self.paused:
+            return None
+        seen = topics.look(self._plane)
+        if self._until is None:
+            self._until = dict(seen.ends)
+        seen = seen.up_to(self._until)
+        self.lag = self._lag(seen)
+        if not self.lag and self._knows(seen):
+            return None
+        remote_ids = topics.ensure_remote(self._plane, seen)
+        led = self._plane.leader.lead(partial(self._wanted, seen, remote_ids))
+        if led is None:
+            return CopyReport("", (), 0, self.lag, seconds, overtaken=True)
+        return self._generation(led, seen, begun, seconds)
+
+    def keep_alive(self) -> None:
+        """Keep the positions of a pipeline that copies nothing."""
+        if is_due(self._plane.log.state, time.time_ns() // 1_000_000):
+            self._plane.keep_alive()
+
+    def _generation(self, led: Led[MirrorState], seen: Seen, begun: float, seconds: dict[str, float]) -> CopyReport:
+        why, failed = "", None
+        given: list[Ranges] = []
+        results: list[SlotResult] = []
+        try:
+            shares = self._shares(led, seen)
+            given = by_slot(shares, self._slots(spans([shares.ranges]))) if shares else []
+            seconds["plan"] = time.monotonic() - begun
+            if given:
+                offsets = spans(given)
+                where = f"{len(given)} slots" if len(given) > 1 else "one slot"
+                self._progress(Progress("write", f"copying {offsets:,} offsets by {where}", led.generation, offsets))
+                results = self._plane.tasks.run(
+                    partial(copy_slot, self._spec(led.generation, given)), len(given), records=offsets
+                )
+        except CalveError as error:
+            failed, why = error, error.message
+        finally:
+            seconds["write"] = time.monotonic() - begun - seconds.get("plan", 0.0)
+            state = self._plane.log.refresh_to_end()
+            overtaken = state.last_batch_id != led.generation
+            if not overtaken:
+                self._end(led.generation, why or "done")
+        if failed is None and not overtaken:
+            failed = _unexplained(results)
+        self.lag = self._lag(seen)
+        ranges = tuple(state.of_generation()) if not overtaken else ()
+        return CopyReport(led.generation, ranges, len(given), self.lag, seconds, overtaken, failed)
+
+    def _end(self, generation: str, why: str) -> None:
+        # For people: that it can't be said must not hide what came before.
+        with suppress(CalveError):
+            self._plane.log.append(GenerationEnded(pipeline_id=self._plane.pipeline_id, batch_id=generation, why=why))
+
+    def _shares(self, led: Led[MirrorState], seen: Seen) -> Shares | None:
+        """What the generation copies. Raises FindingError for positions that contradict log or source."""
+        remote = topics.remote_partitions(self._plane, seen)
+        wanted = {r: led.state.partitions[r] for r in remote.values() if r in led.state.partitions}
+        topics.stop_on(self._plane, checks.moved(wanted, led.positions))
+        found = {at: led.positions[remote[at]] for at in seen.ends if remote[at] in led.positions}
+        topics.stop_on(self._plane, checks.against_log(found, seen.starts, seen.real_ends))
+        starts = {at: position.offset for at, position in found.items()}
+        ends = {at: max(seen.ends[at], start) for at, start in starts.items()}
+        batch = self._config.batch
+        limits = Limits(batch.max_records, batch.max_bytes, max(1, len(starts)), batch.min_task_bytes)
+        return shared(starts=starts, ends=ends, bytes_per_record=self._bytes_per_record(seen, starts), limits=limits)
+
+    def _wanted(self, seen: Seen, remote_ids: Mapping[str, str], state: MirrorState) -> Wanted:
+        remote = topics.remote_partitions(self._plane, seen)
+        return Wanted(
+            pipeline_id=self._plane.pipeline_id,
+            slots=self._slots(self.lag),
+            topic_ids=remote_ids,
+            upstream_ids=seen.topic_ids,
+            starts={remote[at]: offset for at, offset in self._starts(seen, state).items()},
+        )
+
+    def _starts(self, seen: Seen, state: MirrorState) -> Offsets:
+        """Of partitions that the log does not know: by the file at first use, later their log start."""
+        remote = topics.remote_partitions(self._plane, seen)
+        new = [at for at in seen.ends if remote[at] not in state.partitions]
+        if state.last_batch_id or not new:
+            return {at: seen.starts[at] for at in new}
+        start = self._config.source.start
+        if isinstance(start, StartAtMirror):
+            behind = fail_back.behind(self._plane, start.mirror, seen)
+            return {at: behind[at] for at in new}
+        return start_offsets(
+            start,
+            log_starts=seen.starts,
+            ends=seen.ends,
+            admin=self._plane.source_admin,
+            settings=self._plane.pipeline.source.properties,
+        )
+
+    def _slots(self, offsets: int) -> int:
+        """How many slots work of that size may use."""
+        return max(1, self._plane.tasks.parallelism(offsets))
+
+    def _spec(self, generation: str, given: list[Ranges]) -> CopySpec:
+        pipeline, limits = self._plane.pipeline, self._config.transaction
+        names = {part.topic for ranges in given for part in ranges}
+        remotes = {name: pipeline.remote_of(name) for name in names}
+        largest = min(config.largest_batch for config in topic_configs(self._plane.admin, remotes.values()).values())
+        batch = {"batch.size": min(_LARGEST_BATCH, largest)}
+        slots = (self._plane.slot_spec(number, generation) for number in range(len(given)))
+        return CopySpec(
+            pipeline_id=self._plane.pipeline_id,
+            source=pipeline.source.properties,
+            reader_group=pipeline.group,
+            slots=tuple(replace(slot, producer={**slot.producer, **batch}) for slot in slots),
+            ranges=tuple(given),
+            remotes=remotes,
+            max_bytes=limits.max_bytes,
+            max_duration_s=limits.max_duration,
+            adjusts=self._config.on_uncarriable == "adjust",
+        )
+
+    def _lag(self, seen: Seen) -> int:
+        state = self._plane.log.state
+        remote = topics.remote_partitions(self._plane, seen)
+        begun = {at: state.partitions.get(remote[at], seen.starts[at]) for at in seen.ends}
+        return sum(max(0, end - begun[at]) for at, end in seen.ends.items())
+
+    def _knows(self, seen: Seen) -> bool:
+        """Whether every partition has a position by the log."""
+        known = self._plane.log.state.partitions
+        return all(remote in known for remote in topics.remote_partitions(self._plane, seen).values())
+
+    def _bytes_per_record(self, seen: Seen, starts: Offsets) -> dict[str, float]:
+        """Per topic that has a lag: from what was copied last, else from a sample."""
+        for topic in {at.topic for at in starts if seen.ends[at] > starts[at]}:
+            copied = self._plane.log.state.mean_bytes(self._plane.pipeline.remote_of(topic))
+            if copied is not None:
+                self._sampled[topic] = copied
+            elif topic not in self._sampled:
+                settings = self._plane.pipeline.source.properties
+                records = sample(settings, topic, _SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
+                self._sampled[topic] = bytes_per_record(records)
+        return self._sampled
+
+
+def _unexplained(results: list[SlotResult]) -> CalveError | None:
+    """A slot that says it was overtaken by a generation that nobody has led: the broker has let go of its producer."""
+    said = next((result.overtaken for result in results if result.overtaken), "")
+    return RetriableError(f"a slot lost its producer: {said}", hint="run again") if said else None

@@ -1,0 +1,150 @@
+"""What a slot's task does: it reads ranges of the source and writes their records, byte for byte, to the target.
+
+A piece of at most `max_bytes` or `max_duration_s` is one transaction: its records, the positions behind them, and the
+event that says so. Crash points are those of `control/slots/slot.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from calve.sink_core.control.slots.slot import Overtaken, Slot, SlotSpec
+from calve.sink_core.error_codes.general import FAULT
+from calve.sink_core.errors import ProtocolError
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.messages import Messages
+from calve.sink_core.kafka.reader import RangeReader
+from calve.sink_core.mirror.events import RecordsCopied
+from calve.sink_core.mirror.part import Part
+from calve.sink_core.mirror.plan import Ranges
+from calve.sink_core.mirror.state import MIRROR
+from calve.sink_core.offsets import OffsetRange, TopicPartition, offsets_to_dense
+from calve.sink_core.timing import Deadline
+
+PRODUCER: Mapping[str, object] = {
+    "batch.size": 1_000_000,
+    "batch.num.messages": 100_000,
+    "linger.ms": 50,
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 64 * 1024,
+    # The client compares the record as it is with this, the broker the compressed batch with the topic's own.
+    "message.max.bytes": 1_000_000_000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CopySpec:
+    """What the slots of one batch do; picklable, settings with their references unresolved.
+
+    `slots` and `ranges` belong together; ranges are of source topics, `remotes` names the remote topic of each.
+    `reader_group` only serves the source's access control.
+    """
+
+    pipeline_id: str
+    source: clients.Settings = field(repr=False)
+    reader_group: str
+    slots: tuple[SlotSpec, ...]
+    ranges: tuple[Ranges, ...]
+    remotes: Mapping[str, str]
+    max_bytes: int
+    max_duration_s: float
+    adjusts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SlotResult:
+    """How a task ended; what it did is in the control log. `overtaken` says by what, empty if it came to its end."""
+
+    overtaken: str = ""
+
+
+def copy_slot(spec: CopySpec, number: int) -> SlotResult:
+    """Copy the ranges of one slot, on from where its positions are.
+
+    A task that another generation overtook ends without an error: the driver finds out from the log what that means.
+    Raises FindingError for what contradicts the log, and what the reader and the producer raise.
+    """
+    try:
+        with Slot(spec.slots[number]) as slot:
+            _copy(spec, number, slot)
+    except Overtaken as overtaken:
+        return SlotResult(str(overtaken))
+    return SlotResult()
+
+
+def _copy(spec: CopySpec, number: int, slot: Slot) -> None:
+    planned = spec.ranges[number]
+    remote = {r.at: TopicPartition(spec.remotes[r.topic], r.partition) for r in planned}
+    found = slot.check(remote.values())
+    left: list[OffsetRange] = []
+    for part in planned:
+        position = found.get(remote[part.at])
+        if position is None or position.offset < part.start:
+            raise ProtocolError(
+                f"{remote[part.at]}: planned from {part.start}, and the position is "
+                f"{position.offset if position else 'missing'}",
+                hint="run again: the driver looks at the positions first",
+                code=FAULT,
+            )
+        # One that was tried again goes on behind what the first try committed; one that comes late copies nothing.
+        if position.offset < part.end:
+            left.append(OffsetRange(*part.at, position.offset, part.end))
+    if not left:
+        return
+    parts = [Part(r, remote[r.at], slot.producer, adjusts=spec.adjusts) for r in left]
+    with RangeReader(spec.source, left, group=spec.reader_group) as reader:
+        piece = _Piece(spec, number, slot, parts)
+        for messages in reader:
+            piece.take(messages)
+            if piece.is_full:
+                piece.commit()
+    piece.finish()
+
+
+class _Piece:
+    """The transaction that a slot has open, or will."""
+
+    def __init__(self, spec: CopySpec, number: int, slot: Slot, parts: Sequence[Part]) -> None:
+        self._spec, self._number, self._slot, self._parts = spec, number, slot, parts
+        self._open = False
+        self._deadline = Deadline.after(0.0)
+
+    def take(self, messages: Messages) -> None:
+        """Copy the next records. The transaction begins with the first: an open one holds readers back."""
+        if not self._open:
+            self._slot.begin()
+            self._open, self._deadline = True, Deadline.after(self._spec.max_duration_s)
+        with self._slot.reported("sending records"):
+            for i, places in messages.by_slice():
+                self._parts[i].copy(messages, places)
+
+    @property
+    def is_full(self) -> bool:
+        return self._open and (self._deadline.passed or sum(part.bytes for part in self._parts) >= self._spec.max_bytes)
+
+    def commit(self) -> None:
+        """End the transaction behind the records that were copied last."""
+        self._slot.flush()
+        ranges = tuple(part.copied() for part in self._parts if part.moved)
+        moved = {part.at: part.end for part in ranges}
+        event = RecordsCopied(
+            pipeline_id=self._spec.pipeline_id,
+            batch_id=self._slot.generation,
+            slot=self._number,
+            positions=offsets_to_dense(moved),
+            ranges=ranges,
+        )
+        self._slot.commit(event, MIRROR.encode(event), moved)
+        for part in self._parts:
+            part.begin_next()
+        self._open = False
+
+    def finish(self) -> None:
+        """End the ranges: offsets behind the last record hold none, and count as copied."""
+        for part in self._parts:
+            part.finish()
+        if any(part.moved for part in self._parts):
+            if not self._open:
+                self._slot.begin()
+            self.commit()

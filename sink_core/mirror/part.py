@@ -1,0 +1,163 @@
+"""One partition while a slot copies it: what is produced, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import KafkaError, Message, Producer
+
+from calve.sink_core.error_codes.kafka import UNCARRIABLE
+from calve.sink_core.errors import BadRecord
+from calve.sink_core.failpoints import reach
+from calve.sink_core.findings import FOREIGN_RECORDS
+from calve.sink_core.kafka.messages import Messages
+from calve.sink_core.mirror.digest import Digest, Headers
+from calve.sink_core.mirror.events import CopiedRange
+from calve.sink_core.mirror.segments import Runs
+from calve.sink_core.offsets import OffsetRange, TopicPartition, after
+
+_FULL_S = 0.1
+UNREADABLE = (UnicodeDecodeError, SystemError)
+"""What confluent_kafka raises for a header whose name is not UTF-8."""
+
+EARLIEST_MS = 1
+"""What becomes of timestamp 0, which librdkafka takes for "now"."""
+
+
+class Part:
+    """The records of `part`, produced to the partition `at` of its remote topic.
+
+    Between two `begin_next` it gathers what one transaction copies. `bytes` are those of keys and values so far.
+    """
+
+    def __init__(self, part: OffsetRange, at: TopicPartition, producer: Producer, *, adjusts: bool) -> None:
+        self._source, self._at, self._producer, self._adjusts = part, at, producer, adjusts
+        self._next = part.start
+        self.begin_next()
+
+    def begin_next(self) -> None:
+        """Another transaction goes on where this one ends."""
+        self._start = self._next
+        self._runs, self._digest = Runs(), Digest()
+        self._first = self._last = -1
+        self._records = self.bytes = self._adjusted = 0
+        self._max_ms = -1
+
+    @property
+    def moved(self) -> bool:
+        return self._next > self._start
+
+    def finish(self) -> None:
+        """The range ends: whatever follows its last record holds none."""
+        self._next = self._source.end
+
+    def copy(self, messages: Messages, places: npt.NDArray[np.int64]) -> None:
+        """Produce the records at `places`, in their order. Raises BadRecord for one that can't be sent as it is."""
+        records = messages.records if len(places) == len(messages) else [messages.records[i] for i in places]
+        values = messages.values if records is messages.records else [messages.values[i] for i in places]
+        keys = list(map(Message.key, records))
+        times = [moment for _, moment in map(Message.timestamp, records)]
+        headers = self._headers(records)
+        if 0 in times:
+            times = self._timed(records, times)
+        self._produce(values, keys, times, headers)
+        reach("transaction.mid-produce")
+        offsets = messages.offsets[places]
+        self._runs.add(offsets)
+        self._digest.add(keys, values, times, headers)
+        self._records += len(records)
+        self.bytes += int(messages.sizes[places].sum())
+        self._max_ms = max(self._max_ms, max(times))
+        self._next = after(int(offsets[-1]))
+
+    def copied(self) -> CopiedRange:
+        """What the transaction copies, once every record was acknowledged.
+
+        Raises FindingError if somebody else has written between them.
+        """
+        if self._records and self._last - self._first + 1 != self._records:
+            raise FOREIGN_RECORDS.of(
+                self._at.topic,
+                stored=f"{self._at}: {self._records:,} records of this mirror in a row",
+                found=f"offsets {self._first} to {self._last}",
+            ).error()
+        return CopiedRange(
+            topic=self._at.topic,
+            partition=self._at.partition,
+            start=self._start,
+            end=self._next,
+            first=self._first,
+            records=self._records,
+            bytes=self.bytes,
+            digest=self._digest.value,
+            max_timestamp_ms=self._max_ms,
+            adjusted=self._adjusted,
+            segments=self._runs.pairs(self._start),
+        )
+
+    def _produce(
+        self,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None],
+        times: Sequence[int],
+        headers: Sequence[Headers],
+    ) -> None:
+        """The first record and the last tell where they landed; a record that is not taken fails the transaction."""
+        topic, partition, produce = self._at.topic, self._at.partition, self._producer.produce
+        callbacks: list[Callable[[KafkaError | None, Message], None] | None] = [None] * len(values)
+        if self._first < 0 and not self._records:
+            callbacks[0] = self._landed_first
+        callbacks[-1] = self._landed if len(values) > 1 or self._records else self._landed_only
+        rows = zip(values, keys, repeat(partition), callbacks, times, headers, strict=False)
+        for value, key, to, callback, time_ms, own in rows:
+            while True:
+                try:
+                    produce(topic, value, key, to, callback, None, time_ms, own)
+                except BufferError:
+                    self._producer.poll(_FULL_S)
+                else:
+                    break
+
+    def _landed_first(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._first = int(message.offset() or 0)
+
+    def _landed(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._last = max(self._last, int(message.offset() or 0))
+
+    def _landed_only(self, error: KafkaError | None, message: Message) -> None:
+        self._landed_first(error, message)
+        self._landed(error, message)
+
+    def _headers(self, records: Sequence[Message]) -> list[Headers]:
+        try:
+            return cast(list[Headers], list(map(Message.headers, records)))
+        except UNREADABLE:
+            return [self._headers_of(message) for message in records]
+
+    def _headers_of(self, message: Message) -> Headers:
+        try:
+            return cast(Headers, message.headers())
+        except UNREADABLE as error:
+            self._adjust(message, "a header whose name is not UTF-8", error)
+            return None
+
+    def _timed(self, records: Sequence[Message], times: Sequence[int]) -> list[int]:
+        for message, moment in zip(records, times, strict=True):
+            if moment == 0:
+                self._adjust(message, "timestamp 0, which the client takes for now", None)
+        return [moment or EARLIEST_MS for moment in times]
+
+    def _adjust(self, message: Message, what: str, cause: Exception | None) -> None:
+        if not self._adjusts:
+            raise BadRecord(
+                f"{self._source.at} at offset {message.offset()} has {what}",
+                hint="set on_uncarriable: adjust to copy it without, or with timestamp 1; it is then counted",
+                code=UNCARRIABLE,
+            ) from cause
+        self._adjusted += 1

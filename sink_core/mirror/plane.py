@@ -1,0 +1,101 @@
+"""The opened parts of a mirror: its control plane on the target, and beside it the cluster that it reads."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from confluent_kafka.admin import AdminClient
+
+from calve.sink_core import findings
+from calve.sink_core.config.mirror_pipeline import MirrorPipeline
+from calve.sink_core.control.checkpoint import Kept, Needed
+from calve.sink_core.control.maintenance_report import OnProgress
+from calve.sink_core.control.plane import ControlPlane
+from calve.sink_core.control.slots.events import GenerationEnded
+from calve.sink_core.control.slots.leading import Leader, Led, Wanted
+from calve.sink_core.control.slots.slot import SlotSpec
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.first_contact import PATIENT_S, cluster
+from calve.sink_core.mirror.copy import PRODUCER
+from calve.sink_core.mirror.state import MIRROR, MirrorState, mirror_checkpoint_of
+from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tasks import InProcessTasks, Tasks
+
+
+class MirrorPlane(ControlPlane[MirrorPipeline, MirrorState]):
+    """`admin` asks the target, `source_admin` the source. `tasks` runs the slots."""
+
+    elsewhere = findings.OTHER_SOURCE
+
+    def __init__(
+        self, pipeline: MirrorPipeline, rules: Rules = ALL, *, tasks: Tasks | None = None, made_by: str = ""
+    ) -> None:
+        """Connect to the target. Raises as every control plane does."""
+        super().__init__(pipeline, MIRROR, rules, made_by=made_by)
+        self.tasks: Tasks = tasks or InProcessTasks()
+        self.leader = Leader(
+            pipeline.kafka.properties,
+            publisher=self.publisher,
+            group=self.group,
+            log=self.log,
+            slot_id=pipeline.slot_id,
+            rules=rules,
+        )
+
+    @cached_property
+    def source_admin(self) -> AdminClient:
+        return clients.admin(self.pipeline.source.properties)
+
+    @cached_property
+    def source_cluster_id(self) -> str:
+        """Raises Unreachable, naming the addresses of the source."""
+        silent_s = PATIENT_S if self.made_by else 0.0
+        return str(cluster(self.source_admin, self.pipeline.source.properties, silent_s=silent_s).cluster_id)
+
+    @property
+    def fingerprint(self) -> str:
+        return f"source cluster {self.source_cluster_id}"
+
+    def source_partitions(self) -> list[TopicPartition]:
+        """Those of remote topics, by which positions are kept; before the first generation there is none."""
+        return [*self.log.state.partitions]
+
+    def slot_spec(self, slot: int, generation: str) -> SlotSpec:
+        """What a slot of a generation needs to write to the target."""
+        return SlotSpec(
+            settings=self.pipeline.kafka.properties,
+            transactional_id=self.pipeline.slot_id(slot),
+            group=self.pipeline.group,
+            token=self.publisher.token,
+            control_topic=self.pipeline.control_topic,
+            generation=generation,
+            producer={**PRODUCER, "compression.type": self.pipeline.config.target.compression},
+            rules=self.rules,
+        )
+
+    def needed(self, tell: OnProgress) -> Needed:  # noqa: ARG002 - the log alone tells
+        kept = [
+            Kept(logged.offset, f"generation {logged.event.batch_id} is at work")
+            for logged in self.log.state.outstanding()
+        ]
+        return Needed(kept, lambda below: [mirror_checkpoint_of(self.log.state, delete_below=below)])
+
+    def keep_alive(self) -> int:
+        """Commit every position again, in a generation of its own: a slot may move them until it is fenced."""
+        led = self._lead_for("keep-alive")
+        if led is None or not led.positions:
+            return 0
+        return len(led.positions) + 1 if self.leader.move(led, [], led.positions) else 0
+
+    def give_up(self) -> tuple[str, ...]:
+        """A generation that has nothing to do fences those before it."""
+        outstanding = tuple(logged.event.batch_id for logged in self.log.refresh_to_end().outstanding())
+        return outstanding if outstanding and self._lead_for("given up") else ()
+
+    def _lead_for(self, why: str) -> Led[MirrorState] | None:
+        """A generation that copies nothing."""
+        led = self.leader.lead(lambda _state: Wanted(self.pipeline_id, 0, {}, {}, {}))
+        if led is not None:
+            self.log.append(GenerationEnded(pipeline_id=self.pipeline_id, batch_id=led.generation, why=why))
+        return led

@@ -1,0 +1,77 @@
+"""`MirrorState`: what a mirror's control log says, and the fold that makes it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from calve.sink_core.control.fold import EventType, Fold
+from calve.sink_core.control.slots.state import SLOTS, SlotState, slot_checkpoint_of
+from calve.sink_core.mirror.events import (
+    MIRROR_CHECKPOINT,
+    RECORDS_COPIED,
+    CopiedRange,
+    MirrorCheckpoint,
+    RecordsCopied,
+)
+from calve.sink_core.offsets import TopicPartition, dense_to_offsets, offsets_to_dense
+
+
+@dataclass(slots=True)
+class MirrorState(SlotState[MirrorCheckpoint]):
+    """The fold of a mirror's log: `partitions` are the next source offsets, by partition of the remote topic.
+
+    `copied` are all ranges that are still in the log, of each partition in their order. `records` counts what each
+    partition of a remote topic got, `target_ends` is the target's offset behind the last of it.
+    """
+
+    copied: dict[TopicPartition, list[CopiedRange]] = field(default_factory=dict[TopicPartition, list[CopiedRange]])
+    records: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    target_ends: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+
+    def copy(self, offset: int, event: RecordsCopied) -> None:
+        self.commit_slot(offset, event)
+        for part in event.ranges:
+            self.copied.setdefault(part.at, []).append(part)
+            self.records[part.at] = self.records.get(part.at, 0) + part.records
+            if part.records:
+                self.target_ends[part.at] = part.last
+
+    def restore_mirror(self, offset: int, event: MirrorCheckpoint) -> None:
+        if self.restore_slots(offset, event):
+            self.records = dense_to_offsets(event.records)
+            self.target_ends = {**dense_to_offsets(event.target_ends), **self.target_ends}
+
+    def mean_bytes(self, topic: str) -> float | None:
+        """Bytes of a record of a remote topic, by what was copied last; None if the log has no record of it."""
+        last = [
+            next((p for p in reversed(parts) if p.records), None)
+            for at, parts in self.copied.items()
+            if at.topic == topic
+        ]
+        records = sum(part.records for part in last if part)
+        return sum(part.bytes for part in last if part) / records if records else None
+
+    def of_generation(self) -> list[CopiedRange]:
+        """What the last generation has copied."""
+        events = (logged.event for logged in self.commits)
+        return [part for event in events if isinstance(event, RecordsCopied) for part in event.ranges]
+
+
+MIRROR = Fold(
+    MirrorState,
+    (
+        *SLOTS,
+        EventType(RecordsCopied, RECORDS_COPIED, MirrorState.copy),
+        EventType(MirrorCheckpoint, MIRROR_CHECKPOINT, MirrorState.restore_mirror),
+    ),
+)
+
+
+def mirror_checkpoint_of(state: MirrorState, *, delete_below: int) -> MirrorCheckpoint:
+    """As `checkpoint_of`, with what a mirror needs."""
+    slots = slot_checkpoint_of(state, delete_below=delete_below)
+    return MirrorCheckpoint(
+        **{each.name: getattr(slots, each.name) for each in fields(slots)},
+        records=offsets_to_dense(state.records),
+        target_ends=offsets_to_dense(state.target_ends),
+    )

@@ -1,0 +1,164 @@
+"""Both clusters as they are: source topics and what is in them, remote topics, made and grown as they are needed.
+
+Crash points, and what the next run finds:
+
+    topics.after-create  an empty remote topic, which it takes as it is
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+
+from confluent_kafka import KafkaError, KafkaException
+
+from calve.sink_core.control import checks
+from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.failpoints import reach
+from calve.sink_core.finding import Finding
+from calve.sink_core.findings import REMOTE_TOPIC_RECREATED
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.compat import NewPartitions, NewTopic
+from calve.sink_core.kafka.failures import reported
+from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, existing_topic_ids, log_starts
+from calve.sink_core.mirror.plane import MirrorPlane
+from calve.sink_core.mirror.state import MirrorState
+from calve.sink_core.mirror.topic_config import TopicConfig, topic_configs, wanted
+from calve.sink_core.offsets import Offsets, TopicPartition
+from calve.sink_core.timing import Deadline
+
+_KNOWN_S = 30.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The source at one moment: its topics by name, and of all their partitions log start and LSO.
+
+    `ends` are where to read up to, which may be before `real_ends`.
+    """
+
+    topics: Mapping[str, Topic]
+    starts: Offsets
+    real_ends: Offsets
+    ends: Offsets
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        return {name: topic.topic_id for name, topic in self.topics.items()}
+
+    def up_to(self, until: Offsets) -> Seen:
+        """The same with nothing to read beyond `until`, or of a partition that has no offset there."""
+        return replace(self, ends={at: min(end, until.get(at, 0)) for at, end in self.real_ends.items()})
+
+
+def selected(plane: MirrorPlane) -> list[str]:
+    """The source topics to copy, as they are now. Raises ConfigError for one that is named and isn't there."""
+    with reported("listing the topics of the source"):
+        there = plane.source_admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
+    lacking = [topic for topic in plane.pipeline.config.source.topics if topic not in there]
+    if lacking:
+        raise ConfigError(
+            f"{plane.pipeline.path}: source.topics: {', '.join(lacking)}: not on {plane.pipeline.config.source_alias}",
+            hint="correct the name, or leave it out; what was copied of it stays",
+            code=NO_SUCH_TOPIC,
+        )
+    return plane.pipeline.selected(there)
+
+
+def look(plane: MirrorPlane) -> Seen:
+    """The source as it is; raises FindingError for a source topic that was made anew since it was read last."""
+    topics = describe_topics(plane.source_admin, selected(plane), timeout_s=ADMIN_TIMEOUT_S)
+    ids = {name: topic.topic_id for name, topic in topics.items()}
+    stop_on(plane, checks.topic_changed(plane.log.state.upstream_ids, ids, plane.rules))
+    partitions = [at for topic in topics.values() for at in topic.all_partitions]
+    # In this order a start never lies beyond its end, whatever retention deletes between the two.
+    starts = log_starts(plane.source_admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+    ends = end_offsets(plane.source_admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+    return Seen(topics, starts, ends, ends)
+
+
+def recreated(state: MirrorState, found: Mapping[str, str], known: Mapping[str, str]) -> Finding | None:
+    """A remote topic that was copied to, and is now another one or none. `known` are those to look at, by source."""
+    for remote in sorted(known.values()):
+        stored, now = state.topic_ids.get(remote), found.get(remote)
+        if stored is not None and stored != now:
+            missing = f"topic id {now}" if now else "no such topic"
+            return REMOTE_TOPIC_RECREATED.of(remote, stored=f"topic id {stored}", found=missing)
+    return None
+
+
+def ensure_remote(plane: MirrorPlane, seen: Seen) -> dict[str, str]:
+    """Make remote topics that are missing, and grow those that have too few partitions; the UUID of each by name.
+
+    Raises FindingError for one that was copied to and is another now.
+    """
+    pipeline = plane.pipeline
+    remotes = {topic: pipeline.remote_of(topic) for topic in seen.topics}
+    there = existing_topic_ids(plane.admin, remotes.values(), timeout_s=ADMIN_TIMEOUT_S)
+    stop_on(plane, recreated(plane.log.state, there, remotes))
+    missing = {topic: remote for topic, remote in remotes.items() if remote not in there}
+    if missing:
+        configs = topic_configs(plane.source_admin, missing)
+        for topic, remote in missing.items():
+            _create(plane, remote, seen.topics[topic].partitions, configs[topic])
+        reach("topics.after-create")
+    grown = _grown(plane, {remotes[name]: topic.partitions for name, topic in seen.topics.items()})
+    return {name: topic.topic_id for name, topic in grown.items()}
+
+
+def _create(plane: MirrorPlane, remote: str, partitions: int, source: TopicConfig) -> None:
+    target = plane.pipeline.config.target
+    config = wanted(source, target)
+    new = NewTopic(remote, partitions, target.replication_factor or -1, config=config)
+    with reported(f"creating topic {remote}"):
+        try:
+            plane.admin.create_topics([new], request_timeout=ADMIN_TIMEOUT_S)[remote].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def _grown(plane: MirrorPlane, partitions: Mapping[str, int]) -> dict[str, Topic]:
+    """The remote topics, each with at least so many partitions: where they are lacking they are added."""
+    deadline = Deadline.after(_KNOWN_S)
+    asked = False
+    while True:
+        # Some brokers hear a moment later of a topic, or of partitions, that were just made.
+        with suppress(ConfigError) if not deadline.passed else nullcontext():
+            there = describe_topics(plane.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+            few = {remote: number for remote, number in partitions.items() if there[remote].partitions < number}
+            if not few:
+                return there
+            if not asked:
+                _add_partitions(plane, few)
+                asked = True
+        time.sleep(_POLL_S)
+
+
+def _add_partitions(plane: MirrorPlane, wanted: Mapping[str, int]) -> None:
+    more = [NewPartitions(remote, number) for remote, number in wanted.items()]
+    with reported("adding partitions"):
+        futures = plane.admin.create_partitions(more, request_timeout=ADMIN_TIMEOUT_S)
+    for remote, future in futures.items():
+        with reported(f"adding partitions to topic {remote}"):
+            try:
+                future.result()
+            except KafkaException as error:
+                # Another run has added them meanwhile.
+                if error.args[0].code() != KafkaError.INVALID_PARTITIONS:
+                    raise
+
+
+def remote_partitions(plane: MirrorPlane, seen: Seen) -> dict[TopicPartition, TopicPartition]:
+    """By partition of the source that of the remote topic."""
+    return {at: TopicPartition(plane.pipeline.remote_of(at.topic), at.partition) for at in seen.ends}
+
+
+def stop_on(plane: MirrorPlane, finding: Finding | None) -> None:
+    """Raise FindingError for a finding."""
+    if finding is not None:
+        raise finding.error(str(plane.pipeline.path))
