@@ -1,4 +1,4 @@
-"""The rounds of a run of any kind: batches until what was pending is read, within bounds, lingering for more if asked to.
+"""The rounds of a run of any kind: batches within bounds, until what was pending is read and nothing more comes.
 
 Knows neither a terminal nor Dagster: both give it a callback for progress and get values back.
 """
@@ -80,8 +80,8 @@ class Mover(Protocol[B_co]):
         ...
 
     def next_batch(self) -> B_co | None:
-        """One batch; None if the pipeline is paused or has what was pending when the first batch was planned, or the first
-        one after `go_on`: a topic that never stops would never be caught up with.
+        """One batch; None if the pipeline is paused or has what was pending when the first batch was planned, or the
+        first one after `go_on`: a topic that never stops would never be caught up with.
         """
         ...
 
@@ -104,7 +104,7 @@ class Ending(Protocol):
 def rounds(
     mover: Mover[B_co], bounds: Bounds, deadline: Deadline, report: Ending, progress: OnProgress
 ) -> Iterator[B_co]:
-    """Batches until what was pending is read and nothing comes for `linger_s`, a bound is reached or there is a pause."""
+    """Batches until what was pending is read and nothing comes for `linger_s`, a bound is met or there is a pause."""
     done, due = 0, Deadline.after(0.0)
     while True:
         if done >= bounds.max_batches or deadline.passed:
