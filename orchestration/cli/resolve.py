@@ -11,7 +11,7 @@ from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFil
 from calve.orchestration.cli.output import ask, say, say_json, working
 
 if TYPE_CHECKING:
-    from calve.sink_core.sink.resolve.resolve import Prepared
+    from calve.sink_core.control.answers import Prepared
 
 
 def register(app: typer.Typer) -> None:
@@ -37,19 +37,20 @@ def resolve(
 
     Exit code 2: the finding does not stand, or has no such choice; nothing was changed. 3: somebody was faster.
     """
-    from calve.sink_core.sink.resolve.resolve import carry_out, prepare
+    from calve.sink_core.sink.resolve.resolve import answers_of
     from calve.spark_jobs.engine import session_on_spark
 
     pipeline = sink("resolve", file, connections)
     with session_on_spark(pipeline) as session:
+        answers = answers_of(session)
         with working("looking"):
-            prepared = prepare(session, finding, subject, choose)
+            prepared = answers.prepare(finding, subject, choose)
         if not as_json:
             _say(prepared)
         if not yes:
             ask("Do it?", as_json=as_json)
         with working("resolving"):
-            done = carry_out(session, prepared, user())
+            done = answers.carry_out(prepared, user())
     if as_json:
         found = prepared.found
         said = {"finding": found.finding, "subject": found.subject, "stored": found.stored, "found": found.found}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import repeat
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +14,13 @@ from calve.sink_core.errors import BadRecord
 from calve.sink_core.failpoints import reach
 from calve.sink_core.findings import FOREIGN_RECORDS
 from calve.sink_core.kafka.messages import Messages
-from calve.sink_core.mirror.digest import Digest, Headers
+from calve.sink_core.mirror.carried import Carried, carried
+from calve.sink_core.mirror.digest import Digest
 from calve.sink_core.mirror.events import CopiedRange
 from calve.sink_core.mirror.segments import Runs
 from calve.sink_core.offsets import OffsetRange, TopicPartition, after
 
 _FULL_S = 0.1
-UNREADABLE = (UnicodeDecodeError, SystemError)
-"""What confluent_kafka raises for a header whose name is not UTF-8."""
-
-EARLIEST_MS = 1
-"""What becomes of timestamp 0, which librdkafka takes for "now"."""
 
 
 class Part:
@@ -59,19 +54,15 @@ class Part:
         """Produce the records at `places`, in their order. Raises BadRecord for one that can't be sent as it is."""
         records = messages.records if len(places) == len(messages) else [messages.records[i] for i in places]
         values = messages.values if records is messages.records else [messages.values[i] for i in places]
-        keys = list(map(Message.key, records))
-        times = [moment for _, moment in map(Message.timestamp, records)]
-        headers = self._headers(records)
-        if 0 in times:
-            times = self._timed(records, times)
-        self._produce(values, keys, times, headers)
+        sent = carried(records, values, self._adjust)
+        self._produce(sent)
         reach("transaction.mid-produce")
         offsets = messages.offsets[places]
         self._runs.add(offsets)
-        self._digest.add(keys, values, times, headers)
+        self._digest.add(sent.keys, sent.values, sent.timestamps_ms, sent.headers)
         self._records += len(records)
         self.bytes += int(messages.sizes[places].sum())
-        self._max_ms = max(self._max_ms, max(times))
+        self._max_ms = max(self._max_ms, max(sent.timestamps_ms))
         self._next = after(int(offsets[-1]))
 
     def copied(self) -> CopiedRange:
@@ -99,20 +90,14 @@ class Part:
             segments=self._runs.pairs(self._start),
         )
 
-    def _produce(
-        self,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None],
-        times: Sequence[int],
-        headers: Sequence[Headers],
-    ) -> None:
+    def _produce(self, sent: Carried) -> None:
         """The first record and the last tell where they landed; a record that is not taken fails the transaction."""
         topic, partition, produce = self._at.topic, self._at.partition, self._producer.produce
-        callbacks: list[Callable[[KafkaError | None, Message], None] | None] = [None] * len(values)
+        callbacks: list[Callable[[KafkaError | None, Message], None] | None] = [None] * len(sent.values)
         if self._first < 0 and not self._records:
             callbacks[0] = self._landed_first
-        callbacks[-1] = self._landed if len(values) > 1 or self._records else self._landed_only
-        rows = zip(values, keys, repeat(partition), callbacks, times, headers, strict=False)
+        callbacks[-1] = self._landed if len(sent.values) > 1 or self._records else self._landed_only
+        rows = zip(sent.values, sent.keys, repeat(partition), callbacks, sent.timestamps_ms, sent.headers, strict=False)
         for value, key, to, callback, time_ms, own in rows:
             while True:
                 try:
@@ -133,25 +118,6 @@ class Part:
     def _landed_only(self, error: KafkaError | None, message: Message) -> None:
         self._landed_first(error, message)
         self._landed(error, message)
-
-    def _headers(self, records: Sequence[Message]) -> list[Headers]:
-        try:
-            return cast(list[Headers], list(map(Message.headers, records)))
-        except UNREADABLE:
-            return [self._headers_of(message) for message in records]
-
-    def _headers_of(self, message: Message) -> Headers:
-        try:
-            return cast(Headers, message.headers())
-        except UNREADABLE as error:
-            self._adjust(message, "a header whose name is not UTF-8", error)
-            return None
-
-    def _timed(self, records: Sequence[Message], times: Sequence[int]) -> list[int]:
-        for message, moment in zip(records, times, strict=True):
-            if moment == 0:
-                self._adjust(message, "timestamp 0, which the client takes for now", None)
-        return [moment or EARLIEST_MS for moment in times]
 
     def _adjust(self, message: Message, what: str, cause: Exception | None) -> None:
         if not self._adjusts:

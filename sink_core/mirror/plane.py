@@ -15,6 +15,7 @@ from calve.sink_core.control.slots.events import GenerationEnded
 from calve.sink_core.control.slots.leading import Leader, Led, Wanted
 from calve.sink_core.control.slots.slot import SlotSpec
 from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.failures import reported
 from calve.sink_core.kafka.first_contact import PATIENT_S, cluster
 from calve.sink_core.mirror.copy import PRODUCER
 from calve.sink_core.mirror.state import MIRROR, MirrorState, mirror_checkpoint_of
@@ -58,8 +59,12 @@ class MirrorPlane(ControlPlane[MirrorPipeline, MirrorState]):
         return f"source cluster {self.source_cluster_id}"
 
     def source_partitions(self) -> list[TopicPartition]:
-        """Those of remote topics, by which positions are kept; before the first generation there is none."""
-        return [*self.log.state.partitions]
+        """Those of remote topics that are there, by which positions are kept."""
+        with reported("listing topics"):
+            source = self.source_admin.list_topics(timeout=clients.ADMIN_TIMEOUT_S).topics
+            there = self.admin.list_topics(timeout=clients.ADMIN_TIMEOUT_S).topics
+        remotes = (self.pipeline.remote_of(topic) for topic in self.pipeline.selected(source))
+        return [TopicPartition(r, partition) for r in remotes if r in there for partition in there[r].partitions]
 
     def slot_spec(self, slot: int, generation: str) -> SlotSpec:
         """What a slot of a generation needs to write to the target."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
+from calve.sink_core.control.events import Logged
 from calve.sink_core.control.fold import EventType, Fold
+from calve.sink_core.control.slots.events import POSITIONS_SET, PositionsSet
 from calve.sink_core.control.slots.state import SLOTS, SlotState, slot_checkpoint_of
 from calve.sink_core.mirror.events import (
     MIRROR_CHECKPOINT,
@@ -20,15 +22,34 @@ from calve.sink_core.offsets import TopicPartition, dense_to_offsets, offsets_to
 class MirrorState(SlotState[MirrorCheckpoint]):
     """The fold of a mirror's log: `partitions` are the next source offsets, by partition of the remote topic.
 
-    `copied` are all ranges that are still in the log, of each partition in their order. `records` counts what each
-    partition of a remote topic got, `target_ends` is the target's offset behind the last of it.
+    `copied` are all ranges that are still in the log, of each partition in their order, since its source or remote
+    topic was made anew last. `records` counts what each partition of a remote topic got, `target_ends` is the target's
+    offset behind the last of it. `moves` are positions that were set by hand; `breaks` say where a range did not begin
+    at the position before, which no protocol of ours explains.
     """
 
     copied: dict[TopicPartition, list[CopiedRange]] = field(default_factory=dict[TopicPartition, list[CopiedRange]])
     records: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     target_ends: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    moves: list[Logged[PositionsSet]] = field(default_factory=list[Logged[PositionsSet]])
+    breaks: list[str] = field(default_factory=list[str])
+
+    def set_positions(self, offset: int, event: PositionsSet) -> None:
+        # Not by `super()`: a class with slots is made anew, and the function still knows the old one.
+        SlotState.set_positions(self, offset, event)
+        self.moves.append(Logged(offset, event))
+        begun = dense_to_offsets(event.positions)
+        for at in [at for at in begun if at.topic in event.topic_ids or event.upstream_ids]:
+            self.copied.pop(at, None)
+            self.begins[at] = begun[at]
+            if at.topic in event.topic_ids:
+                self.records.pop(at, None)
+                self.target_ends.pop(at, None)
 
     def copy(self, offset: int, event: RecordsCopied) -> None:
+        for part in event.ranges:
+            if (position := self.partitions.get(part.at, part.start)) != part.start:
+                self.breaks.append(f"{part.at}: [{part.start}, {part.end}) follows position {position}, at {offset}")
         self.commit_slot(offset, event)
         for part in event.ranges:
             self.copied.setdefault(part.at, []).append(part)
@@ -61,6 +82,7 @@ MIRROR = Fold(
     MirrorState,
     (
         *SLOTS,
+        EventType(PositionsSet, POSITIONS_SET, MirrorState.set_positions),
         EventType(RecordsCopied, RECORDS_COPIED, MirrorState.copy),
         EventType(MirrorCheckpoint, MIRROR_CHECKPOINT, MirrorState.restore_mirror),
     ),

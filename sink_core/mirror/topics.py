@@ -96,17 +96,28 @@ def ensure_remote(plane: MirrorPlane, seen: Seen) -> dict[str, str]:
 
     Raises FindingError for one that was copied to and is another now.
     """
-    pipeline = plane.pipeline
-    remotes = {topic: pipeline.remote_of(topic) for topic in seen.topics}
+    remotes = {topic: plane.pipeline.remote_of(topic) for topic in seen.topics}
     there = existing_topic_ids(plane.admin, remotes.values(), timeout_s=ADMIN_TIMEOUT_S)
     stop_on(plane, recreated(plane.log.state, there, remotes))
+    return _ensured(plane, {topic: seen.topics[topic].partitions for topic in remotes}, there)
+
+
+def ensure_one(plane: MirrorPlane, topic: str) -> dict[str, str]:
+    """The remote topic of one source topic, by name with its UUID, made if there is none; whatever it was before."""
+    source = describe_topics(plane.source_admin, [topic], timeout_s=ADMIN_TIMEOUT_S)[topic]
+    there = existing_topic_ids(plane.admin, [plane.pipeline.remote_of(topic)], timeout_s=ADMIN_TIMEOUT_S)
+    return _ensured(plane, {topic: source.partitions}, there)
+
+
+def _ensured(plane: MirrorPlane, partitions: Mapping[str, int], there: Mapping[str, str]) -> dict[str, str]:
+    remotes = {topic: plane.pipeline.remote_of(topic) for topic in partitions}
     missing = {topic: remote for topic, remote in remotes.items() if remote not in there}
     if missing:
         configs = topic_configs(plane.source_admin, missing)
         for topic, remote in missing.items():
-            _create(plane, remote, seen.topics[topic].partitions, configs[topic])
+            _create(plane, remote, partitions[topic], configs[topic])
         reach("topics.after-create")
-    grown = _grown(plane, {remotes[name]: topic.partitions for name, topic in seen.topics.items()})
+    grown = _grown(plane, {remotes[topic]: number for topic, number in partitions.items()})
     return {name: topic.topic_id for name, topic in grown.items()}
 
 

@@ -23,7 +23,7 @@ from calve.sink_core.sink.maintenance.work import Work
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 from calve.sink_core.sink.range_jobs.selected import Wanted
 from calve.sink_core.sink.resolve.current_findings import current_findings
-from calve.sink_core.sink.resolve.resolve import REFILL, carry_out, prepare
+from calve.sink_core.sink.resolve.resolve import REFILL, answers_of
 from calve.sink_core.sink.run import run_pipeline
 from tests.simulation.oracle import OLD, TOPIC
 from tests.simulation.world import STALE, World
@@ -104,13 +104,14 @@ def resolve(world: World) -> None:
             return
         again = REFILL in found.choices and world.chance.random() < 0.5
         choice = REFILL if again else world.chance.choice(found.choices)
-        prepared = prepare(session, found.finding, found.subject, choice)
+        answers = answers_of(session)
+        prepared = answers.prepare(found.finding, found.subject, choice)
         world.note(f"answers {found.finding} of {found.subject} by {choice}")
         if choice == "accept":
             world.oracle.accepted.add(found.subject)
         if choice == "rebuild" and found.subject != world.pipeline.ledger_table:
             world.oracle.rebuild_begins()
-        carry_out(session, prepared, "u")
+        answers.carry_out(prepared, "u")
         world.outcomes[f"answered: {found.finding} by {choice}"] += 1
 
 

@@ -44,13 +44,17 @@ class GenerationEnded(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PositionsSet(BatchPublished):
-    """Somebody moved positions by hand, in a generation of its own: a link of the chain that moved no records."""
+    """Somebody moved positions by hand, in a generation of its own: a link of the chain that moved no records.
+
+    Ids are of topics that were made anew, which it goes on with.
+    """
 
     event_type: ClassVar[str] = "POSITIONS_SET"
     by: str
     reason: str
     predecessor: str = ""
     topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])
+    upstream_ids: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +84,7 @@ POSITIONS_SET: schemas.Fields = [
     *schemas.strings("batch_id", "predecessor", "by", "reason"),
     {"name": "positions", "type": schemas.BY_PARTITION},
     {"name": "topic_ids", "type": schemas.STRING_MAP},
+    {"name": "upstream_ids", "type": schemas.STRING_MAP},
 ]
 SLOT_CHECKPOINT: schemas.Fields = [
     *schemas.CHECKPOINT,

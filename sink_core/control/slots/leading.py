@@ -95,13 +95,13 @@ class Leader(Generic[S]):
         what = wanted(state)
         generation, rules = str(uuid.uuid4()), self._rules
         if not rules.generation_is_recorded_first:
-            self._fence(max(state.most_slots, what.slots))
+            self.fence(max(state.most_slots, what.slots))
         if not self._record(generation, what, state.last_batch_id):
             return None
         reach("generation.after-record")
         early = None if rules.positions_are_read_after_the_fence else self._positions()
         if rules.slots_are_fenced and rules.generation_is_recorded_first:
-            self._fence(self._log.state.most_slots)
+            self.fence(self._log.state.most_slots)
         reach("generation.after-fence")
         positions = early or self._positions()
         token, state = positions.pop(self._publisher.token, None), self._log.refresh_to_end()
@@ -161,7 +161,7 @@ class Leader(Generic[S]):
         """Of every partition that the log knows, and the token."""
         return self._group.positions([*self._log.state.partitions, self._publisher.token])
 
-    def _fence(self, number: int) -> None:
+    def fence(self, number: int) -> None:
         """Decide whatever a holder of a slot id has left open, and let none of them go on."""
 
         def fence(slot: int) -> None:

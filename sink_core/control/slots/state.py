@@ -57,6 +57,7 @@ class SlotState(LogState[BatchPublished, C]):
 
     def set_positions(self, offset: int, event: PositionsSet) -> None:
         self.publish(offset, event)
+        self.upstream_ids.update(event.upstream_ids)
 
     def end_generation(self, _offset: int, event: GenerationEnded) -> None:
         if event.batch_id == self.last_batch_id:

@@ -11,11 +11,11 @@ import uuid
 from dataclasses import replace
 from time import time_ns
 
+from calve.sink_core.control.answers import Answer, Lines, no_answer, overtaken
 from calve.sink_core.control.events import CALVE_VERSION, PipelineBound
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.sink.resolve.answer import Answer, Lines, no_answer, overtaken
 
 
 def move(session: Session, found: FindingError) -> Answer:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
+from calve.sink_core.control.answers import raised
 from calve.sink_core.errors import FindingError
 from calve.sink_core.sink.loop.planning import Planner
 from calve.sink_core.sink.loop.session import Session
@@ -14,19 +13,12 @@ def current_findings(session: Session) -> list[FindingError]:
 
     One on binding or control topic hides all others: nothing else can be compared then. Raises what can't be reached.
     """
-    found = list(_raised(session.bind))
+    found = list(raised(session.bind))
     if found:
         return found
     planner = Planner(session)
-    found += _raised(planner.look)
+    found += raised(planner.look)
     committer = session.committer(planner.first_coverage)
     for name in dict.fromkeys([*session.pipeline.table_names, *session.log.state.tables]):
-        found += _raised(lambda name=name: committer.load_checked(name))
+        found += raised(lambda name=name: committer.load_checked(name))
     return found
-
-
-def _raised(check: Callable[[], object]) -> Iterator[FindingError]:
-    try:
-        check()
-    except FindingError as error:
-        yield error

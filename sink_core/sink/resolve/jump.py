@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from calve.sink_core.control.answers import overtaken
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.failpoints import reach
@@ -20,7 +21,6 @@ from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Po
 from calve.sink_core.sink.loop.complete import data_complete, data_written
 from calve.sink_core.sink.loop.planning import check_topics
 from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.sink.resolve.answer import overtaken
 from calve.sink_core.tables.batch import BatchPlan, TableOutput, WrittenBatch
 from calve.sink_core.tables.internal import LEDGER_SCHEMA
 from calve.sink_core.tables.log.events import StartCommit

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterable
 
 from calve.sink_core.control import checks
+from calve.sink_core.control.answers import Answer, Lines, no_answer, overtaken
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.errors import FindingError
 from calve.sink_core.findings import POSITIONS_BEYOND_END
@@ -21,7 +22,6 @@ from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, end_offsets, existing_topic_ids, log_starts
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Offsets, Position, Positions, TopicPartition
 from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.sink.resolve.answer import Answer, Lines, no_answer, overtaken
 from calve.sink_core.sink.resolve.jump import Jump, jump
 from calve.sink_core.tables.log.state import CommitState
 

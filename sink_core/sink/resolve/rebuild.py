@@ -20,6 +20,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping
 
+from calve.sink_core.control.answers import Answer, Lines, no_answer, overtaken
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.log import PARTITION
 from calve.sink_core.errors import FindingError
@@ -36,7 +37,6 @@ from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition
 from calve.sink_core.sink.loop.planning import BOOTSTRAP
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.resolve.accounts import Accounts, accounts_of, disagreement
-from calve.sink_core.sink.resolve.answer import Answer, Lines, no_answer, overtaken
 from calve.sink_core.tables.log.events import TableCheckpoint
 from calve.sink_core.tables.log.state import UNREAD, CommitState
 from calve.sink_core.timing import back_off

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from calve.sink_core.control.answers import Answer, Lines, overtaken
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.errors import FindingError
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
-from calve.sink_core.sink.resolve.answer import Answer, Lines, overtaken
 
 
 def refill(session: Session, found: FindingError) -> Answer:

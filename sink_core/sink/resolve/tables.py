@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from calve.sink_core.control.answers import Answer, Lines, no_answer, overtaken
 from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
@@ -27,7 +28,6 @@ from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.replace.named_files import files_gone, files_in_head
 from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.sink.resolve.answer import Answer, Lines, no_answer, overtaken
 from calve.sink_core.sink.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState

@@ -14,7 +14,7 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.files import OPTION
 
 if TYPE_CHECKING:
-    from calve.sink_core.sink.resolve.resolve import Offer
+    from calve.sink_core.control.answers import Offer
 
 
 class ResolveConfig(dg.Config):
@@ -32,20 +32,20 @@ def resolve(pipeline: SinkPipeline) -> Operation[ResolveConfig]:
 
     def work(at: Work, config: ResolveConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.errors import ConfigError
-        from calve.sink_core.sink.resolve.resolve import carry_out, offers, prepare
+        from calve.sink_core.sink.resolve.resolve import answers_of
 
         yield from ()
-        subject = config.subject or None
+        answers, subject = answers_of(at.session), config.subject or None
         if not config.choice:
-            return _shown(at, offers(at.session, config.finding or None, subject))
+            return _shown(at, answers.offers(config.finding or None, subject))
         if not config.finding:
             raise ConfigError(
                 "choice: of which finding?", hint="set finding; a run without a choice lists them", code=OPTION
             )
-        prepared = prepare(at.session, config.finding, subject, config.choice)
+        prepared = answers.prepare(config.finding, subject, config.choice)
         for line in (prepared.found.message, f"{prepared.choice}:", *prepared.answer.would):
             at.say(line)
-        done = carry_out(at.session, prepared, at.by)
+        done = answers.carry_out(prepared, at.by)
         for line in done:
             at.say(line)
         found = prepared.found

@@ -1,0 +1,56 @@
+"""What a record carries to the target: what librdkafka can't carry is found here, for copying and for proving alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from confluent_kafka import Message
+
+from calve.sink_core.mirror.digest import Headers
+
+EARLIEST_MS = 1
+"""What becomes of timestamp 0, which librdkafka takes for "now"."""
+
+UNREADABLE = (UnicodeDecodeError, SystemError)
+"""What confluent_kafka raises for a header whose name is not UTF-8."""
+
+Uncarriable = Callable[[Message, str, Exception | None], None]
+"""Told of a record that can't be carried as it is, in which respect, and by what that showed. May raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Columns of n records, as they are sent."""
+
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    timestamps_ms: Sequence[int]
+    headers: Sequence[Headers]
+
+
+def carried(records: Sequence[Message], values: Sequence[bytes | None], uncarriable: Uncarriable) -> Carried:
+    """The columns of `records`, whose values are there already."""
+    times = [moment for _, moment in map(Message.timestamp, records)]
+    if 0 in times:
+        for message, moment in zip(records, times, strict=True):
+            if moment == 0:
+                uncarriable(message, "timestamp 0, which the client takes for now", None)
+        times = [moment or EARLIEST_MS for moment in times]
+    return Carried(list(map(Message.key, records)), values, times, _headers(records, uncarriable))
+
+
+def _headers(records: Sequence[Message], uncarriable: Uncarriable) -> Sequence[Headers]:
+    try:
+        return cast(list[Headers], list(map(Message.headers, records)))
+    except UNREADABLE:
+        return [_headers_of(message, uncarriable) for message in records]
+
+
+def _headers_of(message: Message, uncarriable: Uncarriable) -> Headers:
+    try:
+        return cast(Headers, message.headers())
+    except UNREADABLE as error:
+        uncarriable(message, "a header whose name is not UTF-8", error)
+        return None

@@ -1,0 +1,207 @@
+"""The proof of a mirror: that each source offset was copied once, in order, and, if asked for, that both clusters have
+the same records still.
+
+The chain needs the control log and the group alone. The deep proof reads the remote topics, and what retention has left
+of the source, and holds each range's number and digest against its event's: so the target is proven after the source
+has expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from calve.sink_core.control import checks
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.reader import RangeReader
+from calve.sink_core.kafka.source import end_offsets, log_starts
+from calve.sink_core.mirror.carried import carried
+from calve.sink_core.mirror.digest import Digest
+from calve.sink_core.mirror.events import CopiedRange
+from calve.sink_core.mirror.plane import MirrorPlane
+from calve.sink_core.mirror.topic_config import topic_configs
+from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProof:
+    """What is known of one partition of a remote topic. `position` is the next source offset.
+
+    `checked` and `source_checked` count records that were read again, `expired` those that retention or compaction may
+    have taken. `faults` say what is wrong.
+    """
+
+    at: TopicPartition
+    records: int
+    position: int
+    checked: int = 0
+    source_checked: int = 0
+    expired: int = 0
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The proof of a mirror. `moves` say who has set positions by hand; `deep` whether records were read."""
+
+    partitions: tuple[PartitionProof, ...]
+    moves: tuple[str, ...]
+    faults: tuple[str, ...]
+    deep: bool
+
+    @property
+    def proven(self) -> bool:
+        return not self.faults and not any(each.faults for each in self.partitions)
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One cluster's ranges of one partition: each is to hold what its event says. Offsets are the cluster's own.
+
+    Up to `end` there is to be nothing else between and behind them; -1 where more may have come since.
+    """
+
+    settings: clients.Settings = field(repr=False)
+    at: TopicPartition
+    ranges: tuple[tuple[OffsetRange, CopiedRange], ...]
+    end: int
+
+
+def verify(plane: MirrorPlane, *, deep: bool = False, on_progress: Callable[[str], None] = lambda _step: None) -> Proof:
+    """What can be proven now of everything that the log speaks of. The plane must be bound or read.
+
+    Raises Unreachable if a cluster does not answer, FindingError for what contradicts the control topic.
+    """
+    # Before the log: what is committed by now has its event there.
+    ends = _target_ends(plane) if deep else {}
+    state = plane.log.refresh_to_end()
+    moves = tuple(f"{each.event.by}: {each.event.reason}, at control offset {each.offset}" for each in state.moves)
+    faults = list(state.breaks)
+    if (moved := checks.moved(state.partitions, plane.group.positions(state.partitions))) is not None:
+        # A slot may have moved them since the log was read.
+        state = plane.log.refresh_to_end()
+        moved = checks.moved(state.partitions, plane.group.positions(state.partitions))
+        faults += [f"{moved.name}: stored {moved.stored}, found {moved.found}"] if moved else []
+    proofs = [
+        PartitionProof(at, state.records.get(at, 0), position) for at, position in sorted(state.partitions.items())
+    ]
+    if deep:
+        on_progress("reading remote topics and the source")
+        proofs = _deep(plane, proofs, ends)
+    return Proof(tuple(proofs), moves, tuple(faults), deep)
+
+
+def _target_ends(plane: MirrorPlane) -> Offsets:
+    partitions = plane.log.refresh().partitions
+    return end_offsets(plane.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+
+
+def _deep(plane: MirrorPlane, proofs: Sequence[PartitionProof], ends: Offsets) -> list[PartitionProof]:
+    target = list(_sides_of_target(plane, proofs, ends))
+    source = list(_sides_of_source(plane, proofs))
+    sides = [*(side for side, _ in target), *(side for side, _ in source)]
+    records = sum(part.span for side in sides for part, _ in side.ranges)
+    found = plane.tasks.run(partial(_prove, tuple(sides), plane.pipeline.group), len(sides), records=records)
+    done: list[PartitionProof] = []
+    for number, proof in enumerate(proofs):
+        (checked, wrong), (source_checked, source_wrong) = found[number], found[len(proofs) + number]
+        done.append(
+            PartitionProof(
+                proof.at,
+                proof.records,
+                proof.position,
+                checked,
+                source_checked,
+                target[number][1],
+                (*wrong, *(f"source: {each}" for each in source_wrong)),
+            )
+        )
+    return done
+
+
+def _sides_of_target(
+    plane: MirrorPlane, proofs: Sequence[PartitionProof], ends: Offsets
+) -> Iterator[tuple[_Side, int]]:
+    """With the number of records that are no longer there to be read."""
+    copied, partitions = plane.log.state.copied, [proof.at for proof in proofs]
+    starts = log_starts(plane.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+    compacted = _compacted(plane, proofs)
+    for at in partitions:
+        ranges = [
+            (OffsetRange(*at, part.first, part.last), part)
+            for part in copied.get(at, ())
+            if part.records and part.first >= starts[at] and at.topic not in compacted
+        ]
+        expired = plane.log.state.records.get(at, 0) - sum(part.records for _, part in ranges)
+        yield _Side(plane.pipeline.kafka.properties, at, tuple(ranges), ends.get(at, -1)), expired
+
+
+def _sides_of_source(plane: MirrorPlane, proofs: Sequence[PartitionProof]) -> Iterator[tuple[_Side, int]]:
+    named = {proof.at: plane.pipeline.source_of(proof.at.topic) for proof in proofs}
+    there = plane.source_admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
+    at_source = {
+        at: TopicPartition(topic, at.partition)
+        for at, topic in named.items()
+        if topic in there and at.partition in there[topic].partitions
+    }
+    starts = log_starts(plane.source_admin, at_source.values(), timeout_s=ADMIN_TIMEOUT_S)
+    ends = end_offsets(plane.source_admin, at_source.values(), timeout_s=ADMIN_TIMEOUT_S)
+    compacted = {
+        topic
+        for topic, config in topic_configs(plane.source_admin, {a.topic for a in starts}).items()
+        if "compact" in config.all["cleanup.policy"]
+    }
+    for proof in proofs:
+        source = at_source.get(proof.at, proof.at)
+        parts = plane.log.state.copied.get(proof.at, ()) if source in starts and source.topic not in compacted else ()
+        ranges = [
+            (OffsetRange(*source, part.start, part.end), part)
+            for part in parts
+            if part.records and part.start >= starts[source] and part.end <= ends[source]
+        ]
+        yield _Side(plane.pipeline.source.properties, source, tuple(ranges), -1), 0
+
+
+def _compacted(plane: MirrorPlane, proofs: Sequence[PartitionProof]) -> set[str]:
+    configs = topic_configs(plane.admin, {proof.at.topic for proof in proofs})
+    return {topic for topic, config in configs.items() if "compact" in config.all["cleanup.policy"]}
+
+
+def _prove(sides: Sequence[_Side], group: str, number: int) -> tuple[int, tuple[str, ...]]:
+    """How many records were read again, and what is wrong with them."""
+    side = sides[number]
+    if not side.ranges:
+        return 0, ()
+    starts = np.array([part.start for part, _ in side.ranges], np.int64)
+    ends = np.array([part.end for part, _ in side.ranges], np.int64)
+    digests, counts = [Digest() for _ in side.ranges], np.zeros(len(starts) + 1, np.int64)
+    whole = OffsetRange(*side.at, int(starts[0]), max(side.end, int(ends[-1])))
+    with RangeReader(side.settings, [whole], group=group) as reader:
+        for messages in reader:
+            # That of the first range that ends behind it; if the record lies before that range, of none.
+            of = ends.searchsorted(messages.offsets, side="right")
+            inside = np.flatnonzero(of < len(starts))
+            of[inside[messages.offsets[inside] < starts[of[inside]]]] = len(starts)
+            np.add.at(counts, of, 1)
+            for index in np.unique(of[of < len(starts)]).tolist():
+                places = np.flatnonzero(of == index)
+                first, last = int(places[0]), int(places[-1]) + 1
+                sent = carried(messages.records[first:last], messages.values[first:last], lambda *_: None)
+                digests[index].add(sent.keys, sent.values, sent.timestamps_ms, sent.headers)
+    wrong = [
+        f"{part}: {event.records:,} records with digest {event.digest:08x} were copied, "
+        f"{int(count):,} with {digest.value:08x} are there"
+        for (part, event), digest, count in zip(side.ranges, digests, counts[:-1], strict=True)
+        if (count, digest.value) != (event.records, event.digest)
+    ]
+    if counts[-1]:
+        wrong.append(f"{whole}: {int(counts[-1]):,} records that this mirror did not copy")
+    return int(counts[:-1].sum()), tuple(wrong)
