@@ -56,6 +56,14 @@ def broker(request: pytest.FixtureRequest) -> embedded.Broker:
 
 
 @pytest.fixture(scope="session")
+def other_broker(request: pytest.FixtureRequest) -> embedded.Broker:
+    """As `broker`, another cluster."""
+    patient = {"broker.session.timeout.ms": "60000"}
+    with support.short_lived():
+        return embedded.start(shared_directory(request.config) / "other-broker", properties=patient, heap_mb=512)
+
+
+@pytest.fixture(scope="session")
 def guarded_broker(request: pytest.FixtureRequest) -> GuardedBroker:
     """As `broker`, one that demands TLS and a password and grants nothing unless told to."""
     from tests.guarded import GuardedBroker
@@ -67,7 +75,7 @@ def guarded_broker(request: pytest.FixtureRequest) -> GuardedBroker:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Whoever started the workers stops the brokers, when they are done."""
     if not is_worker(session.config):
-        for name in ("broker", "guarded-broker"):
+        for name in ("broker", "other-broker", "guarded-broker"):
             embedded.stop(shared_directory(session.config) / name)
 
 

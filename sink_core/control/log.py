@@ -101,6 +101,8 @@ class ControlLog(Generic[S]):
         self._about_to_replace = False
         self._took_in = False
         self._broken_off_by: CalveError | None = None
+        self.patience_s = READ_TIMEOUT_S
+        """How long `refresh_to_end` waits for the end of a transaction."""
 
     def open(self, *, create: bool) -> bool:
         """Look the topic up, create it if asked to; False if it doesn't exist.
@@ -123,7 +125,7 @@ class ControlLog(Generic[S]):
         """Read up to the LSO as it is now and fold it in. Raises FindingError as `refresh_to_end` does, after news."""
         return self._read(self._stable_end, Deadline.after(timeout_s))
 
-    def refresh_to_end(self, *, timeout_s: float = READ_TIMEOUT_S) -> S:
+    def refresh_to_end(self, *, timeout_s: float | None = None) -> S:
         """Read until the LSO has reached the end offset seen at the call.
 
         After a fence every transaction below that end is decided, but its marker may still be on its way: reading only
@@ -131,7 +133,8 @@ class ControlLog(Generic[S]):
 
         Raises FindingError if the topic is another one than was opened: its offsets mean something else.
         """
-        deadline = Deadline.after(timeout_s)
+        patience_s = self.patience_s if timeout_s is None else timeout_s
+        deadline = Deadline.after(patience_s)
 
         def stable_end() -> int:
             end = self._ask(high_watermarks) if self._rules.log_is_read_to_its_end else 0
@@ -141,7 +144,7 @@ class ControlLog(Generic[S]):
                 if deadline.passed:
                     raise Unreachable(
                         f"the last stable offset of {self.topic} stays at {lso} below its end {end} for "
-                        f"{timeout_s:.0f} s",
+                        f"{patience_s:.0f} s",
                         hint="a transaction is open on the control topic; it ends after its transaction.timeout.ms",
                         code=OPEN_TRANSACTION,
                     )

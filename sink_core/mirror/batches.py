@@ -15,6 +15,7 @@ from calve.sink_core.config.mirror import StartAtMirror
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Paused
 from calve.sink_core.control.keep_alive import is_due
+from calve.sink_core.control.log import READ_TIMEOUT_S
 from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.control.shares import Limits, Shares, shared
 from calve.sink_core.control.slots.events import GenerationEnded
@@ -144,13 +145,14 @@ class Copier:
                 where = f"{len(given)} slots" if len(given) > 1 else "one slot"
                 self._progress(Progress("write", f"copying {offsets:,} offsets by {where}", led.generation, offsets))
                 results = self._plane.tasks.run(
-                    partial(copy_slot, self._spec(led.generation, given)), len(given), records=offsets
+                    partial(copy_slot, self._spec(led.generation, given, seen)), len(given), records=offsets
                 )
         except CalveError as error:
             failed, why = error, error.message
         finally:
             seconds["write"] = time.monotonic() - begun - seconds.get("plan", 0.0)
-            state = self._plane.log.refresh_to_end()
+            # A task that was lost with its executor may hold the log's end back until its transaction times out.
+            state = self._plane.log.refresh_to_end(timeout_s=READ_TIMEOUT_S)
             overtaken = state.last_batch_id != led.generation
             if not overtaken:
                 self._end(led.generation, why or "done")
@@ -210,7 +212,7 @@ class Copier:
         """How many slots work of that size may use."""
         return max(1, self._plane.tasks.parallelism(offsets))
 
-    def _spec(self, generation: str, given: list[Ranges]) -> CopySpec:
+    def _spec(self, generation: str, given: list[Ranges], seen: Seen) -> CopySpec:
         pipeline, limits = self._plane.pipeline, self._config.transaction
         names = {part.topic for ranges in given for part in ranges}
         remotes = {name: pipeline.remote_of(name) for name in names}
@@ -224,6 +226,7 @@ class Copier:
             slots=tuple(replace(slot, producer={**slot.producer, **batch}) for slot in slots),
             ranges=tuple(given),
             remotes=remotes,
+            topic_ids={name: seen.topic_ids[name] for name in names},
             max_bytes=limits.max_bytes,
             max_duration_s=limits.max_duration,
             adjusts=self._config.on_uncarriable == "adjust",

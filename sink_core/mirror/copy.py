@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from calve.sink_core.control import checks
 from calve.sink_core.control.slots.slot import Overtaken, Slot, SlotSpec
 from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.messages import Messages
 from calve.sink_core.kafka.reader import RangeReader
+from calve.sink_core.kafka.source import topic_ids
 from calve.sink_core.mirror.events import RecordsCopied
 from calve.sink_core.mirror.part import Part
 from calve.sink_core.mirror.plan import Ranges
@@ -37,7 +39,8 @@ PRODUCER: Mapping[str, object] = {
 class CopySpec:
     """What the slots of one batch do; picklable, settings with their references unresolved.
 
-    `slots` and `ranges` belong together; ranges are of source topics, `remotes` names the remote topic of each.
+    `slots` and `ranges` belong together; ranges are of source topics, `remotes` names the remote topic of each,
+    and `topic_ids` its UUID.
     `reader_group` only serves the source's access control.
     """
 
@@ -47,6 +50,7 @@ class CopySpec:
     slots: tuple[SlotSpec, ...]
     ranges: tuple[Ranges, ...]
     remotes: Mapping[str, str]
+    topic_ids: Mapping[str, str]
     max_bytes: int
     max_duration_s: float
     adjusts: bool
@@ -107,6 +111,7 @@ class _Piece:
 
     def __init__(self, spec: CopySpec, number: int, slot: Slot, parts: Sequence[Part]) -> None:
         self._spec, self._number, self._slot, self._parts = spec, number, slot, parts
+        self._admin = clients.admin(spec.source)
         self._open = False
         self._deadline = Deadline.after(0.0)
 
@@ -126,6 +131,7 @@ class _Piece:
     def commit(self) -> None:
         """End the transaction behind the records that were copied last."""
         self._slot.flush()
+        self._check_topics()
         ranges = tuple(part.copied() for part in self._parts if part.moved)
         moved = {part.at: part.end for part in ranges}
         event = RecordsCopied(
@@ -139,6 +145,13 @@ class _Piece:
         for part in self._parts:
             part.begin_next()
         self._open = False
+
+    def _check_topics(self) -> None:
+        """Raise FindingError if a source topic was made anew since the plan: what was read may be of either."""
+        wanted = {name: self._spec.topic_ids[name] for name in {part.topic for part in self._parts if part.moved}}
+        found = topic_ids(self._admin, wanted, timeout_s=clients.ADMIN_TIMEOUT_S)
+        if finding := checks.topic_changed(wanted, found):
+            raise finding.error()
 
     def finish(self) -> None:
         """End the ranges: offsets behind the last record hold none, and count as copied."""

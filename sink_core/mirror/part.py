@@ -43,6 +43,11 @@ class Part:
         self._max_ms = -1
 
     @property
+    def topic(self) -> str:
+        """The source's."""
+        return self._source.topic
+
+    @property
     def moved(self) -> bool:
         return self._next > self._start
 

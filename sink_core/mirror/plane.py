@@ -23,6 +23,9 @@ from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tasks import InProcessTasks, Tasks
 
+HIDDEN_S = 3.0
+"""So long a living slot may take to commit an event that it has written; a dead one is fenced then."""
+
 
 class MirrorPlane(ControlPlane[MirrorPipeline, MirrorState]):
     """`admin` asks the target, `source_admin` the source. `tasks` runs the slots."""
@@ -34,6 +37,8 @@ class MirrorPlane(ControlPlane[MirrorPipeline, MirrorState]):
     ) -> None:
         """Connect to the target. Raises as every control plane does."""
         super().__init__(pipeline, MIRROR, rules, made_by=made_by)
+        # Whoever leads can end the transaction that hides the log's end.
+        self.log.patience_s = HIDDEN_S
         self.tasks: Tasks = tasks or InProcessTasks()
         self.leader = Leader(
             pipeline.kafka.properties,

@@ -27,8 +27,8 @@ from calve.sink_core.control.log import ControlLog
 from calve.sink_core.control.publisher import TRANSACTION_S, Publisher
 from calve.sink_core.control.slots.events import GenerationStarted
 from calve.sink_core.control.slots.state import SlotState
-from calve.sink_core.error_codes.kafka import FOREIGN_POSITIONS
-from calve.sink_core.errors import ProtocolError
+from calve.sink_core.error_codes.kafka import FOREIGN_POSITIONS, OPEN_TRANSACTION
+from calve.sink_core.errors import ProtocolError, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.failures import reported
@@ -37,6 +37,8 @@ from calve.sink_core.rules import ALL, Rules
 
 FENCED_AT_ONCE = 16
 """Slot ids that are fenced at the same time; each takes the broker some tens of milliseconds."""
+
+_HIDDEN_TRIES = 3
 
 S = TypeVar("S", bound=SlotState[Any])
 
@@ -88,9 +90,21 @@ class Leader(Generic[S]):
     def lead(self, wanted: Callable[[S], Wanted]) -> Led[S] | None:
         """A new generation, or None if another driver has led one meanwhile: it has the work.
 
-        `wanted` is asked with the log as it was read last, and again for each try. Raises ProtocolError for positions
-        in the group that the log does not know of, Fenced or UnknownOutcome as the publisher does.
+        `wanted` is asked with the log as it was read last. Raises ProtocolError for positions in the group that the log
+        does not know of, Fenced or UnknownOutcome as the publisher does.
         """
+        for _ in range(_HIDDEN_TRIES):
+            try:
+                return self._lead(wanted)
+            except Unreachable as error:
+                if error.kind is not OPEN_TRANSACTION:
+                    raise
+                # A slot that died with its event written holds the log's end back until its transaction times out. It
+                # is of a generation that was recorded below, so that its id is among those that the log tells of.
+                self.fence(self._log.state.most_slots)
+        return self._lead(wanted)
+
+    def _lead(self, wanted: Callable[[S], Wanted]) -> Led[S] | None:
         state = self._log.refresh_to_end()
         what = wanted(state)
         generation, rules = str(uuid.uuid4()), self._rules
