@@ -15,10 +15,10 @@ KEEP_ALIVE_AFTER_S = 42 * 3600
 
 
 def is_due(state: AnyState, now_ms: int) -> bool:
-    """Whether nothing was published for a while. When the positions were kept alive last, the log does not say."""
-    if state.complete is None:
+    """Whether the positions were not committed for a while, as far as the log says."""
+    if state.kept_ms is None:
         return state.last_publish is not None
-    return now_ms - state.complete.event.written_at_ms > KEEP_ALIVE_AFTER_S * 1000
+    return now_ms - state.kept_ms > KEEP_ALIVE_AFTER_S * 1000
 
 
 def keep_alive(plane: AnyPlane) -> TaskOutcome:
@@ -30,8 +30,8 @@ def keep_alive(plane: AnyPlane) -> TaskOutcome:
     state, now_ms = plane.log.refresh(), time.time_ns() // 1_000_000
     if state.last_publish is None:
         return _nothing(plane, f"pipeline {plane.pipeline.name} has not published anything yet")
-    if state.complete is not None and not is_due(state, now_ms):
-        age_s = (now_ms - state.complete.event.written_at_ms) / 1000
+    if state.kept_ms is not None and not is_due(state, now_ms):
+        age_s = (now_ms - state.kept_ms) / 1000
         since = f"the last publish, {age_s:,.0f} s ago, committed them"
         return _nothing(plane, f"{since}; due after {KEEP_ALIVE_AFTER_S:,} s")
     number = plane.keep_alive()

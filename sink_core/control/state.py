@@ -195,6 +195,11 @@ class LogState(Generic[P, C]):
         return self.checkpoint.event if self.checkpoint else None
 
     @property
+    def kept_ms(self) -> int | None:
+        """When every position was committed last, by the writer's clock; None if the log has no such event."""
+        return self.complete.event.written_at_ms if self.complete else None
+
+    @property
     def last_batch_id(self) -> str | None:
         """The batch published last; None before bootstrap."""
         if self.complete:

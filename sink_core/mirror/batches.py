@@ -138,7 +138,11 @@ class Copier:
         results: list[SlotResult] = []
         try:
             shares = self._shares(led, seen)
-            given = by_slot(shares, self._slots(spans([shares.ranges]))) if shares else []
+            if is_due(led.state, time.time_ns() // 1_000_000):
+                self._plane.keep_positions(led)
+            # Never more than were recorded: the next generation fences so many.
+            slots = min(led.slots, self._slots(spans([shares.ranges]))) if shares else 0
+            given = by_slot(shares, slots) if shares else []
             seconds["plan"] = time.monotonic() - begun
             if given:
                 offsets = spans(given)

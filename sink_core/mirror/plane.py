@@ -11,7 +11,7 @@ from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control.checkpoint import Kept, Needed
 from calve.sink_core.control.maintenance_report import OnProgress
 from calve.sink_core.control.plane import ControlPlane
-from calve.sink_core.control.slots.events import GenerationEnded
+from calve.sink_core.control.slots.events import GenerationEnded, PositionsKept
 from calve.sink_core.control.slots.leading import Leader, Led, Wanted
 from calve.sink_core.control.slots.slot import SlotSpec
 from calve.sink_core.kafka import clients
@@ -94,9 +94,12 @@ class MirrorPlane(ControlPlane[MirrorPipeline, MirrorState]):
     def keep_alive(self) -> int:
         """Commit every position again, in a generation of its own: a slot may move them until it is fenced."""
         led = self._lead_for("keep-alive")
-        if led is None or not led.positions:
-            return 0
-        return len(led.positions) + 1 if self.leader.move(led, [], led.positions) else 0
+        return self.keep_positions(led) if led is not None else 0
+
+    def keep_positions(self, led: Led[MirrorState]) -> int:
+        """Commit every position again, before any slot of the generation is at work; how many there are."""
+        kept = PositionsKept(pipeline_id=self.pipeline_id, batch_id=led.generation)
+        return len(led.positions) + 1 if self.leader.move(led, [kept], led.positions) else 0
 
     def give_up(self) -> tuple[str, ...]:
         """A generation that has nothing to do fences those before it."""

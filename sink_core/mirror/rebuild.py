@@ -16,6 +16,7 @@ Crash points (the whole table is in docs/design.md):
 
 from __future__ import annotations
 
+import time
 import uuid
 
 from calve.sink_core.control.answers import Answer, Lines, no_answer, overtaken
@@ -114,6 +115,7 @@ def _checkpoint(plane: MirrorPlane, positions: Positions, generation: str, *, en
         resolved_at_ms=state.resolved_ms,
         delete_below=end,
         most_slots=slots,
+        kept_ms=time.time_ns() // 1_000_000,
         upstream_ids={name: topic.topic_id for name, topic in source.items() if remotes[name] in there},
         begins=offsets_to_dense(offsets),
         records=offsets_to_dense(dict.fromkeys(offsets, 0)),

@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.control import keep_alive
 from calve.sink_core.errors import ConfigError, FindingError
 from tests import mirrors, support
 from tests.mirrors import Mirror
@@ -196,3 +197,30 @@ def test_without_positions_a_control_topic_can_t_be_rebuilt(copied: tuple[Mirror
 def test_a_finding_that_does_not_stand_is_not_answered(copied: tuple[Mirror, str]) -> None:
     with pytest.raises(ConfigError, match="positions-missing does not stand, nor does any other finding"):
         copied[0].resolve("positions-missing", "restore")
+
+
+def test_positions_of_partitions_in_which_nothing_moves_are_kept(
+    copied: tuple[Mirror, str], produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror, topic = copied
+    produce(topic, [b"10"])
+    mirror.run()
+    with mirror.plane() as plane:
+        plane.bind()
+        first = plane.log.refresh_to_end().kept_ms
+    monkeypatch.setattr(keep_alive, "KEEP_ALIVE_AFTER_S", 0)
+    produce(topic, [b"11"])
+    mirror.run()
+    with mirror.plane() as plane:
+        plane.bind()
+        by_run = plane.log.refresh_to_end().kept_ms
+        outcome = keep_alive.keep_alive(plane)
+        state = plane.log.refresh_to_end()
+        positions = plane.group.positions(state.partitions)
+    assert first is not None
+    assert by_run is not None
+    assert state.kept_ms is not None
+    assert first < by_run < state.kept_ms
+    assert outcome.did == "2 offsets committed again, as they were"
+    assert {at: position.offset for at, position in positions.items()} == state.partitions
+    assert mirror.copied(topic) == mirror.records(topic)

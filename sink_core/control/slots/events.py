@@ -43,6 +43,16 @@ class GenerationEnded(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PositionsKept(Event):
+    """Every position was committed again as it was, so that the broker keeps those of partitions in
+    which nothing moves.
+    """
+
+    event_type: ClassVar[str] = "POSITIONS_KEPT"
+    batch_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PositionsSet(BatchPublished):
     """Somebody moved positions by hand, in a generation of its own: a link of the chain that moved no records.
 
@@ -59,9 +69,12 @@ class PositionsSet(BatchPublished):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotCheckpoint(Checkpoint):
-    """Adds the most slots that any generation had, what was read, and where each partition began."""
+    """Adds the most slots that any generation had, what was read, where each partition began, and when all positions
+    were committed last.
+    """
 
     most_slots: int
+    kept_ms: int
     upstream_ids: Mapping[str, str]
     begins: ByPartition
 
@@ -79,6 +92,7 @@ SLOT_COMMITTED: schemas.Fields = [
     {"name": "positions", "type": schemas.BY_PARTITION},
     {"name": "topic_ids", "type": schemas.STRING_MAP},
 ]
+POSITIONS_KEPT: schemas.Fields = schemas.strings("batch_id")
 GENERATION_ENDED: schemas.Fields = schemas.strings("batch_id", "why")
 POSITIONS_SET: schemas.Fields = [
     *schemas.strings("batch_id", "predecessor", "by", "reason"),
@@ -89,6 +103,7 @@ POSITIONS_SET: schemas.Fields = [
 SLOT_CHECKPOINT: schemas.Fields = [
     *schemas.CHECKPOINT,
     {"name": "most_slots", "type": "long"},
+    {"name": "kept_ms", "type": "long"},
     {"name": "upstream_ids", "type": schemas.STRING_MAP},
     {"name": "begins", "type": schemas.BY_PARTITION},
 ]

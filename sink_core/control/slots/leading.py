@@ -58,11 +58,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Led(Generic[S]):
-    """A generation that leads. `positions`, with their metadata, and `state` were read after its fence: no task of an
-    earlier generation can change either any more.
+    """A generation that leads, of at most `slots` slots. `positions`, with their metadata, and `state` were read after
+    its fence: no task of an earlier generation can change either any more.
     """
 
     generation: str
+    slots: int
     positions: Positions
     state: S
 
@@ -119,7 +120,7 @@ class Leader(Generic[S]):
         reach("generation.after-fence")
         positions = early or self._positions()
         token, state = positions.pop(self._publisher.token, None), self._log.refresh_to_end()
-        return Led(generation, positions, state) if _leads(token, state, generation) else None
+        return Led(generation, what.slots, positions, state) if _leads(token, state, generation) else None
 
     def move(self, led: Led[S], events: Sequence[Event], positions: Positions) -> bool:
         """One transaction of the driver's own: `events` and `positions`, while the generation still leads.
@@ -128,8 +129,7 @@ class Leader(Generic[S]):
         """
 
         def decide(found: Positions, state: S) -> Decision:
-            last = state.complete
-            if last is not None and any(event.event_id == last.event.event_id for event in events):
+            if any(event.event_id in state.by_driver for event in events):
                 return Decision(Verdict.ALREADY_PUBLISHED, "a try whose answer was lost has landed")
             if not _leads(found.get(self._publisher.token), state, led.generation):
                 return Decision(Verdict.STALE, "another generation leads")
