@@ -19,6 +19,8 @@ import typer
 from calve.orchestration.cli.main import app
 from calve.orchestration.dagster.sink.verdicts import CHECKS
 from calve.sink_core.config.load import load
+from calve.sink_core.control import schemas
+from calve.sink_core.mirror.state import MIRROR
 from calve.sink_core.tables.log.fold import SINK
 from tests.documents import ROOT, section, sources, table_rows, text
 
@@ -168,25 +170,38 @@ def _takes_json(found: Any) -> bool:
     return any("--json" in parameter.opts for parameter in found.params)
 
 
-@pytest.mark.parametrize("event", SINK.schemas)
+EVENTS = MIRROR.schemas | SINK.schemas
+"""By name; a `CHECKPOINT` is the sink's."""
+
+
+@pytest.mark.parametrize("event", EVENTS)
 def test_every_field_of_an_event_is_documented(event: str) -> None:
     common = {"event_id", "pipeline_id", "written_at_ms", "calve_version"}
     own = section("docs/events.md", event).split("\n### ")[0]
     documented = [row[0].strip("`") for row in table_rows(own)[2:]]
-    assert documented == [field["name"] for field in SINK.schemas[event]["fields"] if field["name"] not in common]
+    assert documented == [field["name"] for field in EVENTS[event]["fields"] if field["name"] not in common]
 
 
-@pytest.mark.parametrize("record", ["ManifestRef", "PartitionSummary", "Resolves", "Replaces", "RangeRead", "RangeJob"])
+def test_every_field_of_a_mirror_s_checkpoint_is_documented() -> None:
+    core = {field["name"] for field in schemas.of_event("CHECKPOINT", schemas.CHECKPOINT)["fields"]}
+    documented = [row[0].strip("`") for row in table_rows(section("docs/events.md", "CHECKPOINT of a mirror"))[3:]]
+    assert documented == [f["name"] for f in MIRROR.schemas["CHECKPOINT"]["fields"] if f["name"] not in core]
+
+
+NESTED = ("CopiedRange", "ManifestRef", "PartitionSummary", "Resolves", "Replaces", "RangeRead", "RangeJob")
+
+
+@pytest.mark.parametrize("record", NESTED)
 def test_every_field_of_a_nested_record_is_documented(record: str) -> None:
     documented = [row[0].strip("`") for row in table_rows(section("docs/events.md", record))[2:]]
-    assert documented == [field["name"] for field in _nested(list(SINK.schemas.values()), record)["fields"]]
+    assert documented == [field["name"] for field in _nested(list(EVENTS.values()), record)["fields"]]
 
 
-@pytest.mark.parametrize("event", SINK.schemas)
+@pytest.mark.parametrize("event", EVENTS)
 def test_every_example_is_an_event(event: str) -> None:
     common, own = (json.loads(first_json(title)) for title in ("Every event", event))
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(SINK.schemas[event]), {**common, **own}, strict=True)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(EVENTS[event]), {**common, **own}, strict=True)
     assert out.getvalue()
 
 
