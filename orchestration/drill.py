@@ -27,6 +27,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from calve.sink_core.config.load import CONNECTIONS_FILE, load_as
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.control.checking.checklist import Outcome, Status, answers
 from calve.sink_core.error_codes.machine import DRILL
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_UNREACHABLE, CalveError, ConfigError, Unreachable
 from calve.sink_core.failpoints import VARIABLE
@@ -38,7 +39,6 @@ from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import TIMED_OUT, NewTopic
 from calve.sink_core.kafka.failures import reported
-from calve.sink_core.sink.checks.checklist import Outcome, Status, answers
 from calve.sink_core.sink.checks.kafka import KafkaChecks
 from calve.sink_core.sink.checks.tables import TableChecks
 from calve.sink_core.sink.loop.session import Session

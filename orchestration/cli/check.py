@@ -1,26 +1,41 @@
-"""`calve check` and `calve config`: what to set, by what each part answers, and what is set."""
+"""`calve check` and `calve config`: what to set, by what each part answers, and what is set.
+
+What a kind does for `check` is called with the pipeline and `spark`, and returns a `Checkup`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, of_kind
 from calve.orchestration.cli.output import say, say_json, working
 from calve.sink_core.error_codes.machine import EXECUTORS
 from calve.spark_jobs.java import find_java
 
 if TYPE_CHECKING:
-    from calve.sink_core.config.sink_pipeline import SinkPipeline
-    from calve.sink_core.sink.checks.checklist import Outcome
+    from calve.sink_core.config.connections import SparkSettings
+    from calve.sink_core.control.checking.checklist import Check, Outcome
+    from calve.sink_core.control.checking.executors import Probe
 
 MOST_TASKS = 64
 """Executors asked at most."""
 
 _STYLES = {"ok": "green", "note": "yellow", "failed": "red", "unreachable": "red", "skipped": "dim"}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """The answers to a kind's checks, each after what it is given was told which comes next; and the lines for
+    `kafka-acls` that grant what the pipeline needs.
+    """
+
+    outcomes: Callable[[Callable[[Check], None]], Iterator[Outcome]]
+    acl_lines: Callable[[], list[str]]
 
 
 def register(app: typer.Typer) -> None:
@@ -40,16 +55,17 @@ def check(
 
     Exit code 0: all is well; 1: a check failed; 2: the files are wrong; 3: a part did not answer.
     """
-    from calve.sink_core.sink.checks.acls import kafka_acls_lines
-    from calve.sink_core.sink.checks.checklist import exit_code
+    from calve.sink_core.control.checking.checklist import exit_code
 
-    pipeline = sink("check", file, connections)
+    pipeline, body = of_kind("check", file, connections)
+    made: Checkup = body(pipeline, spark=spark)
     outcomes: list[Outcome] = []
-    for outcome in _outcomes(pipeline, spark=spark):
-        outcomes.append(outcome)
-        if not as_json:
-            _show(outcome)
-    lines = kafka_acls_lines(pipeline) if acls or any(outcome.unauthorized for outcome in outcomes) else []
+    with working("checking") as status:
+        for outcome in made.outcomes(lambda check: status.update(f"checking {check.name}")):
+            outcomes.append(outcome)
+            if not as_json:
+                _show(outcome)
+    lines = made.acl_lines() if acls or any(outcome.unauthorized for outcome in outcomes) else []
     if as_json:
         say_json({"ok": exit_code(outcomes) == 0, "checks": [_document(o) for o in outcomes], "acls": lines})
     for line in lines if not as_json else []:
@@ -57,41 +73,31 @@ def check(
     raise typer.Exit(exit_code(outcomes))
 
 
-def _outcomes(pipeline: SinkPipeline, *, spark: bool) -> Iterator[Outcome]:
-    from calve.sink_core.sink.checks.checklist import Check, answers
-    from calve.sink_core.sink.checks.kafka import KafkaChecks
-    from calve.sink_core.sink.checks.registry import registry_checks
-    from calve.sink_core.sink.checks.state import pipeline_state
-    from calve.sink_core.sink.checks.tables import TableChecks
+def engine_check(settings: SparkSettings, probe: Callable[[], Probe], *, spark: bool) -> Check:
+    """Whether there is a Java that a run could start Spark with; with `spark` Spark is started, and its executors asked
+    by `probe`, which asks more.
+    """
+    from calve.sink_core.control.checking.checklist import Check
 
-    kafka = KafkaChecks(pipeline)
-    with TableChecks(pipeline, kafka.sample_values) as tables, working("checking") as status:
-        registry = registry_checks(pipeline, kafka.sample_values)
-        # `spark` asks more than `java` does.
-        engine = Check("spark", lambda: _ask_spark(pipeline)) if spark else Check("java", lambda: _java(pipeline))
-        needs = ("kafka", "topics", "control topic", "source group", "catalog")
-        state = Check("pipeline", lambda: pipeline_state(pipeline), needs=needs)
-        checks = [*kafka.checks(), *registry, *tables.checks(), state, engine]
-        yield from answers(checks, before=lambda check: status.update(f"checking {check.name}"))
+    return Check("spark", lambda: _ask_spark(settings, probe())) if spark else Check("java", lambda: _java(settings))
 
 
-def _java(pipeline: SinkPipeline) -> str:
-    """Whether there is a Java that a run could start Spark with. Raises ConfigError."""
-    if pipeline.spark.remote is not None:
+def _java(settings: SparkSettings) -> str:
+    if settings.remote is not None:
         return "not needed here: Spark runs elsewhere; --spark asks it"
     return f"{find_java()} can run Spark; --spark starts it"
 
 
-def _ask_spark(pipeline: SinkPipeline) -> str:
+def _ask_spark(settings: SparkSettings, probe: Probe) -> str:
     from pyspark.errors import PySparkException
 
+    from calve.sink_core.control.checking.executors import summary
     from calve.sink_core.errors import ConfigError
-    from calve.sink_core.sink.checks.executors import Probe, summary
-    from calve.spark_jobs.engine import SparkEngine
+    from calve.spark_jobs.tasks import SparkTasks
 
-    with SparkEngine(pipeline.spark) as engine:
+    with SparkTasks(settings) as engine:
         try:
-            return summary(engine.run(Probe.of(pipeline), min(engine.parallelism(), MOST_TASKS)))
+            return summary(engine.run(probe, min(engine.parallelism(), MOST_TASKS)))
         except PySparkException as error:
             # Spark's message is a traceback of the executor's Python; its last line says what was missing.
             said = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,14 +18,23 @@ OF_ALL = ("config", "maintain keep-alive", "maintain trim", "pause", "resume")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`open` connects to the control plane of one of its pipelines. `own` are its commands beside those of all."""
+    """`open` connects to the control plane of one of its pipelines.
+
+    `does` has what it does for the commands that several kinds may have: each as `module:function`, imported when the
+    command is given. The module of the command says with what it is called. `own` are commands of this kind alone.
+    """
 
     open: Callable[[Any], AnyPlane]
+    does: Mapping[str, str] = field(default_factory=dict[str, str])
     own: tuple[str, ...] = ()
 
     @property
     def commands(self) -> list[str]:
-        return sorted((*OF_ALL, *self.own))
+        return sorted((*OF_ALL, *self.does, *self.own))
+
+    def body(self, command: str) -> Callable[..., Any]:
+        """What it does for a command that it has."""
+        return resolve_name(self.does[command])
 
 
 def _open_sink(pipeline: SinkPipeline) -> AnyPlane:
@@ -33,10 +43,21 @@ def _open_sink(pipeline: SinkPipeline) -> AnyPlane:
     return Session.open(pipeline)
 
 
+_SINK = "calve.orchestration.cli.sink"
 SINK = Kind(
     _open_sink,
+    does={
+        "check": f"{_SINK}.check:checkup",
+        "plan": f"{_SINK}.looking:plan",
+        "positions export": f"{_SINK}.positions:export",
+        "positions import": f"{_SINK}.positions:import_",
+        "positions show": f"{_SINK}.positions:show",
+        "resolve": "calve.orchestration.cli.answers:of_sink",
+        "run": f"{_SINK}.run:run",
+        "status": f"{_SINK}.looking:status",
+        "verify": f"{_SINK}.looking:verify",
+    },
     own=(
-        "check",
         "commit",
         "dead-letters list",
         "dead-letters replay",
@@ -45,14 +66,7 @@ SINK = Kind(
         "maintain expire",
         "maintain manifests",
         "maintain orphans",
-        "plan",
-        "positions export",
-        "positions import",
         "replay",
-        "resolve",
-        "run",
-        "status",
-        "verify",
     ),
 )
 
@@ -63,7 +77,13 @@ def _open_mirror(pipeline: MirrorPipeline) -> AnyPlane:
     return MirrorPlane(pipeline)
 
 
-MIRROR = Kind(_open_mirror)
+MIRROR = Kind(
+    _open_mirror,
+    does={
+        "resolve": "calve.orchestration.cli.answers:of_mirror",
+        "verify": "calve.orchestration.cli.mirror.verify:verify",
+    },
+)
 
 KINDS: dict[str, Kind] = {"sink": SINK, "mirror": MIRROR}
 """By the kind's name."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +15,7 @@ from calve.sink_core.error_codes.files import WRONG_KIND
 from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from calve.sink_core.config.effective import Pipeline
     from calve.sink_core.config.sink_pipeline import SinkPipeline
     from calve.sink_core.control.plane import AnyPlane
 
@@ -45,14 +47,35 @@ def control_plane(file: Path, connections: Path | None) -> AnyPlane:
     return KINDS[pipeline.kind].open(pipeline)
 
 
+def of_kind(command: str, file: Path, connections: Path | None) -> tuple[Any, Callable[..., Any]]:
+    """The pipeline of `file`, and what its kind does for a command that several kinds may have.
+
+    Raises ConfigError for a kind that doesn't have it.
+    """
+    from calve.orchestration.cli.kinds import KINDS
+    from calve.sink_core.config.load import load
+
+    pipeline = load(file, connections)
+    kind = KINDS[pipeline.kind]
+    if command not in kind.does:
+        raise _lacking(command, pipeline)
+    return pipeline, kind.body(command)
+
+
 def sink(command: str, file: Path, connections: Path | None) -> SinkPipeline:
     """The pipeline of `file`, for a command that only sinks have. Raises ConfigError for one of another kind."""
-    from calve.orchestration.cli.kinds import KINDS
     from calve.sink_core.config.load import load
     from calve.sink_core.config.sink_pipeline import SinkPipeline
 
     pipeline = load(file, connections)
     if not isinstance(pipeline, SinkPipeline):
-        has = ", ".join(KINDS[pipeline.kind].commands)
-        raise ConfigError(f"{file}: kind {pipeline.kind} has no `{command}`", hint=f"it has {has}", code=WRONG_KIND)
+        raise _lacking(command, pipeline)
     return pipeline
+
+
+def _lacking(command: str, pipeline: Pipeline) -> ConfigError:
+    from calve.orchestration.cli.kinds import KINDS
+
+    has = ", ".join(KINDS[pipeline.kind].commands)
+    message = f"{pipeline.path}: kind {pipeline.kind} has no `{command}`"
+    return ConfigError(message, hint=f"it has {has}", code=WRONG_KIND)

@@ -1,28 +1,45 @@
-"""`calve positions`: the positions as a file."""
+"""`calve positions`: to see them, to set them, and to have them as a file.
+
+What a kind does for them is called with the pipeline: `show` returns the partitions, `export` a positions file; `set`
+gets the wanted offsets and `by`, `yes` and `as_json`; `import` what `export` wrote and `as_json`.
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
-from calve.orchestration.cli.output import say, say_json, working
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, of_kind
+from calve.orchestration.cli.output import say_json, say_table, working
 
-app = typer.Typer(help="The positions of a pipeline as a file, to begin another one where it ended.")
+if TYPE_CHECKING:
+    from calve.sink_core.control.status import PartitionStatus
+
+app = typer.Typer(help="The positions of a pipeline: what they are, other ones, and as a file for another pipeline.")
+
+
+@command(app, "show")
+def show(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
+    """Show the next offset of each source partition, and what the source has. Writes nothing."""
+    pipeline, body = of_kind("positions show", file, connections)
+    with working("reading positions"):
+        partitions: tuple[PartitionStatus, ...] = body(pipeline)
+    if as_json:
+        say_json({"pipeline": pipeline.name, "positions": [asdict(part) for part in partitions]})
+        return
+    columns = ["topic", "partition", "position", "log start", "end", "lag"]
+    say_table("positions", columns, [_row(part) for part in partitions])
 
 
 @command(app, "export")
 def export(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:  # noqa: ARG001 - it always is
     """Write the positions to standard output, as JSON."""
-    from calve.sink_core.sink import positions_file
-    from calve.sink_core.sink.loop.session import Session
-
-    with working("reading positions"), Session.open(sink("positions export", file, connections)) as session:
-        exported = positions_file.export(session)
-    say_json(exported.model_dump(mode="json"))
+    pipeline, body = of_kind("positions export", file, connections)
+    say_json(body(pipeline).model_dump(mode="json"))
 
 
 @command(app, "import")
@@ -34,14 +51,11 @@ def import_(
 ) -> None:
     """Begin a pipeline that has never published with these positions, in place of `source.start`."""
     from calve.sink_core.control.positions_file import read
-    from calve.sink_core.sink import positions_file
-    from calve.sink_core.sink.loop.session import Session
 
-    pipeline, wanted = sink("positions import", file, connections), read(positions)
-    with working("putting positions in place"), Session.open(pipeline) as session:
-        starts = positions_file.begin_with(session, wanted)
-    if as_json:
-        placed = [{"topic": at.topic, "partition": at.partition, "offset": offset} for at, offset in starts.items()]
-        say_json({"pipeline": pipeline.name, "positions": placed})
-    else:
-        say(f"{pipeline.name} begins at {len(starts):,} positions of pipeline {wanted.pipeline}")
+    pipeline, body = of_kind("positions import", file, connections)
+    body(pipeline, read(positions), as_json=as_json)
+
+
+def _row(part: PartitionStatus) -> list[str]:
+    position = "-" if part.position is None else f"{part.position:,}"
+    return [part.topic, str(part.partition), position, *(f"{n:,}" for n in (part.log_start, part.end, part.lag))]

@@ -1,4 +1,7 @@
-"""`calve resolve`: answer a finding."""
+"""`calve resolve`: answer a finding.
+
+What a kind gives for it is called with the pipeline, and opens its `Answers`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink, user
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, of_kind, user
 from calve.orchestration.cli.output import ask, say, say_json, working
 
 if TYPE_CHECKING:
@@ -37,12 +40,8 @@ def resolve(
 
     Exit code 2: the finding does not stand, or has no such choice; nothing was changed. 3: somebody was faster.
     """
-    from calve.sink_core.sink.resolve.resolve import answers_of
-    from calve.spark_jobs.engine import session_on_spark
-
-    pipeline = sink("resolve", file, connections)
-    with session_on_spark(pipeline) as session:
-        answers = answers_of(session)
+    pipeline, opened = of_kind("resolve", file, connections)
+    with opened(pipeline) as answers:
         with working("looking"):
             prepared = answers.prepare(finding, subject, choose)
         if not as_json:
@@ -54,10 +53,8 @@ def resolve(
     if as_json:
         found = prepared.found
         said = {"finding": found.finding, "subject": found.subject, "stored": found.stored, "found": found.found}
-        say_json(
-            {"pipeline": pipeline.name, **said, "choice": prepared.choice, "does": prepared.answer.would}
-            | {"done": done}
-        )
+        does = {"choice": prepared.choice, "does": prepared.answer.would, "done": done}
+        say_json({"pipeline": pipeline.name, **said, **does})
     else:
         for line in done:
             say(line)

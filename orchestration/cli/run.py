@@ -1,4 +1,7 @@
-"""`calve run` and `calve commit`: the pipeline without a daemon."""
+"""`calve run` and `calve commit`: the pipeline without a daemon.
+
+What a kind does for `run` is called with the pipeline, the bounds of the run and `as_json`.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calve.orchestration.cli.boundary import command, raise_failures
-from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, of_kind, sink
 from calve.orchestration.cli.output import error_document, say, say_json, working
-from calve.orchestration.cli.replay import range_document, say_range
-from calve.orchestration.wording import dropped_text
 
 if TYPE_CHECKING:
-    from calve.sink_core.sink.batches import BatchReport
     from calve.sink_core.sink.loop.coordinator import CommitReport
-    from calve.sink_core.sink.run import RunReport
     from calve.sink_core.tables.commit import TableCommit
 
 
@@ -38,7 +37,7 @@ def run(
     connections: ConnectionsFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plan, write, publish and commit until the pipeline is caught up.
+    """Plan, write, publish and commit until the pipeline is caught up; of a mirror: copy.
 
     Exit code 0: done, also if another run was faster; 1: stopped on a finding; 2: the files are wrong; 3: a part did
     not answer.
@@ -47,27 +46,15 @@ def run(
 
     from calve.orchestration.times import duration_s
     from calve.sink_core.control.rounds import Bounds
-    from calve.sink_core.sink.run import run_pipeline
-    from calve.spark_jobs.engine import session_on_spark
 
-    pipeline = sink("run", file, connections)
+    pipeline, body = of_kind("run", file, connections)
     bounds = Bounds.of(pipeline)
     bounds = replace(
         bounds,
         max_batches=bounds.max_batches if max_batches is None else max_batches,
         linger_s=bounds.linger_s if linger is None else duration_s(linger, "--linger"),
     )
-    with working("connecting") as status, session_on_spark(pipeline) as session:
-        report = run_pipeline(
-            session,
-            bounds=bounds,
-            on_progress=lambda step: status.update(f"{step.phase}: {step.message}"),
-            on_batch=None if as_json else say_batch,
-        )
-    if as_json:
-        say_json(_run_document(report))
-    else:
-        _say_run(report)
+    body(pipeline, bounds, as_json=as_json)
 
 
 def commit(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
@@ -87,7 +74,7 @@ def commit(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
         on_table = None if as_json else _say_table
         report = session.coordinator().commit(tables=session.pipeline.table_names, on_table=on_table)
     if as_json:
-        say_json(_commit_document(report))
+        say_json(commit_document(report))
     raise_failures(report, as_json=as_json)
 
 
@@ -98,16 +85,6 @@ def _nothing(why: str, *, as_json: bool) -> None:
         say(why)
 
 
-def say_batch(batch: BatchReport) -> None:
-    """What became of one batch of a run, and what still waits."""
-    seconds = ", ".join(f"{step} {spent_s:.2f} s" for step, spent_s in batch.seconds.items())
-    others = "".join(f", {number:,} {what}" for what, number in batch.not_stored.items())
-    rest = f"; {batch.lag_after:,} offsets wait, {batch.rest_s:,.0f} s at this rate" if batch.lag_after else ""
-    say(f"batch {batch.batch_id}: {batch.verdict.value}: {batch.records:,} records{others} ({seconds}){rest}")
-    for table, dropped in batch.dropped.items():
-        say(f"    {table} has no column for {dropped_text(dropped)}", style="yellow")
-
-
 def _say_table(table: TableCommit) -> None:
     if table.landed:
         say(f"{table.table}: {table.rows:,} rows in {table.files:,} files, snapshot {table.snapshot_id}")
@@ -115,29 +92,7 @@ def _say_table(table: TableCommit) -> None:
         say(f"{table.table}: nothing new")
 
 
-def _say_run(report: RunReport) -> None:
-    rows: dict[str, int] = {}
-    for round_ in report.commits:
-        for landed in round_.landed:
-            rows[landed.table] = rows.get(landed.table, 0) + landed.rows
-    for table, added in rows.items():
-        say(f"{table}: {added:,} rows committed")
-    for job in report.history:
-        say_range(job)
-    say(report.ended)
-
-
-def _run_document(report: RunReport) -> dict[str, Any]:
-    return {
-        "ended": report.ended,
-        "stopped_early": report.stopped_early,
-        "batches": [asdict(batch) for batch in report.batches],
-        "commits": [_commit_document(commit) for commit in report.commits],
-        "history": [range_document(job) for job in report.history],
-    }
-
-
-def _commit_document(report: CommitReport) -> dict[str, Any]:
+def commit_document(report: CommitReport) -> dict[str, Any]:
     """Snapshot ids as text: they exceed what JSON readers keep exactly."""
     return {
         "commits": [{**asdict(c), "snapshot_id": c.snapshot_id and str(c.snapshot_id)} for c in report.commits],

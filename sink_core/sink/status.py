@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Logged
+from calve.sink_core.control.status import (
+    ControlTopicStatus,
+    InFlight,
+    PartitionStatus,
+    Pause,
+    TopicStatus,
+    age_s,
+    control_topic_of,
+    in_flight,
+    iso,
+    partition_statuses,
+    pause_of,
+    topic_statuses,
+)
 from calve.sink_core.counts import not_stored
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, end_offsets, log_starts
-from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition
+from calve.sink_core.offsets import Position, Positions, TopicPartition
 from calve.sink_core.records.decode.others import sum_dropped
 from calve.sink_core.sink.dead_letters.misfits import Misfits, misfits
 from calve.sink_core.sink.loop.session import Session
@@ -30,42 +44,6 @@ LAST_BATCHES = 100
 # A living publisher's transaction is open for milliseconds.
 _PENDING_S = 3.0
 _LAST_BATCH_COUNTS = ("records", "value_bytes", "unrouted", "filtered", "dead_lettered", "tombstones")
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionStatus:
-    """One partition. `position` is None before its first publish; it then begins at `log_start`.
-
-    `lag` counts offsets up to the last stable one (`end`). `until_loss` is the distance of the next offset to read from
-    the log start: that many more records, deleted by retention, and unread ones are lost; negative if some are already.
-    """
-
-    topic: str
-    partition: int
-    position: int | None
-    log_start: int
-    end: int
-    lag: int
-    until_loss: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicStatus:
-    """A source topic. `until_loss` is the least of its partitions that have a lag, None if none has."""
-
-    topic: str
-    partitions: int
-    lag: int
-    until_loss: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class InFlight:
-    """A batch that was planned and is not published, and whose turn it still is. Running, or dead without a word."""
-
-    batch_id: str
-    age_s: float
-    calve_version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,27 +96,6 @@ class TableStatus:
     uncommitted: Uncommitted = Uncommitted(0, 0, None)
     finding: str | None = None
     dropped: Mapping[str, int] = field(default_factory=dict[str, int])
-
-
-@dataclass(frozen=True, slots=True)
-class ControlTopicStatus:
-    """The control log. `events` counts offsets, transaction markers included; `oldest` is the first event's time."""
-
-    topic: str
-    start: int
-    end: int
-    events: int
-    oldest: str | None
-    oldest_age_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Since when, by whom and why."""
-
-    since: str
-    by: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +158,11 @@ def status(session: Session) -> StatusReport:
         lag=sum(p.lag for p in partitions),
         topics=tuple(topic_statuses(partitions)),
         partitions=partitions,
-        paused=_pause(state),
+        paused=pause_of(state),
         last_batch=last_batch(state),
         in_flight=tuple(in_flight(state, now_ms)),
         tables=tables,
-        control_topic=_control_topic(session.log.topic, state, now_ms) if ran else None,
+        control_topic=control_topic_of(session.log.topic, state, now_ms) if ran else None,
         publish_pending=pending,
         findings=tuple(str(f.error(str(session.pipeline.path))) for f in findings if f is not None),
         misfits=misfits(session, datetime.fromtimestamp(now_ms / 1000, UTC)) if ran else (),
@@ -223,42 +180,13 @@ def _positions(session: Session, wanted: list[TopicPartition]) -> tuple[Position
         return {at: Position(offset, "") for at, offset in published.items() if at in set(wanted)}, True
 
 
-def partition_statuses(positions: Positions, starts: Offsets, ends: Offsets) -> Iterator[PartitionStatus]:
-    for at in sorted(ends):
-        position = positions.get(at)
-        following = position.offset if position else starts[at]
-        yield PartitionStatus(
-            topic=at.topic,
-            partition=at.partition,
-            position=position.offset if position else None,
-            log_start=starts[at],
-            end=ends[at],
-            lag=max(0, ends[at] - following),
-            until_loss=following - starts[at],
-        )
-
-
-def topic_statuses(partitions: tuple[PartitionStatus, ...]) -> Iterator[TopicStatus]:
-    for topic in dict.fromkeys(p.topic for p in partitions):
-        mine = [p for p in partitions if p.topic == topic]
-        until_loss = min((p.until_loss for p in mine if p.lag), default=None)
-        yield TopicStatus(topic, len(mine), sum(p.lag for p in mine), until_loss)
-
-
-def in_flight(state: CommitState, now_ms: int) -> Iterator[InFlight]:
-    """Batches that were planned and may still be published (see `CommitState.outstanding`)."""
-    for logged in state.outstanding():
-        event = logged.event
-        yield InFlight(event.batch_id, _age_s(event.written_at_ms, now_ms), event.calve_version)
-
-
 def last_batch(state: CommitState) -> LastBatch | None:
     """None before the first batch, and where only a checkpoint tells of it."""
     event = state.complete.event if state.complete else None
     if event is None or event.kind == "bootstrap":
         return None
     counted = {name: event.totals.get(name, 0) for name in _LAST_BATCH_COUNTS}
-    return LastBatch(event.batch_id, _iso(event.written_at_ms), **counted)
+    return LastBatch(event.batch_id, iso(event.written_at_ms), **counted)
 
 
 def dropped_lately(state: CommitState) -> dict[str, dict[str, int]]:
@@ -272,7 +200,7 @@ def uncommitted(pending: list[Logged[DataWritten]], now_ms: int) -> Uncommitted:
     return Uncommitted(
         batches=len({event.batch_id for event in events}),
         rows=sum(event.rows for event in events),
-        oldest_age_s=_age_s(oldest, now_ms) if oldest is not None else None,
+        oldest_age_s=age_s(oldest, now_ms) if oldest is not None else None,
     )
 
 
@@ -289,8 +217,8 @@ def table_status(table: LoadedTable, state: CommitState, now_ms: int, finding: s
         snapshots=totals.versions,
         head_snapshot=totals.head,
         stored_offset=table.stored_offset,
-        valid_through=_iso(through_ms) if through_ms else None,
-        behind_s=_age_s(through_ms, now_ms) if through_ms else None,
+        valid_through=iso(through_ms) if through_ms else None,
+        behind_s=age_s(through_ms, now_ms) if through_ms else None,
         uncommitted=uncommitted(state.pending(table.name, table.uuid, table.stored_offset), now_ms),
         finding=finding,
     )
@@ -302,28 +230,3 @@ def _table(session: Session, name: str, now_ms: int, *, ran: bool) -> TableStatu
     if looked.table is None:
         return TableStatus(name, exists=False, finding=finding)
     return table_status(looked.table, session.log.state, now_ms, finding)
-
-
-def _pause(state: CommitState) -> Pause | None:
-    event = state.paused
-    return Pause(_iso(event.written_at_ms), event.by, event.reason) if event else None
-
-
-def _control_topic(topic: str, state: CommitState, now_ms: int) -> ControlTopicStatus:
-    oldest = state.oldest_ms
-    return ControlTopicStatus(
-        topic=topic,
-        start=state.log_start,
-        end=state.next_offset,
-        events=state.next_offset - state.log_start,
-        oldest=_iso(oldest) if oldest is not None else None,
-        oldest_age_s=_age_s(oldest, now_ms) if oldest is not None else None,
-    )
-
-
-def _iso(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _age_s(at_ms: int, now_ms: int) -> float:
-    return max(0.0, (now_ms - at_ms) / 1000)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from calve.orchestration.cli.run import say_batch
+from calve.orchestration.cli.sink.run import say_batch
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.control.events import Paused, Resumed

@@ -1,85 +1,25 @@
-"""What a Spark executor lacks to run a task of ours."""
+"""What an executor needs for the tasks of a sink."""
 
 from __future__ import annotations
 
-import importlib
-import socket
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from importlib.metadata import version
-from typing import Any
-
 from calve.sink_core.config.formats import FORMATS
-from calve.sink_core.config.references import resolve
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.error_codes.machine import EXECUTORS
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.control.checking.executors import MODULES, Probe
 
-MODULES = ("confluent_kafka", "numpy", "pyarrow", "pyarrow.json", "pyiceberg", "pyiceberg_core")
-"""What a task imports beside Calve itself, without which not even the question can be asked."""
+SINK_MODULES = ("pyarrow.json", "pyiceberg", "pyiceberg_core")
 REGISTRY_MODULES = ("confluent_kafka.schema_registry",)
 TRANSFORM_MODULES = ("duckdb",)
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What one executor lacks, in sentences."""
-
-    host: str
-    lacking: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A task that reports what the executor it runs on lacks. References travel unresolved, only names come back."""
-
-    version: str
-    settings: Mapping[str, Mapping[str, Any]] = field(repr=False)
-    modules: tuple[str, ...] = MODULES
-
-    @classmethod
-    def of(cls, pipeline: SinkPipeline) -> Probe:
-        settings = {"kafka": dict(pipeline.kafka.properties), "catalog": dict(pipeline.catalog.properties)}
-        readings = pipeline.readings
-        modules = (*MODULES, *(module for of in readings.formats for module in FORMATS[of.type].modules))
-        for registry in readings.registries:
-            settings[f"registry {registry.name}"] = dict(registry.properties)
-        if readings.registries:
-            modules += REGISTRY_MODULES
-        if any(table.transform for table in pipeline.tables):
-            modules += TRANSFORM_MODULES
-        return cls(version("calve"), settings, tuple(dict.fromkeys(modules)))
-
-    def __call__(self, _task: int) -> Report:
-        """What the executor lacks."""
-        lacking = [*self._missing_modules(), *self._unset_variables()]
-        if (found := version("calve")) != self.version:
-            lacking.append(f"calve is {found}, here it is {self.version}")
-        return Report(socket.gethostname(), tuple(lacking))
-
-    def _missing_modules(self) -> Iterable[str]:
-        for module in self.modules:
-            try:
-                importlib.import_module(module)
-            except ImportError as error:
-                yield f"cannot import {module}: {error}"
-
-    def _unset_variables(self) -> Iterable[str]:
-        for section, properties in self.settings.items():
-            try:
-                resolve(properties)
-            except ConfigError as error:
-                yield f"{section}: {error.message}"
-
-
-def summary(reports: Iterable[Report]) -> str:
-    """One line about all executors asked. Raises ConfigError that says what which host lacks."""
-    asked = list(reports)
-    lacking = sorted({f"{report.host}: {line}" for report in asked for line in report.lacking})
-    if lacking:
-        raise ConfigError(
-            "executors lack something:\n    " + "\n    ".join(lacking),
-            hint="install Calve with its dependencies where executors run, and set the variables there",
-            code=EXECUTORS,
-        )
-    return f"executors on {', '.join(sorted({report.host for report in asked}))} have all a task needs"
+def probe_of(pipeline: SinkPipeline) -> Probe:
+    """The question to an executor."""
+    settings = {"kafka": dict(pipeline.kafka.properties), "catalog": dict(pipeline.catalog.properties)}
+    readings = pipeline.readings
+    modules = [*MODULES, *SINK_MODULES, *(module for of in readings.formats for module in FORMATS[of.type].modules)]
+    for registry in readings.registries:
+        settings[f"registry {registry.name}"] = dict(registry.properties)
+    if readings.registries:
+        modules += REGISTRY_MODULES
+    if any(table.transform for table in pipeline.tables):
+        modules += TRANSFORM_MODULES
+    return Probe(settings, tuple(dict.fromkeys(modules)))

@@ -8,12 +8,12 @@ from typing import Any
 
 from calve.sink_core.config.reading import RegistrySettings, SchemaFile
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.control.checking.checklist import Check, Note
 from calve.sink_core.records.avro.format import fixed_schema
 from calve.sink_core.records.decode.registry import Registry
 from calve.sink_core.records.decode.registry_format import RegistryFormat
 from calve.sink_core.records.formats import Formats, Sample
 from calve.sink_core.records.keys import KeyDecoder
-from calve.sink_core.sink.checks.checklist import Check, Note
 
 
 def registry_checks(pipeline: SinkPipeline, sample: Sample) -> tuple[Check, ...]:

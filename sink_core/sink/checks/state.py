@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.sink.checks.checklist import Note
+from calve.sink_core.control.checking.checklist import Note
 from calve.sink_core.sink.loop.planning import Planner
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.missing import check_stated

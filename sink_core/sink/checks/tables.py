@@ -9,6 +9,7 @@ from functools import cached_property
 from pyiceberg.schema import Schema
 
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
+from calve.sink_core.control.checking.checklist import Check, Note
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.iceberg.catalog.opening import open_catalog
 from calve.sink_core.iceberg.create.tables import Columns, columns_shown, load_if_there, missing_table, new_table
@@ -18,7 +19,6 @@ from calve.sink_core.iceberg.handles import Catalog, Table
 from calve.sink_core.records.columns.kafka_column import has_kafka_column, without_kafka_column
 from calve.sink_core.records.formats import Sample
 from calve.sink_core.records.keys import key_type
-from calve.sink_core.sink.checks.checklist import Check, Note
 
 EQUALITY_DELETES = (
     "its rows change by equality deletes: engines on Iceberg's Java library and DuckDB 1.5 read these, pyiceberg does "

@@ -4,14 +4,13 @@ import json
 from dataclasses import asdict
 
 from calve.sink_core.control.events import BatchAbandoned, Event
-from calve.sink_core.offsets import Position, TopicPartition
-from calve.sink_core.sink.status import in_flight, last_batch, partition_statuses, topic_statuses, uncommitted
+from calve.sink_core.control.status import in_flight
+from calve.sink_core.sink.status import last_batch, uncommitted
 from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.log.events import DataComplete, DataWritten, StartCommit
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.state import CommitState
 
-A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)
 NOW = 1_000_000
 
 
@@ -60,24 +59,6 @@ def wrote(batch_id: str, rows: int, at_ms: int) -> DataWritten:
 
 def state_of(*events: Event) -> CommitState:
     return SINK.apply_all(CommitState(), enumerate(events))
-
-
-def test_lag_counts_from_the_position_or_the_log_start_to_the_last_stable_offset() -> None:
-    statuses = list(partition_statuses({A: Position(120, "b1")}, {A: 100, B: 40}, {A: 150, B: 60}))
-    assert [(s.position, s.lag, s.until_loss) for s in statuses] == [(120, 30, 20), (None, 20, 0)]
-
-
-def test_a_topic_sums_its_lag_and_shows_the_nearest_loss_among_unread_partitions() -> None:
-    partitions = tuple(
-        partition_statuses({A: Position(120, "b1"), B: Position(60, "b1")}, {A: 100, B: 59}, {A: 150, B: 60})
-    )
-    (topic,) = topic_statuses(partitions)
-    assert (topic.lag, topic.partitions, topic.until_loss) == (30, 2, 20)
-
-
-def test_records_already_lost_show_as_a_negative_distance() -> None:
-    (partition,) = partition_statuses({A: Position(80, "b1")}, {A: 100}, {A: 150})
-    assert partition.until_loss == -20
 
 
 def test_in_flight_are_batches_that_continue_the_last_publish_and_are_not_published() -> None:

@@ -11,7 +11,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from calve.orchestration.cli.kinds import KINDS, OF_ALL, SINK
+from calve.orchestration.cli.kinds import KINDS, OF_ALL
 from calve.orchestration.cli.main import app
 from calve.orchestration.cli.maintain import Task
 from calve.sink_core.config import kinds as registry
@@ -21,7 +21,12 @@ from tests.documents import ROOT
 
 CONNECTIONS = {"deployment": "dev", "kafka": {"main": {"bootstrap.servers": "b:9092"}}}
 TOY = {"name": "letters", "kind": "toy", "kafka": "main", "reads": "in.txt", "writes": "out.txt"}
-NEEDED = {"replay": ["--table", "a.b"], "resolve": ["a-finding"], "positions import": ["positions.json"]}
+NEEDED = {
+    "replay": ["--table", "a.b"],
+    "resolve": ["a-finding"],
+    "positions import": ["positions.json"],
+    "positions set": ["t/0:1"],
+}
 """What a command does not go without."""
 
 
@@ -59,11 +64,16 @@ def test_each_module_with_commands_is_in_the_command_line() -> None:
     assert there == {command.callback.__module__.rpartition(".")[2] for _, command in commands()}
 
 
-def test_a_sink_has_all_commands() -> None:
-    assert SINK.commands == sorted(of_pipelines())
+def test_each_command_is_one_of_some_kind() -> None:
+    assert {command for kind in KINDS.values() for command in kind.commands} == set(of_pipelines())
 
 
-@pytest.mark.parametrize("command", [*SINK.own, "maintain --table"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_kind_does_is_there(kind: str) -> None:
+    assert all(callable(KINDS[kind].body(command)) for command in KINDS[kind].does)
+
+
+@pytest.mark.parametrize("command", [*sorted({*of_pipelines()} - {*OF_ALL}), "maintain --table"])
 def test_a_command_that_a_kind_does_not_have_is_refused_and_those_named_that_it_has(file: Path, command: str) -> None:
     verb, *rest = command.split()
     more = NEEDED.get(command, [])

@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from calve.sink_core.control.checking.checklist import (
+    Check,
+    MissingPermission,
+    Note,
+    Outcome,
+    Status,
+    answers,
+    exit_code,
+)
 from calve.sink_core.errors import CalveError, ConfigError, Unreachable
 from calve.sink_core.kafka.failures import reported
-from calve.sink_core.sink.checks.checklist import Check, MissingPermission, Note, Outcome, Status, answers, exit_code
 
 
 def raising(error: CalveError) -> Check:

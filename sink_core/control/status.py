@@ -1,0 +1,121 @@
+"""What `status` says of a pipeline of any kind: partitions, pause, batches in progress, control topic. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from calve.sink_core.control.state import AnyState
+from calve.sink_core.offsets import Offsets, Positions
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition. `position` is None before its first publish; it then begins at `log_start`.
+
+    `lag` counts offsets up to the last stable one (`end`). `until_loss` is the distance of the next offset to read from
+    the log start: that many more records, deleted by retention, and unread ones are lost; negative if some are already.
+    """
+
+    topic: str
+    partition: int
+    position: int | None
+    log_start: int
+    end: int
+    lag: int
+    until_loss: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """A source topic. `until_loss` is the least of its partitions that have a lag, None if none has."""
+
+    topic: str
+    partitions: int
+    lag: int
+    until_loss: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A batch that was planned and is not published, and whose turn it still is. Running, or dead without a word."""
+
+    batch_id: str
+    age_s: float
+    calve_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTopicStatus:
+    """The control log. `events` counts offsets, transaction markers included; `oldest` is the first event's time."""
+
+    topic: str
+    start: int
+    end: int
+    events: int
+    oldest: str | None
+    oldest_age_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Since when, by whom and why."""
+
+    since: str
+    by: str
+    reason: str
+
+
+def partition_statuses(positions: Positions, starts: Offsets, ends: Offsets) -> Iterator[PartitionStatus]:
+    for at in sorted(ends):
+        position = positions.get(at)
+        following = position.offset if position else starts[at]
+        yield PartitionStatus(
+            topic=at.topic,
+            partition=at.partition,
+            position=position.offset if position else None,
+            log_start=starts[at],
+            end=ends[at],
+            lag=max(0, ends[at] - following),
+            until_loss=following - starts[at],
+        )
+
+
+def topic_statuses(partitions: tuple[PartitionStatus, ...]) -> Iterator[TopicStatus]:
+    for topic in dict.fromkeys(p.topic for p in partitions):
+        mine = [p for p in partitions if p.topic == topic]
+        until_loss = min((p.until_loss for p in mine if p.lag), default=None)
+        yield TopicStatus(topic, len(mine), sum(p.lag for p in mine), until_loss)
+
+
+def in_flight(state: AnyState, now_ms: int) -> Iterator[InFlight]:
+    """Batches that were planned and may still be published (see `outstanding` of the kind's state)."""
+    for logged in state.outstanding():
+        event = logged.event
+        yield InFlight(event.batch_id, age_s(event.written_at_ms, now_ms), event.calve_version)
+
+
+def pause_of(state: AnyState) -> Pause | None:
+    event = state.paused
+    return Pause(iso(event.written_at_ms), event.by, event.reason) if event else None
+
+
+def control_topic_of(topic: str, state: AnyState, now_ms: int) -> ControlTopicStatus:
+    oldest = state.oldest_ms
+    return ControlTopicStatus(
+        topic=topic,
+        start=state.log_start,
+        end=state.next_offset,
+        events=state.next_offset - state.log_start,
+        oldest=iso(oldest) if oldest is not None else None,
+        oldest_age_s=age_s(oldest, now_ms) if oldest is not None else None,
+    )
+
+
+def iso(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def age_s(at_ms: int, now_ms: int) -> float:
+    return max(0.0, (now_ms - at_ms) / 1000)
