@@ -10,9 +10,10 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import KafkaChoice
 from calve.sink_core.config.fields import Regex
+from calve.sink_core.config.maintenance import Maintenance, Trim
 from calve.sink_core.config.model import Location, Matching, Model, Property, refuse_at
 from calve.sink_core.config.topics import StartAtGroup, StartAtTimestamp, Topics, covers
-from calve.sink_core.config.units import MIB, MINUTE, SECOND, Bytes, Duration
+from calve.sink_core.config.units import DAY, MIB, MINUTE, SECOND, Bytes, Duration
 
 CLUSTER, TOPIC = "{cluster}", "{topic}"
 """The placeholders of `target.names`."""
@@ -132,6 +133,22 @@ class Transaction(Model):
     """A transaction ends after so long; readers of remote topics see its records then. At most 30 s."""
 
 
+class MirrorTrim(Trim):
+    """Delete events of the control topic that are no longer needed."""
+
+    older_than: Duration = 7 * DAY
+    """Events younger than this stay. By them positions of consumer groups are translated, and `calve verify --deep`
+    knows what was copied: what was copied earlier is neither translated nor read again."""
+
+
+class MirrorMaintenance(Maintenance):
+    """Maintenance of the control topic and of the positions."""
+
+    # Of a mirror the events serve longer.
+    trim: MirrorTrim = MirrorTrim()  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Delete events of the control topic that are no longer needed."""
+
+
 class MirrorConfig(PipelineConfig):
     """A pipeline file of a mirror."""
 
@@ -154,6 +171,9 @@ class MirrorConfig(PipelineConfig):
     on_uncarriable: Literal["stop", "adjust"] = "stop"
     """What happens to a record that librdkafka can't send as it is (timestamp 0, a header whose name is not UTF-8): the
     mirror stops and names it, or copies it with timestamp 1, or without its headers, and counts it."""
+
+    maintenance: MirrorMaintenance = MirrorMaintenance()  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Maintenance of the control topic and of the positions."""
 
     def connections(self) -> Iterator[tuple[Location, object]]:
         yield ("source", "kafka"), self.source.kafka
