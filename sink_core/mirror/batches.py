@@ -188,7 +188,8 @@ class Copier:
         remote = topics.remote_partitions(self._plane, seen)
         return Wanted(
             pipeline_id=self._plane.pipeline_id,
-            slots=self._slots(self.lag),
+            # No more ids than can have work: the next generations fence each of them.
+            slots=min(self._slots(self.lag), max(1, self._pending_partitions(seen, state))),
             topic_ids=remote_ids,
             upstream_ids=seen.topic_ids,
             starts={remote[at]: offset for at, offset in self._starts(seen, state).items()},
@@ -237,10 +238,16 @@ class Copier:
         )
 
     def _lag(self, seen: Seen) -> int:
-        state = self._plane.log.state
+        return sum(self._lags(seen, self._plane.log.state).values())
+
+    def _lags(self, seen: Seen, state: MirrorState) -> dict[TopicPartition, int]:
+        """By source partition how many offsets are pending; of one without position all that there are."""
         remote = topics.remote_partitions(self._plane, seen)
         begun = {at: state.partitions.get(remote[at], seen.starts[at]) for at in seen.ends}
-        return sum(max(0, end - begun[at]) for at, end in seen.ends.items())
+        return {at: max(0, end - begun[at]) for at, end in seen.ends.items()}
+
+    def _pending_partitions(self, seen: Seen, state: MirrorState) -> int:
+        return sum(lag > 0 for lag in self._lags(seen, state).values())
 
     def _knows(self, seen: Seen) -> bool:
         """Whether every partition has a position by the log."""
