@@ -26,6 +26,12 @@ def test_no_folder_imports_one_above_it() -> None:
     assert not upwards
 
 
+def test_no_kind_knows_another() -> None:
+    kinds = {"sink": {"mirror"}, "mirror": {"sink", "iceberg", "tables", "records"}}
+    reached = {(room_of(folder), room_of(its)) for folder, others in folders().items() for its in others}
+    assert [(kind, other) for kind, others in kinds.items() for other in others if (kind, other) in reached] == []
+
+
 def test_no_folders_import_each_other() -> None:
     graph: dict[str, set[str]] = {}
     for folder, others in folders().items():
