@@ -12,12 +12,14 @@ from pydantic import TypeAdapter
 from calve.sink_core.config.units import Duration
 from calve.sink_core.error_codes.files import NOT_A_TIME
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.offsets import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     from calve.sink_core.sink.range_jobs.selected import Wanted
 
-_RANGE = re.compile(r"(?P<topic>[\w.-]+)/(?P<partition>\d+):(?P<start>\d+)-(?P<end>\d+)")
+_PARTITION = r"(?P<topic>[\w.-]+)/(?P<partition>\d+)"
+_RANGE = re.compile(rf"{_PARTITION}:(?P<start>\d+)-(?P<end>\d+)")
+_OFFSET = re.compile(rf"{_PARTITION}:(?P<offset>\d+)")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -65,6 +67,14 @@ def offset_range(text: str, option: str = "--range") -> OffsetRange:
             code=NOT_A_TIME,
         )
     return OffsetRange(found["topic"], int(found["partition"]), int(found["start"]), int(found["end"]))
+
+
+def one_offset(text: str) -> tuple[TopicPartition, int]:
+    """`topic/partition:offset`. Raises ConfigError."""
+    found = _OFFSET.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"{text!r} is not an offset", hint="write one such as flights/0:100", code=NOT_A_TIME)
+    return TopicPartition(found["topic"], int(found["partition"])), int(found["offset"])
 
 
 def span(from_: str | None, to: str | None, ranges: Sequence[str], *, names: tuple[str, str, str]) -> Wanted | None:

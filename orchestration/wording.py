@@ -11,6 +11,14 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
+def bytes_text(size: int) -> str:
+    """`1.5 MiB`, `512 bytes`."""
+    shown, units = float(size), ["bytes", "KiB", "MiB", "GiB", "TiB"]
+    while shown >= 1024 and len(units) > 1:
+        shown, units = shown / 1024, units[1:]
+    return f"{size:,} bytes" if units[0] == "bytes" else f"{shown:,.1f} {units[0]}"
+
+
 def dropped_text(dropped: Mapping[str, int]) -> str:
     """`channel (2,000 values), note (1 value)`: fields that were left out."""
     return ", ".join(

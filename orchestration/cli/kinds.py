@@ -77,11 +77,18 @@ def _open_mirror(pipeline: MirrorPipeline) -> AnyPlane:
     return MirrorPlane(pipeline)
 
 
+_MIRROR = "calve.orchestration.cli.mirror"
 MIRROR = Kind(
     _open_mirror,
     does={
+        "check": f"{_MIRROR}.check:checkup",
+        "plan": f"{_MIRROR}.looking:plan",
+        "positions set": f"{_MIRROR}.positions:set_",
+        "positions show": f"{_MIRROR}.positions:show",
         "resolve": "calve.orchestration.cli.answers:of_mirror",
-        "verify": "calve.orchestration.cli.mirror.verify:verify",
+        "run": f"{_MIRROR}.run:run",
+        "status": f"{_MIRROR}.looking:status",
+        "verify": f"{_MIRROR}.verify:verify",
     },
 )
 

@@ -35,6 +35,30 @@ def show(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
     say_table("positions", columns, [_row(part) for part in partitions])
 
 
+@command(app, "set")
+def set_(
+    file: PipelineFile,
+    positions: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC/P:OFFSET…", help="The next offset to read of a partition.", show_default=False),
+    ],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the control topic.")] = "by hand",
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    connections: ConnectionsFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set positions of a paused pipeline. Says first what would be read again or never, and asks.
+
+    Exit code 2: the pipeline isn't paused, or the source doesn't have such an offset; nothing was changed. 3: a run was
+    faster.
+    """
+    from calve.orchestration.times import one_offset
+
+    wanted = dict(one_offset(text) for text in positions)
+    pipeline, body = of_kind("positions set", file, connections)
+    body(pipeline, wanted, reason=reason, yes=yes, as_json=as_json)
+
+
 @command(app, "export")
 def export(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:  # noqa: ARG001 - it always is
     """Write the positions to standard output, as JSON."""

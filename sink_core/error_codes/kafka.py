@@ -137,3 +137,22 @@ UNCARRIABLE = ErrorCode(
     ),
     "Correct the producer, or set `on_uncarriable: adjust`: the record is copied with timestamp 1, or without headers.",
 )
+ONE_CLUSTER = ErrorCode(
+    "CLV-2131",
+    "Source and target of a mirror are one cluster",
+    "Both connections lead to the same Kafka, by whatever addresses.",
+    "Correct the addresses of one of them.",
+)
+CYCLE = ErrorCode(
+    "CLV-2132",
+    "A mirror would copy back what another one copies",
+    "A mirror the other way reads the remote topic and writes to the topic that is read here: each record would go "
+    "round for ever.",
+    "Name remote topics by cluster (`target.names`), leave the topic out, or pause the other mirror for good.",
+)
+TOO_FEW_BROKERS = ErrorCode(
+    "CLV-2133",
+    "The target has fewer brokers than `target.replication_factor`",
+    "Remote topics could not be created.",
+    "Lower `target.replication_factor`, or leave it out for the target's own.",
+)

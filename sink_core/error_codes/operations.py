@@ -62,6 +62,19 @@ HAS_PUBLISHED = ErrorCode(
     "Its positions are its own.",
     "Import before its first run.",
 )
+POSITIONS_AT_WORK = ErrorCode(
+    "CLV-5311",
+    "Positions are set while a pipeline is paused only",
+    "`calve positions set` on a pipeline that runs may start any moment.",
+    "`calve pause FILE --wait`, set them, `calve resume FILE`.",
+)
+POSITION_OUTSIDE = ErrorCode(
+    "CLV-5312",
+    "The source does not have such an offset, or no such partition",
+    "`calve positions set` with an offset below a partition's log start or beyond its end, or of a topic that the "
+    "pipeline has no position for.",
+    "Take one within what the message names; `calve positions show FILE` lists them.",
+)
 OTHER_TOPIC = ErrorCode(
     "CLV-5401",
     "Records were read from a topic that was created again",

@@ -141,7 +141,7 @@ class Copier:
             if is_due(led.state, time.time_ns() // 1_000_000):
                 self._plane.keep_positions(led)
             # Never more than were recorded: the next generation fences so many.
-            slots = min(led.slots, self._slots(spans([shares.ranges]))) if shares else 0
+            slots = min(led.slots, self.slots(spans([shares.ranges]))) if shares else 0
             given = by_slot(shares, slots) if shares else []
             seconds["plan"] = time.monotonic() - begun
             if given:
@@ -178,7 +178,10 @@ class Copier:
         topics.stop_on(self._plane, checks.moved(wanted, led.positions))
         found = {at: led.positions[remote[at]] for at in seen.ends if remote[at] in led.positions}
         topics.stop_on(self._plane, checks.against_log(found, seen.starts, seen.real_ends))
-        starts = {at: position.offset for at, position in found.items()}
+        return self.next_of(seen, {at: position.offset for at, position in found.items()})
+
+    def next_of(self, seen: Seen, starts: Offsets) -> Shares | None:
+        """The next share of each partition from these positions on."""
         ends = {at: max(seen.ends[at], start) for at, start in starts.items()}
         batch = self._config.batch
         limits = Limits(batch.max_records, batch.max_bytes, max(1, len(starts)), batch.min_task_bytes)
@@ -189,13 +192,13 @@ class Copier:
         return Wanted(
             pipeline_id=self._plane.pipeline_id,
             # No more ids than can have work: the next generations fence each of them.
-            slots=min(self._slots(self.lag), max(1, self._pending_partitions(seen, state))),
+            slots=min(self.slots(self.lag), max(1, self._pending_partitions(seen, state))),
             topic_ids=remote_ids,
             upstream_ids=seen.topic_ids,
-            starts={remote[at]: offset for at, offset in self._starts(seen, state).items()},
+            starts={remote[at]: offset for at, offset in self.starts(seen, state).items()},
         )
 
-    def _starts(self, seen: Seen, state: MirrorState) -> Offsets:
+    def starts(self, seen: Seen, state: MirrorState) -> Offsets:
         """Of partitions that the log does not know: by the file at first use, later their log start."""
         remote = topics.remote_partitions(self._plane, seen)
         new = [at for at in seen.ends if remote[at] not in state.partitions]
@@ -213,7 +216,7 @@ class Copier:
             settings=self._plane.pipeline.source.properties,
         )
 
-    def _slots(self, offsets: int) -> int:
+    def slots(self, offsets: int) -> int:
         """How many slots work of that size may use."""
         return max(1, self._plane.tasks.parallelism(offsets))
 

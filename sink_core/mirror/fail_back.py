@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 
+from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.error_codes.files import START_MIRROR
 from calve.sink_core.errors import ConfigError
@@ -14,13 +15,18 @@ from calve.sink_core.mirror.topics import Seen
 from calve.sink_core.offsets import TopicPartition
 
 
+def control_topic_of(pipeline: MirrorPipeline, name: str) -> str:
+    """The control topic of another mirror of the deployment."""
+    return f"calve.{pipeline.deployment}.{name}.control"
+
+
 def other_mirror(plane: MirrorPlane, name: str) -> MirrorState:
     """What the control log of the mirror `name` says, which writes to the cluster that is read here.
 
     Raises ConfigError if there is none, or it is at work: what it has yet to write would be copied back.
     """
     pipeline = plane.pipeline
-    topic = f"calve.{pipeline.deployment}.{name}.control"
+    topic = control_topic_of(pipeline, name)
     log = ControlLog(pipeline.source.properties, topic, MIRROR, admin=plane.source_admin)
     with closing(log):
         if not log.open(create=False):

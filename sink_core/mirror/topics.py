@@ -71,9 +71,14 @@ def selected(plane: MirrorPlane) -> list[str]:
 
 def look(plane: MirrorPlane) -> Seen:
     """The source as it is; raises FindingError for a source topic that was made anew since it was read last."""
+    seen = described(plane)
+    stop_on(plane, checks.topic_changed(plane.log.state.upstream_ids, seen.topic_ids, plane.rules))
+    return seen
+
+
+def described(plane: MirrorPlane) -> Seen:
+    """The source as it is, whatever it was."""
     topics = describe_topics(plane.source_admin, selected(plane), timeout_s=ADMIN_TIMEOUT_S)
-    ids = {name: topic.topic_id for name, topic in topics.items()}
-    stop_on(plane, checks.topic_changed(plane.log.state.upstream_ids, ids, plane.rules))
     partitions = [at for topic in topics.values() for at in topic.all_partitions]
     # In this order a start never lies beyond its end, whatever retention deletes between the two.
     starts = log_starts(plane.source_admin, partitions, timeout_s=ADMIN_TIMEOUT_S)

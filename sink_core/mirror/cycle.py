@@ -1,0 +1,60 @@
+"""Whether another mirror, at work the other way, would copy back what this one copies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import closing
+
+from confluent_kafka.admin import AdminClient
+
+from calve.sink_core.config.mirror_pipeline import MirrorPipeline
+from calve.sink_core.control.log import ControlLog
+from calve.sink_core.error_codes.kafka import CYCLE
+from calve.sink_core.errors import ConfigError, ProtocolError
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.failures import reported
+from calve.sink_core.mirror.state import MIRROR, MirrorState
+
+_CONTROL = re.compile(r"calve\.[^.]+\.[^.]+\.control")
+
+
+def check_no_cycle(
+    pipeline: MirrorPipeline, source: AdminClient, target_cluster_id: str, topics: Iterable[str]
+) -> None:
+    """Raise ConfigError for a topic whose control topics on the source say that a mirror at work writes to it, and
+    reads from this one's target what this one would write. A topic's own name tells it where remote topics have the
+    name of a cluster; one without can't.
+    """
+    for name in sorted(_control_topics(source)):
+        state = _state(pipeline, source, name)
+        if state is None or state.paused or state.bound is None:
+            continue
+        if state.bound.fingerprint != f"source cluster {target_cluster_id}":
+            continue
+        written = {at.topic for at in state.partitions}
+        for topic in topics:
+            remote = pipeline.remote_of(topic)
+            if topic in written and remote in state.upstream_ids:
+                raise ConfigError(
+                    f"{topic}: mirror {state.bound.pipeline} reads {remote} of {pipeline.config.target_alias} and "
+                    f"writes to {topic} of {pipeline.config.source_alias}: each record would go round for ever",
+                    hint="set target.names to {cluster}.{topic}, leave the topic out, or pause the other mirror",
+                    code=CYCLE,
+                )
+
+
+def _control_topics(source: AdminClient) -> list[str]:
+    with reported("listing the topics of the source"):
+        there = source.list_topics(timeout=ADMIN_TIMEOUT_S).topics
+    return [topic for topic in there if _CONTROL.fullmatch(topic)]
+
+
+def _state(pipeline: MirrorPipeline, source: AdminClient, topic: str) -> MirrorState | None:
+    """What a control topic says; None for one of another kind of pipeline, and one that may not be read."""
+    log = ControlLog(pipeline.source.properties, topic, MIRROR, admin=source)
+    with closing(log):
+        try:
+            return log.refresh() if log.open(create=False) else None
+        except (ConfigError, ProtocolError):
+            return None

@@ -1,0 +1,221 @@
+"""Where a mirror stands, from both clusters and the control log. Reads only, and guesses nothing."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from calve.sink_core.control import checks
+from calve.sink_core.control.status import (
+    ControlTopicStatus,
+    InFlight,
+    PartitionStatus,
+    Pause,
+    TopicStatus,
+    age_s,
+    control_topic_of,
+    in_flight,
+    iso,
+    partition_statuses,
+    pause_of,
+    topic_statuses,
+)
+from calve.sink_core.errors import Unreachable
+from calve.sink_core.finding import Finding
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.pending import first_timestamps
+from calve.sink_core.kafka.source import existing_topic_ids
+from calve.sink_core.mirror import topics
+from calve.sink_core.mirror.plane import MirrorPlane
+from calve.sink_core.mirror.state import MirrorState
+from calve.sink_core.mirror.topics import Seen
+from calve.sink_core.offsets import Position, TopicPartition
+
+OLDEST_S = 3.0
+"""For the first pending records; a source that has not given them by then is slow."""
+
+# A living slot's transaction is open for some seconds at most.
+_PENDING_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTopic:
+    """A source topic and its remote topic. `until_loss` is the least of its partitions that have a lag, None if none
+    has.
+
+    `records` are all that were copied of it, `bytes` those of keys and values that the control topic still tells of.
+    `oldest_age_s` is the age of its oldest pending record, None without one, or if it was not to be had in a moment.
+    `foreign` counts partitions of the remote topic in which somebody else's record stands behind the last copied one.
+    """
+
+    topic: str
+    remote: str
+    exists: bool
+    partitions: int
+    lag: int
+    until_loss: int | None
+    records: int
+    bytes: int
+    adjusted: int
+    oldest_age_s: float | None
+    foreign: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastGeneration:
+    """The last batch: what its slots have committed, and how it ended; `ended` is None while it is at work, or if it
+    died without a word.
+    """
+
+    batch_id: str
+    started_at: str
+    slots: int
+    transactions: int
+    records: int
+    bytes: int
+    ended: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorStatus:
+    """Where a mirror stands. Times are ISO 8601 in UTC, ages in seconds by this host's clock.
+
+    `positions_pending`: a slot holds a transaction open, or died in one; the positions are then not held against the
+    control topic. The next generation's fence, or the transaction's time-out, decides it.
+    """
+
+    pipeline: str
+    source: str
+    target: str
+    bootstrapped: bool
+    lag: int
+    records: int
+    bytes: int
+    topics: tuple[CopiedTopic, ...]
+    partitions: tuple[PartitionStatus, ...]
+    paused: Pause | None
+    last_generation: LastGeneration | None
+    in_flight: tuple[InFlight, ...]
+    control_topic: ControlTopicStatus | None
+    positions_pending: bool
+    findings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def status(plane: MirrorPlane) -> MirrorStatus:
+    """Look at everything once. Raises Unreachable or ConfigError; findings are in the report."""
+    ran, config = plane.read_only(), plane.pipeline.config
+    seen = topics.described(plane)
+    state, now_ms = plane.log.state, time.time_ns() // 1_000_000
+    remote = topics.remote_partitions(plane, seen)
+    there = existing_topic_ids(plane.admin, {at.topic for at in remote.values()}, timeout_s=ADMIN_TIMEOUT_S)
+    found, pending = _moved(plane, seen) if ran else (None, False)
+    positions = {at: Position(state.partitions[r], "") for at, r in remote.items() if r in state.partitions}
+    partitions = tuple(partition_statuses(positions, seen.starts, seen.ends))
+    ages, foreign = _ages_s(plane, partitions, now_ms), _foreign(plane, there)
+    copied = tuple(
+        _topic(plane, there, each, ages.get(each.topic), foreign.get(plane.pipeline.remote_of(each.topic), 0))
+        for each in topic_statuses(partitions)
+    )
+    findings = (
+        plane.other_binding() if ran else None,
+        checks.topic_changed(state.upstream_ids, seen.topic_ids, plane.rules),
+        topics.recreated(state, there, {t: plane.pipeline.remote_of(t) for t in seen.topics}),
+        found,
+        checks.against_log(positions, seen.starts, seen.ends),
+    )
+    return MirrorStatus(
+        pipeline=plane.pipeline.name,
+        source=config.source_alias,
+        target=config.target_alias,
+        bootstrapped=state.last_batch_id is not None,
+        lag=sum(p.lag for p in partitions),
+        records=sum(state.records.values()),
+        bytes=sum(each.bytes for each in copied),
+        topics=copied,
+        partitions=partitions,
+        paused=pause_of(state),
+        last_generation=last_generation(state),
+        in_flight=tuple(in_flight(state, now_ms)),
+        control_topic=control_topic_of(plane.log.topic, state, now_ms) if ran else None,
+        positions_pending=pending,
+        findings=tuple(str(f.error(str(plane.pipeline.path))) for f in findings if f is not None),
+    )
+
+
+def last_generation(state: MirrorState) -> LastGeneration | None:
+    """None before the first one, and where only a checkpoint tells of it."""
+    logged = state.generation
+    if logged is None:
+        return None
+    ranges = state.of_generation()
+    return LastGeneration(
+        batch_id=logged.event.batch_id,
+        started_at=iso(logged.event.written_at_ms),
+        slots=logged.event.slots,
+        transactions=len(state.commits),
+        records=sum(part.records for part in ranges),
+        bytes=sum(part.bytes for part in ranges),
+        ended=state.ended.why if state.ended else None,
+    )
+
+
+def _moved(plane: MirrorPlane, seen: Seen) -> tuple[Finding | None, bool]:
+    """What contradicts the log in the positions, unless a slot moves them meanwhile; True while one may."""
+    wanted = set(topics.remote_partitions(plane, seen).values())
+    before = plane.log.state.next_offset
+    expected = {at: offset for at, offset in plane.log.state.partitions.items() if at in wanted}
+    try:
+        found = plane.group.positions(expected, timeout_s=_PENDING_S)
+    except Unreachable:
+        return None, True
+    unchanged = plane.log.refresh_to_end().next_offset == before
+    return (checks.moved(expected, found) if unchanged else None), False
+
+
+def _ages_s(plane: MirrorPlane, partitions: tuple[PartitionStatus, ...], now_ms: int) -> dict[str, float]:
+    """The age of the oldest pending record of each topic that has one."""
+    lagging = {
+        TopicPartition(p.topic, p.partition): p.log_start if p.position is None else max(p.position, p.log_start)
+        for p in partitions
+        if p.lag
+    }
+    times = first_timestamps(plane.pipeline.source.properties, lagging, timeout_s=OLDEST_S)
+    oldest: dict[str, float] = {}
+    for at, time_ms in times.items():
+        oldest[at.topic] = max(oldest.get(at.topic, 0.0), age_s(time_ms, now_ms))
+    return oldest
+
+
+def _foreign(plane: MirrorPlane, there: Mapping[str, str]) -> dict[str, int]:
+    """By remote topic the partitions that have a committed record behind the last one that was copied."""
+    before = {at: plane.log.state.target_ends.get(at, 0) for at in plane.log.state.partitions if at.topic in there}
+    found = first_timestamps(plane.pipeline.kafka.properties, before, timeout_s=OLDEST_S)
+    # A slot may have put them there since the log was read.
+    now = plane.log.refresh_to_end().target_ends if found else {}
+    return Counter(at.topic for at in found if now.get(at, 0) == before[at])
+
+
+def _topic(
+    plane: MirrorPlane, there: Mapping[str, str], seen: TopicStatus, oldest_age_s: float | None, foreign: int
+) -> CopiedTopic:
+    state, remote = plane.log.state, plane.pipeline.remote_of(seen.topic)
+    ranges = [part for at, parts in state.copied.items() if at.topic == remote for part in parts]
+    return CopiedTopic(
+        topic=seen.topic,
+        remote=remote,
+        exists=remote in there,
+        partitions=seen.partitions,
+        lag=seen.lag,
+        until_loss=seen.until_loss,
+        records=sum(number for at, number in state.records.items() if at.topic == remote),
+        bytes=sum(part.bytes for part in ranges),
+        adjusted=sum(part.adjusted for part in ranges),
+        oldest_age_s=oldest_age_s,
+        foreign=foreign,
+    )
