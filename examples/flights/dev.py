@@ -30,8 +30,8 @@ import show
 from confluent_kafka import Producer
 from dagster import DagsterInstance
 
+from calve.orchestration.dagster.common.moving import MOVED_TAG
 from calve.orchestration.dagster.common.names import WHY_TAG
-from calve.orchestration.dagster.sink.ingest import MOVED_TAG
 from calve.orchestration.local import broker
 from calve.sink_core.errors import CalveError, Unreachable
 from calve.sink_core.kafka.clients import LOGGER

@@ -1,11 +1,11 @@
-"""The Dagster component: a `defs.yaml` whose attributes are the pipeline file."""
+"""The Dagster components, one for each kind: a `defs.yaml` whose attributes are the pipeline file."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
 from textwrap import indent
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import dagster as dg
 from click import ClickException
@@ -15,13 +15,21 @@ from pydantic_core import CoreSchema
 
 from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.common.assets import COMPONENT_FILES
-from calve.sink_core.config.kinds import file_type
+from calve.sink_core.config.kinds import DEFAULT, KINDS
 from calve.sink_core.config.load import load, nearest_connections
-from calve.sink_core.errors import CalveError
+from calve.sink_core.error_codes.files import WRONG_KIND
+from calve.sink_core.errors import CalveError, ConfigError
+
+PRODUCES = ["asset", "asset_check", "job", "sensor", "schedule", "resource"]
 
 
 class PipelineAttributes(RootModel[dict[str, Any]]):
-    """The attributes as they stand; Calve's own loader checks them and names file, line and the nearest known key."""
+    """The attributes as they stand; Calve's own loader checks them and names file, line and the nearest known key.
+
+    Each kind has a model of its own below it: what a schema of all would say of a mistake nobody could read.
+    """
+
+    kind: ClassVar[str]
 
     @classmethod
     def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
@@ -30,7 +38,25 @@ class PipelineAttributes(RootModel[dict[str, Any]]):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return handler(TypeAdapter[Any](file_type()).core_schema)
+        schema = handler(TypeAdapter[Any](KINDS[cls.kind].config).core_schema)
+        if cls.kind == DEFAULT:
+            return schema
+        # The loader takes a file without it for one of the default's.
+        own = handler.resolve_ref_schema(schema)
+        own["required"] = ["kind", *(key for key in own.get("required", ()) if key != "kind")]
+        return schema
+
+
+class SinkAttributes(PipelineAttributes):
+    """Those of a sink."""
+
+    kind = "sink"
+
+
+class MirrorAttributes(PipelineAttributes):
+    """Those of a mirror."""
+
+    kind = "mirror"
 
 
 class NewPipelineParams(BaseModel):
@@ -85,13 +111,39 @@ class PipelineScaffolder(dg.Scaffolder[NewPipelineParams]):
             shared.write_text(made.connections, encoding="utf-8")
 
 
-@dg.scaffold_with(PipelineScaffolder)
-class KafkaIcebergPipeline(dg.Component):
-    """Moves records from Kafka topics into Iceberg tables, each exactly once.
+class NewMirrorParams(BaseModel):
+    """The flags of `dg scaffold defs calve.KafkaMirror NAME`."""
 
-    The attributes are those of a Calve pipeline file, and `calve` commands take the `defs.yaml` as well. Connections
-    stand in a `connections.yaml` beside it or in a folder above. References are written `${ENV:NAME}`.
-    """
+    source: str = Field(description="The cluster to copy from: its name in connections.yaml.")
+    target: str = Field(description="The cluster to copy to: its name in connections.yaml.")
+    topics: str = Field(description="The topics to copy, separated by commas.")
+
+
+class MirrorScaffolder(dg.Scaffolder[NewMirrorParams]):
+    """Writes a `defs.yaml` between two clusters of a `connections.yaml` that is there."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[NewMirrorParams]:
+        return NewMirrorParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[NewMirrorParams]) -> None:
+        from calve.sink_core.mirror.scaffold import mirror_text
+
+        given = request.params
+        try:
+            made = mirror_text(request.target_path.name, given.source, given.target, given.topics.split(","))
+        except CalveError as error:
+            with suppress(OSError):
+                request.target_path.rmdir()
+            raise ClickException(str(error)) from None
+        text = f"type: {request.type_name}\nattributes:\n{indent(made, '  ')}"
+        (request.target_path / COMPONENT_FILES[0]).write_text(text, encoding="utf-8")
+
+
+class PipelineComponent(dg.Component):
+    """A pipeline of one kind, which `attributes` says; its attributes are the pipeline file."""
+
+    attributes: ClassVar[type[PipelineAttributes]]
 
     def __init__(self, file: Path, name: str | None = None) -> None:
         """`name` is that of the pipeline, of which the file may hold several."""
@@ -100,32 +152,71 @@ class KafkaIcebergPipeline(dg.Component):
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel] | None:
-        return PipelineAttributes
-
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        return dg.ComponentTypeSpec(
-            description="Kafka topics into Iceberg tables, every record exactly once.",
-            tags=["kafka", "iceberg", "streaming"],
-            produces=["asset", "asset_check", "job", "sensor", "schedule", "resource"],
-        )
+        return cls.attributes
 
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
         # The loader reads the file itself, for the lines of its errors.
         given = attributes.root if isinstance(attributes, PipelineAttributes) else {}
-        return cls(_defs_file(context.path), str(given["name"]) if "name" in given else None)
+        file, kind = _defs_file(context.path), given.get("kind", DEFAULT)
+        if kind != cls.attributes.kind:
+            raise ConfigError(
+                f"{file}: kind: {cls.__name__} is for pipelines of kind {cls.attributes.kind}, this is kind {kind}",
+                hint=f"set kind: {cls.attributes.kind}, or name the component of kind {kind} as type",
+                code=WRONG_KIND,
+            )
+        return cls(file, str(given["name"]) if "name" in given else None)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         del context
         return build_pipeline_defs(load(self._file, name=self._name), asset_spec=self.asset_spec)
 
     def asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
-        """The spec of a topic, of the batches or of a table as Dagster is to have it: for subclasses to change.
+        """The spec of a topic, of the batches or the copy, or of a table as Dagster is to have it: for subclasses to
+        change.
 
         Key and dependencies must stay.
         """
         return spec
+
+
+@dg.scaffold_with(PipelineScaffolder)
+class KafkaIcebergPipeline(PipelineComponent):
+    """Moves records from Kafka topics into Iceberg tables, each exactly once.
+
+    The attributes are those of a Calve pipeline file, and `calve` commands take the `defs.yaml` as well. Connections
+    stand in a `connections.yaml` beside it or in a folder above. References are written `${ENV:NAME}`.
+    """
+
+    attributes = SinkAttributes
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        return dg.ComponentTypeSpec(
+            description="Kafka topics into Iceberg tables, every record exactly once.",
+            tags=["kafka", "iceberg", "streaming"],
+            produces=PRODUCES,
+        )
+
+
+@dg.scaffold_with(MirrorScaffolder)
+class KafkaMirror(PipelineComponent):
+    """Copies topics from one Kafka cluster to another, each record exactly once and in its order.
+
+    The attributes are those of a Calve pipeline file with `kind: mirror`, and `calve` commands take the `defs.yaml` as
+    well. Connections stand in a `connections.yaml` beside it or in a folder above. References are written
+    `${ENV:NAME}`.
+    """
+
+    attributes = MirrorAttributes
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        return dg.ComponentTypeSpec(
+            description="Kafka topics to another Kafka cluster, every record exactly once.",
+            tags=["kafka", "mirror", "streaming"],
+            produces=PRODUCES,
+        )
 
 
 def _open(schema: Any) -> Any:

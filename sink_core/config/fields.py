@@ -19,6 +19,7 @@ def _compiled(given: str) -> str:
     return given
 
 
+PipelineName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 TableName = Annotated[
     str,

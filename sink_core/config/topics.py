@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self, cast
 from pydantic import AwareDatetime, Discriminator, Field, Tag, model_validator
 
 from calve.sink_core.config.connections import KafkaChoice
-from calve.sink_core.config.fields import Regex, TopicName
+from calve.sink_core.config.fields import PipelineName, Regex, TopicName
 from calve.sink_core.config.model import Model, refusal
 
 
@@ -63,6 +63,10 @@ class Topics(Model):
     start: Start = "earliest"
     """Where a new pipeline begins: `earliest`, `latest`, `{timestamp: …}` or `{group: …}`. Read once, at first use; a
     partition that appears later starts at its beginning."""
+
+    fed_by: tuple[PipelineName, ...] = ()
+    """Pipelines that write these topics, by name. Dagster then shows one lineage: each topic follows from the topic of
+    its name that such a pipeline writes, those of `topics_regex` from all that it writes. Nothing else rests on it."""
 
     @model_validator(mode="after")
     def _some_topics(self) -> Self:

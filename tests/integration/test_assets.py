@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.common.names import CHECKS, RESOLVE, job_name
-from calve.orchestration.dagster.sink.names import COMMIT, INGEST, batches_key, topic_key
+from calve.orchestration.dagster.common.topics import topic_key
+from calve.orchestration.dagster.sink.names import COMMIT, INGEST, batches_key
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused
 from calve.sink_core.errors import ConfigError
@@ -267,14 +268,20 @@ def test_two_pipelines_of_one_topic_live_in_one_location(
         assert job.execute_in_process(instance=instance).success
         assert each.ids() == list(range(5))
     known = defs.resolve_all_asset_keys()
-    assert {topic_key(each.pipeline, flow.topic) for each in (flow, other)} <= set(known)
+    assert {topic_key(each.pipeline, each.pipeline.config.source, flow.topic) for each in (flow, other)} <= set(known)
 
 
 def test_topics_whose_names_differ_in_punctuation_only_are_two_assets(flow: Flow) -> None:
     two = flow.but(topics=("a-b", "a_b"))
     defs = build_pipeline_defs(two.pipeline)
     dg.Definitions.validate_loadable(defs)
-    assert len({topic_key(two.pipeline, topic) for topic in two.topics} & set(defs.resolve_all_asset_keys())) == 2
+    assert (
+        len(
+            {topic_key(two.pipeline, two.pipeline.config.source, topic) for topic in two.topics}
+            & set(defs.resolve_all_asset_keys())
+        )
+        == 2
+    )
 
 
 def test_tables_that_dagster_would_take_for_one_are_refused(flow: Flow) -> None:

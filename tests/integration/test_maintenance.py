@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 from calve.orchestration.cli.main import app
 from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.common.names import STAGE_TAG, job_name, pool
+from calve.orchestration.dagster.common.operations.maintenance import OWN_TIMES
 from calve.orchestration.dagster.sink.names import table_key
-from calve.orchestration.dagster.sink.operations.maintenance import OWN_TIMES
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.table_maintenance import TASKS
 from calve.sink_core.control.events import Paused

@@ -18,11 +18,12 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.test_utils import create_run_for_test, freeze_time
 
 from calve.orchestration.dagster.build import build_pipeline_defs
+from calve.orchestration.dagster.common import watch
 from calve.orchestration.dagster.common.names import job_name, run_tags
 from calve.orchestration.dagster.common.runs import IN_PROGRESS, failures_told
+from calve.orchestration.dagster.common.topics import topic_key
 from calve.orchestration.dagster.common.trigger import Memory
-from calve.orchestration.dagster.sink import watch
-from calve.orchestration.dagster.sink.names import INGEST, topic_key
+from calve.orchestration.dagster.sink.names import INGEST
 from calve.orchestration.local.broker import Broker
 from calve.orchestration.local.detached import free_port
 from calve.sink_core.control.events import Event, Paused, Resumed
@@ -154,7 +155,12 @@ def recreate(flow: Flow, topic: str, partitions: int, config: Mapping[str, str] 
 
 def test_the_first_run_is_requested_even_without_records(sensor: Sensor) -> None:
     assert sensor.reason() == FIRST
-    assert sensor.observed == [(topic_key(sensor.flow.pipeline, sensor.flow.topic), {"lag": 0, "end offsets": 0})]
+    assert sensor.observed == [
+        (
+            topic_key(sensor.flow.pipeline, sensor.flow.pipeline.config.source, sensor.flow.topic),
+            {"lag": 0, "end offsets": 0},
+        )
+    ]
 
 
 def test_a_pipeline_is_started_seen_caught_up_and_started_again(sensor: Sensor) -> None:
@@ -189,7 +195,7 @@ def test_what_is_published_but_not_committed_does_not_wait_in_the_source(sensor:
 
 def test_lag_and_ends_are_observed_when_they_come_and_go(waiting: Sensor) -> None:
     flow = waiting.flow
-    key = topic_key(flow.pipeline, flow.topic)
+    key = topic_key(flow.pipeline, flow.pipeline.config.source, flow.topic)
     waiting.tick()
     assert waiting.observed == [(key, {"lag": 10, "end offsets": 10})]
     waiting.tick()
@@ -211,7 +217,8 @@ def test_each_topic_is_observed(tmp_path: Path, broker: Broker, kafka_topic: Top
     flow.produce(range(7), topic=flow.topics[1], partition=2)
     sensor.tick()
     assert {k.path[-1]: m["lag"] for k, m in sensor.observed} == {
-        topic_key(flow.pipeline, topic).path[-1]: lag for topic, lag in zip(flow.topics, (0, 7), strict=True)
+        topic_key(flow.pipeline, flow.pipeline.config.source, topic).path[-1]: lag
+        for topic, lag in zip(flow.topics, (0, 7), strict=True)
     }
 
 

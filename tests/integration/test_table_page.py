@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance
 
-from calve.orchestration.dagster.sink.names import topic_key
+from calve.orchestration.dagster.common.topics import topic_key
 from calve.orchestration.dagster.sink.table_page import of_table
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.references import HIDDEN
@@ -45,7 +45,7 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
 
 
 def test_columns_come_from_the_fields_of_the_topics_that_feed_the_table(flow: Flow) -> None:
-    first, second = (topic_key(flow.pipeline, topic) for topic in flow.topics)
+    first, second = (topic_key(flow.pipeline, flow.pipeline.config.source, topic) for topic in flow.topics)
     with flow.iceberg() as catalog:
         pages = {name: of_table(flow.pipeline, catalog, name) for name in (*flow.tables, "db.dropped")}
     found = {name: page.get("dagster/column_lineage") for name, page in pages.items()}

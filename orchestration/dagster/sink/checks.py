@@ -4,15 +4,16 @@
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from calve.orchestration.dagster.common.names import CHECKS, PIPELINE_TAG, op_name
+from calve.orchestration.dagster.common.checks import check_specs, checks_op, told
+from calve.orchestration.dagster.common.verdicts import Verdict
 from calve.orchestration.dagster.sink import verdicts
 from calve.orchestration.dagster.sink.names import batches_key, table_key
 from calve.orchestration.dagster.sink.session import run_session
-from calve.orchestration.dagster.sink.verdicts import Verdict
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 if TYPE_CHECKING:
@@ -21,33 +22,18 @@ if TYPE_CHECKING:
 
 def specs(pipeline: SinkPipeline) -> list[dg.AssetCheckSpec]:
     """All checks of a pipeline."""
-    return [
-        dg.AssetCheckSpec(
-            name=check.name,
-            asset=asset_key(pipeline, table),
-            description=check.description,
-            metadata={PIPELINE_TAG: pipeline.name},
-        )
-        for check in verdicts.CHECKS
-        for table in check.tables(pipeline)
-    ]
+    rows = ((check, s) for check in verdicts.CHECKS for s in verdicts.subjects(check, pipeline))
+    return check_specs(pipeline, ((check, asset_key(pipeline, subject)) for check, subject in rows))
 
 
 def checks_of(pipeline: SinkPipeline) -> dg.AssetChecksDefinition:
-    """One op for all: they look at the same state."""
+    """All of them, the proof among them."""
 
-    @dg.multi_asset_check(name=op_name(pipeline, CHECKS), specs=specs(pipeline), can_subset=True)
-    def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+    def find(session: "Session") -> Iterator[Verdict]:
+        yield from look(pipeline, session)
+        yield from prove(pipeline, session)
 
-        wanted = context.selected_asset_check_keys
-        with run_session(context, pipeline) as session:
-            found = [*look(pipeline, session), *prove(pipeline, session)]
-            for verdict in found:
-                key = dg.AssetCheckKey(asset_key(pipeline, verdict.table), verdict.check)
-                if key in wanted:
-                    yield dg.AssetCheckResult(**_told(pipeline, verdict))
-
-    return checks
+    return checks_op(pipeline, specs(pipeline), run_session, find, partial(asset_key, pipeline))
 
 
 def look(pipeline: SinkPipeline, session: "Session") -> list[Verdict]:
@@ -69,36 +55,8 @@ def prove(pipeline: SinkPipeline, session: "Session") -> Iterator[Verdict]:
 
 def evaluations(pipeline: SinkPipeline, found: Iterable[Verdict]) -> Iterator[dg.AssetCheckEvaluation]:
     """The verdicts as events that any op may yield."""
-    for verdict in found:
-        yield dg.AssetCheckEvaluation(**_told(pipeline, verdict))
+    return told(found, partial(asset_key, pipeline))
 
 
 def asset_key(pipeline: SinkPipeline, table: str | None) -> dg.AssetKey:
     return batches_key(pipeline) if table is None else table_key(pipeline, table)
-
-
-def _told(pipeline: SinkPipeline, verdict: Verdict) -> dict[str, Any]:
-    return {
-        "asset_key": asset_key(pipeline, verdict.table),
-        "check_name": verdict.check,
-        "passed": verdict.passed,
-        "severity": dg.AssetCheckSeverity.WARN if verdict.warning else dg.AssetCheckSeverity.ERROR,
-        "description": verdict.text,
-        "metadata": metadata_of(verdict),
-    }
-
-
-def metadata_of(verdict: Verdict) -> dict[str, Any]:
-    """Numbers, and what is behind them."""
-    return {**verdict.numbers, **{name: _shown(value) for name, value in verdict.details.items()}}
-
-
-def _shown(value: Any) -> Any:
-    """Lists of records as tables; anything else as it is."""
-    if not isinstance(value, list) or not value or not all(isinstance(each, dict) for each in value):
-        return value
-    return dg.MetadataValue.table([dg.TableRecord({k: _cell(v) for k, v in each.items()}) for each in value])
-
-
-def _cell(value: Any) -> str | int | float | bool | None:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value

@@ -4,46 +4,35 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from calve.orchestration.dagster.common.moving import RunConfig, bounds_of, log_progress, say_moved
 from calve.orchestration.dagster.common.names import op_name, pool, resource_key
 from calve.orchestration.dagster.common.runs import held_by_pause
 from calve.orchestration.dagster.common.spark import session_of
 from calve.orchestration.dagster.sink import checks, metadata, specs, table_page, verdicts
 from calve.orchestration.dagster.sink.names import COMMIT, INGEST, batches_key, table_key
 from calve.orchestration.dagster.sink.session import run_session
-from calve.orchestration.wording import counted
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.errors import CalveError
 
 if TYPE_CHECKING:
-    from calve.sink_core.control.rounds import Bounds, Progress
+    from calve.sink_core.control.rounds import Bounds
     from calve.sink_core.sink.batches import BatchReport
     from calve.sink_core.sink.loop.coordinator import CommitReport
     from calve.sink_core.sink.loop.session import Session
     from calve.sink_core.sink.run import RunReport
     from calve.sink_core.tables.commit import TableCommit
 
-MOVED_TAG = "calve/moved"
 PROOF_EVERY_S = 600.0
 PROOF_ALWAYS_TO = 100
 """Published batches up to which the proof is made after every run."""
 
-LARGE_BATCH = 100_000
-"""Offsets from which a batch's steps are logged: the loop may make several small ones a second."""
-
 Told = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[Any]
-
-
-class IngestConfig(dg.Config):
-    """Bounds of one run; what is left out comes from the pipeline file."""
-
-    max_batches: int | None = None
-    max_duration_s: float | None = None
-    linger_s: float | None = None
 
 
 def ingest_of(pipeline: SinkPipeline) -> dg.AssetsDefinition:
@@ -55,10 +44,10 @@ def ingest_of(pipeline: SinkPipeline) -> dg.AssetsDefinition:
         pool=pool(pipeline, INGEST),
         required_resource_keys={resource_key(pipeline)},
     )
-    def ingest(context: dg.AssetExecutionContext, config: IngestConfig) -> Iterator[Told]:
+    def ingest(context: dg.AssetExecutionContext, config: RunConfig) -> Iterator[Told]:
         start_session = session_of(getattr(context.resources, resource_key(pipeline)))
         with run_session(context, pipeline, start_session) as session:
-            yield from _Run(context, pipeline, session).through(_bounds(pipeline, config))
+            yield from _Run(context, pipeline, session).through(bounds_of(pipeline, config))
 
     return ingest
 
@@ -79,7 +68,8 @@ class _Run:
         from calve.sink_core.sink.run import RunReport, run_steps
 
         report, committing = RunReport(), self.pipeline.config.commit.every == "batch"
-        steps = run_steps(self.session, report, bounds=bounds, on_progress=self._progress, committing=committing)
+        progress = partial(log_progress, self.context)
+        steps = run_steps(self.session, report, bounds=bounds, on_progress=progress, committing=committing)
         # Telling takes Dagster a while, for which the commit of a batch need not wait.
         waiting: BatchReport | None = None
         try:
@@ -154,27 +144,9 @@ class _Run:
         last = self.context.instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
         return last is None or time.time() - last.create_timestamp > PROOF_EVERY_S
 
-    def _progress(self, step: "Progress") -> None:
-        if step.phase == "start" or step.offsets >= LARGE_BATCH:
-            self.context.log.info(f"{step.phase}: {step.message}")
-
     def _say(self, report: "RunReport") -> None:
         if held_by_pause(self.context, self.pipeline, self.session.log.state.paused) and not report.batches:
             return
         published = [batch for batch in report.batches if batch.published]
         records = sum(batch.records for batch in published)
-        moved = f"{counted(records, 'record', 'records')} in {counted(len(published), 'batch', 'batches')}"
-        self.context.log.info(f"{moved}; {report.ended}")
-        if published:
-            self.context.instance.add_run_tags(self.context.run.run_id, {MOVED_TAG: moved})
-
-
-def _bounds(pipeline: SinkPipeline, config: IngestConfig) -> "Bounds":
-    from calve.sink_core.control.rounds import Bounds
-
-    wanted = {
-        "max_batches": config.max_batches,
-        "max_duration_s": config.max_duration_s,
-        "linger_s": config.linger_s,
-    }
-    return replace(Bounds.of(pipeline), **{key: value for key, value in wanted.items() if value is not None})
+        say_moved(self.context, records, len(published), report.ended)

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
 from calve.orchestration.dagster.common.names import CHECKS
+from calve.orchestration.dagster.common.operations import pausing, resolving
+from calve.orchestration.dagster.common.operations.job import job_of
+from calve.orchestration.dagster.common.operations.maintenance import maintenance_jobs, maintenance_schedules
 from calve.orchestration.dagster.common.parts import Parts, asset_job
 from calve.orchestration.dagster.common.schedules import checks_schedule
-from calve.orchestration.dagster.sink import specs
+from calve.orchestration.dagster.common.topics import reads, source_topics
 from calve.orchestration.dagster.sink.checks import checks_of
 from calve.orchestration.dagster.sink.commit import commit_of, commit_schedule
 from calve.orchestration.dagster.sink.ingest import ingest_of
 from calve.orchestration.dagster.sink.names import COMMIT, INGEST, table_key
-from calve.orchestration.dagster.sink.operations import dead_letters, looking, pausing, replay, resolving
-from calve.orchestration.dagster.sink.operations.job import job_of
-from calve.orchestration.dagster.sink.operations.maintenance import maintenance_jobs, maintenance_schedules
+from calve.orchestration.dagster.sink.operations import dead_letters, looking, replay
+from calve.orchestration.dagster.sink.operations.maintenance import maintaining
+from calve.orchestration.dagster.sink.session import run_session
 from calve.orchestration.dagster.sink.watch import SinkWatch
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.files import DAGSTER_NAMES
 from calve.sink_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from calve.sink_core.control.answers import Answers
+    from calve.sink_core.sink.loop.session import Session
 
 
 def sink_parts(pipeline: SinkPipeline) -> Parts:
     """Raises ConfigError for tables that Dagster can't tell apart, and for what no schedule can express."""
     _check_distinct(pipeline)
     ingest, commit, checks, watch = ingest_of(pipeline), commit_of(pipeline), checks_of(pipeline), SinkWatch(pipeline)
-    run, every = pipeline.config.run, pipeline.config.commit.every
+    run, every, source = pipeline.config.run, pipeline.config.commit.every, pipeline.config.source
     into = " into its tables" if every == "batch" else ""
     commit_job = asset_job(
         pipeline,
@@ -36,7 +45,8 @@ def sink_parts(pipeline: SinkPipeline) -> Parts:
     proves = f"Proves and checks {pipeline.name}."
     checks_job = asset_job(pipeline, CHECKS, dg.AssetSelection.checks(checks), proves)
     looks = f"Proves the ledger of {pipeline.name} and looks at lag, freshness, retention and files."
-    maintenance = maintenance_jobs(pipeline)
+    upkeep = maintaining(pipeline)
+    maintenance = maintenance_jobs(pipeline, upkeep)
     return Parts(
         stage=INGEST,
         moves=asset_job(
@@ -47,36 +57,37 @@ def sink_parts(pipeline: SinkPipeline) -> Parts:
             within_s=run.max_duration + run.linger,
         ),
         watch=watch,
-        reads=_reads(pipeline),
-        assets=[*specs.topics(pipeline), ingest, commit],
+        reads=reads(source),
+        assets=[*source_topics(pipeline, source, pipeline.kafka.name), ingest, commit],
         checks=[checks],
         jobs=[commit_job, checks_job, *_operations(pipeline), *maintenance.values()],
         schedules=[
             *([] if every == "batch" else [commit_schedule(pipeline, every, commit_job, watch)]),
             checks_schedule(pipeline, checks_job, looks),
-            *maintenance_schedules(pipeline, maintenance, watch),
+            *maintenance_schedules(pipeline, maintenance, watch, off=upkeep.off),
         ],
     )
-
-
-def _reads(pipeline: SinkPipeline) -> str:
-    pattern = pipeline.config.source.topics_regex
-    return f"topic {', '.join([*pipeline.config.source.topics, *([f'matching {pattern}'] if pattern else [])])}"
 
 
 def _operations(pipeline: SinkPipeline) -> list[dg.JobDefinition]:
     """What an operator does by hand."""
     return [
-        job_of(pipeline, pausing.pause(pipeline)),
-        job_of(pipeline, pausing.resume(pipeline)),
-        job_of(pipeline, resolving.resolve(pipeline)),
-        job_of(pipeline, looking.verify(pipeline)),
-        job_of(pipeline, looking.positions(pipeline)),
-        job_of(pipeline, replay.replay(pipeline)),
-        job_of(pipeline, replay.replay_hours(pipeline)),
-        job_of(pipeline, dead_letters.listing(pipeline)),
-        job_of(pipeline, dead_letters.replay(pipeline)),
+        job_of(pipeline, pausing.pause(pipeline), run_session),
+        job_of(pipeline, pausing.resume(pipeline), run_session),
+        job_of(pipeline, resolving.resolve(pipeline, _answers_of), run_session),
+        job_of(pipeline, looking.verify(pipeline), run_session),
+        job_of(pipeline, looking.positions(pipeline), run_session),
+        job_of(pipeline, replay.replay(pipeline), run_session),
+        job_of(pipeline, replay.replay_hours(pipeline), run_session),
+        job_of(pipeline, dead_letters.listing(pipeline), run_session),
+        job_of(pipeline, dead_letters.replay(pipeline), run_session),
     ]
+
+
+def _answers_of(session: Session) -> Answers[Session]:
+    from calve.sink_core.sink.resolve.resolve import answers_of
+
+    return answers_of(session)
 
 
 def _check_distinct(pipeline: SinkPipeline) -> None:

@@ -1,44 +1,21 @@
-"""The pipeline's assets as Dagster lists them: topics → batches → tables, ledger and dead letters."""
+"""The assets that a sink makes, as Dagster lists them: batches → tables, ledger and dead letters."""
 
 from __future__ import annotations
 
 import dagster as dg
 
 from calve.orchestration.dagster.common.assets import group_and_owners, pipeline_file
+from calve.orchestration.dagster.common.topics import source_keys
 from calve.orchestration.dagster.sink.metadata import of_columns
-from calve.orchestration.dagster.sink.names import batches_key, pattern_key, source_keys, table_key, topic_key
+from calve.orchestration.dagster.sink.names import batches_key, table_key
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.config.tables import InDagster
-
-
-def topics(pipeline: SinkPipeline) -> list[dg.AssetSpec]:
-    """Written by others: external assets, observed by the sensor."""
-    found = [
-        dg.AssetSpec(
-            topic_key(pipeline, topic),
-            description=f"Kafka topic {topic} of cluster {pipeline.kafka.name}.",
-            kinds={"kafka"},
-            metadata={"topic": topic, "cluster": pipeline.kafka.name},
-            **group_and_owners(pipeline),
-        )
-        for topic in pipeline.config.source.topics
-    ]
-    if (pattern := pipeline.config.source.topics_regex) is not None:
-        described = dg.AssetSpec(
-            pattern_key(pipeline),
-            description=f"All Kafka topics of cluster {pipeline.kafka.name} that match {pattern}.",
-            kinds={"kafka"},
-            metadata={"pattern": pattern, "cluster": pipeline.kafka.name},
-            **group_and_owners(pipeline),
-        )
-        found.append(described)
-    return found
 
 
 def batches(pipeline: SinkPipeline) -> dg.AssetSpec:
     return dg.AssetSpec(
         batches_key(pipeline),
-        deps=source_keys(pipeline),
+        deps=source_keys(pipeline, pipeline.config.source),
         description="What is published: files written and source positions moved, in one Kafka transaction a batch.",
         kinds={"kafka", "spark"},
         metadata={"group": pipeline.group, "control topic": pipeline.control_topic, **pipeline_file(pipeline)},

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from calve.orchestration.dagster.common.topics import topic_key
 from calve.orchestration.dagster.sink.metadata import of_commit, of_schema, tags_of_table
-from calve.orchestration.dagster.sink.names import batches_key, table_key, topic_key
+from calve.orchestration.dagster.sink.names import batches_key, table_key
 from calve.sink_core.config.references import HIDDEN, names_a_secret
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
@@ -53,7 +54,8 @@ def _lineage(pipeline: SinkPipeline, name: str, columns: list[str]) -> dict[str,
     if settings is None or settings.transform is not None:
         return {}
     fed = settings.rule.topics or frozenset(pipeline.config.source.topics)
-    topics = [topic_key(pipeline, topic) for topic in pipeline.config.source.topics if topic in fed]
+    source = pipeline.config.source
+    topics = [topic_key(pipeline, source, topic) for topic in source.topics if topic in fed]
     deps = {
         column: [dg.TableColumnDep(asset_key=topic, column_name=column) for topic in topics]
         for column in columns

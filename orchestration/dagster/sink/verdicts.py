@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
+from calve.orchestration.dagster.common.verdicts import Check, Verdict, judged, lag, retention
 from calve.orchestration.wording import counted, dropped_text
 from calve.sink_core.config.sink import SinkObjectives
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 if TYPE_CHECKING:
     from calve.sink_core.sink.dead_letters.misfits import Misfits
-    from calve.sink_core.sink.status import PartitionStatus, StatusReport, TableStatus
+    from calve.sink_core.sink.status import StatusReport, TableStatus
     from calve.sink_core.tables.log.state import BatchSeen
     from calve.sink_core.tables.proof import VerifyReport
 
 RATE_BATCHES = 100
 SMALL_FILES_FROM = 50
 SMALL_SHARE = 1 / 8
-RETENTION_SHARE = 0.1
-"""Warn when less than this share of a partition's log lies between its start and the next record to read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`warning`: something to look at, rather than something broken. `details` are JSON-able, for people.
-
-    `check` and `table` come from the row of `CHECKS`; `table` is None for a check of the batches.
-    """
-
-    passed: bool
-    text: str
-    numbers: Mapping[str, int | float]
-    warning: bool = False
-    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    check: str = ""
-    table: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,46 +41,23 @@ class Health:
         return next(table.target_file_bytes for table in self.pipeline.tables if table.name == name)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A row of the checks: what it is a check of, what Dagster says of it, and when it is red (or yellow: warning).
-
-    `judge` is given a table's name, empty for the batches; None for the proof, which has its own report.
-    """
-
-    name: str
-    of: Literal["batches", "each table", "dead letters", "ledger"]
-    description: str
-    fails_when: str
-    judge: Callable[[Health, str], Verdict] | None = None
-
-    def tables(self, pipeline: SinkPipeline) -> list[str | None]:
-        """What it is made of, each on its own; None for the batches."""
-        match self.of:
-            case "batches":
-                return [None]
-            case "each table":
-                return [table.name for table in pipeline.tables]
-            case "dead letters":
-                return [pipeline.dead_letter_table]
-            case "ledger":
-                return [pipeline.ledger_table]
+def subjects(check: Check[Health], pipeline: SinkPipeline) -> list[str | None]:
+    """What a check is made of, each on its own; None for the batches."""
+    match check.of:
+        case "batches":
+            return [None]
+        case "each table":
+            return [table.name for table in pipeline.tables]
+        case "dead letters":
+            return [pipeline.dead_letter_table]
+        case _:
+            return [pipeline.ledger_table]
 
 
 def health(pipeline: SinkPipeline, report: StatusReport, batches: Iterable[BatchSeen]) -> list[Verdict]:
     """Every verdict but the proof. `batches` are the published ones, oldest first."""
     seen = Health(pipeline, report, list(batches))
-    return [
-        replace(check.judge(seen, table or ""), check=check.name, table=table)
-        for check in CHECKS
-        if check.judge
-        for table in check.tables(pipeline)
-    ]
-
-
-def lag(report: StatusReport, most: int | None) -> Verdict:
-    text = f"{report.lag:,} records wait" + ("" if most is None else f", objectives.lag is {most:,}")
-    return Verdict(most is None or report.lag <= most, text, {"lag": report.lag})
+    return [*judged(CHECKS, seen, lambda check: subjects(check, pipeline))]
 
 
 def freshness(table: TableStatus, waiting: int, most_s: float | None) -> Verdict:
@@ -112,24 +72,6 @@ def freshness(table: TableStatus, waiting: int, most_s: float | None) -> Verdict
     text = f"the oldest record that is missing is at most {table.behind_s:,.1f} s old{objective}"
     passed = most_s is None or table.behind_s <= most_s
     return Verdict(passed, text, {"age_s": round(table.behind_s, 3)})
-
-
-def retention(partitions: Iterable[PartitionStatus]) -> Verdict:
-    """How near deletion by retention is to records that were not read."""
-    # Where nothing was ever deleted, retention is not at work yet.
-    lagging = [p for p in partitions if p.lag and p.position is not None and p.log_start]
-    shares = {f"{p.topic}[{p.partition}]": p.until_loss / max(1, p.end - p.log_start) for p in lagging}
-    if not shares:
-        return Verdict(True, "no record waits where retention deletes", {})
-    nearest, share = min(shares.items(), key=lambda item: item[1])
-    lost = min(p.until_loss for p in lagging) < 0
-    text = (
-        f"{nearest}: records were deleted before they were read"
-        if lost
-        else f"{nearest}: {share:.0%} of its log lie before the next record to read; retention deletes from there"
-    )
-    passed = share >= RETENTION_SHARE
-    return Verdict(passed, text, {"share_left": round(share, 4)}, warning=not lost)
 
 
 def dead_letter_rate(batches: Sequence[BatchSeen], most: float) -> Verdict:
@@ -190,7 +132,7 @@ def proof(pipeline: SinkPipeline, report: VerifyReport) -> Verdict:
         "since": report.since or "the beginning",
     }
     numbers = dict(report.facts)
-    return Verdict(report.proven, text, numbers, details=details, check=PROOF.name, table=pipeline.ledger_table)
+    return Verdict(report.proven, text, numbers, details=details, check=PROOF.name, subject=pipeline.ledger_table)
 
 
 def _violations(report: VerifyReport) -> Iterator[str]:
@@ -199,20 +141,20 @@ def _violations(report: VerifyReport) -> Iterator[str]:
         yield f"{violation.kind}: {violation.subject}: {violation.message}{ranges}"
 
 
-PROOF = Check(
+PROOF: Check[Health] = Check(
     "proof",
     "ledger",
     "The ledger is contiguous and adds up; control topic, positions and tables agree with it.",
     "what `calve verify` checks does not hold. Its metadata has each violation with its ranges and batches, and "
     "what could not be checked",
 )
-CHECKS = (
+CHECKS: tuple[Check[Health], ...] = (
     Check(
         "lag",
         "batches",
         "Records that wait, against objectives.lag.",
         "more records wait than `objectives.lag`",
-        lambda seen, _table: lag(seen.report, seen.objectives.lag),
+        lambda seen, _table: lag(seen.report.lag, seen.objectives.lag),
     ),
     Check(
         "retention",

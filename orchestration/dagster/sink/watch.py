@@ -1,184 +1,38 @@
-"""Looking at a pipeline's source and control log from the sensor: one bounded question a tick, two if the log grew.
-
-Lives in the code server for as long as that does, so that the control log is read once and then followed.
-"""
+"""What the sensor of a sink looks at."""
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Mapping, Sequence
 
-import dagster as dg
 from confluent_kafka.admin import AdminClient
 
-from calve.orchestration.dagster.common.trigger import Sight
-from calve.orchestration.dagster.sink.names import pattern_key, topic_key
+from calve.orchestration.dagster.common.watch import LOOK_TIMEOUT_S, LogWatch
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.config.topics import Topics
 from calve.sink_core.control import checks
-from calve.sink_core.control.log import PARTITION, ControlLog
-from calve.sink_core.errors import ConfigError, FindingError, ProtocolError, TerminalError
-from calve.sink_core.kafka import clients
-from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, topics_like
-from calve.sink_core.offsets import Offsets, TopicPartition
+from calve.sink_core.finding import Finding
+from calve.sink_core.kafka.source import topics_like
+from calve.sink_core.offsets import Offsets
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.state import CommitState
-from calve.sink_core.timing import Deadline
-
-LOOK_TIMEOUT_S = 2.0
-"""For each question; the other pipelines' sensors may have to wait for it."""
-
-READ_TIMEOUT_S = 20.0
-"""For the control log, which is long only at the first look. Dagster gives a tick 60 s."""
-
-_TOPICS_EVERY_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSeen:
-    """Sums over a topic's partitions."""
-
-    lag: int
-    end: int
-
-
-class SinkWatch:
-    """One pipeline's source and control log; connects at the first look. Sensor and schedule may look at once."""
+class SinkWatch(LogWatch[SinkPipeline, CommitState]):
+    """Source and control log are on one cluster."""
 
     def __init__(self, pipeline: SinkPipeline) -> None:
-        self._pipeline = pipeline
-        self._lock = threading.Lock()
-        self._log: ControlLog[CommitState] | None = None
-        self._topics: dict[str, Topic] = {}
-        self._topics_until = Deadline.after(0.0)
-        self._ends: Offsets = {}
+        super().__init__(pipeline, SINK, pipeline.kafka)
 
-    def look(self) -> Sight:
-        """Raises Unreachable if the broker doesn't answer in time, ConfigError if it refuses or lacks a topic."""
-        with self._lock:
-            try:
-                return self._look_or_forget()
-            except (FindingError, ProtocolError) as error:
-                return Sight(lag=0, end=sum(self._ends.values()), bootstrapped=True, contradiction=error.message)
+    def selected(self, admin: AdminClient) -> Sequence[str]:
+        source = self._pipeline.config.source
+        like = source.topics_regex and topics_like(admin, source.topics_regex, timeout_s=LOOK_TIMEOUT_S)
+        return [*source.topics, *(like or ())]
 
-    def state(self) -> CommitState | None:
-        """The control log's fold as of now; None if the pipeline has never run.
+    def positions(self, state: CommitState) -> Offsets:
+        return state.positions() or {}
 
-        Raises as `look` does, and FindingError or ProtocolError if the log contradicts what was read of it.
-        """
-        with self._lock:
-            self._look_or_forget()
-            return self._log.state if self._log else None
+    def recreated(self, state: CommitState, topic_ids: Mapping[str, str]) -> Finding | None:
+        return checks.topic_recreated(topic_ids, state)
 
-    def by_topic(self) -> dict[str, TopicSeen]:
-        """What the last look saw."""
-        lags = _lags(self._ends, self._log.state if self._log else None)
-        ends, topics = self._ends, self._topics
-        return {
-            name: TopicSeen(
-                sum(max(0, lag) for at, lag in lags.items() if at.topic == name),
-                sum(end for at, end in ends.items() if at.topic == name),
-            )
-            for name in topics
-        }
-
-    def observations(self) -> list[dg.AssetObservation]:
-        """What the last look saw; without data versions, or tables would be out of sync whenever a topic moves."""
-        source, by_topic = self._pipeline.config.source, self.by_topic()
-        found = [
-            dg.AssetObservation(topic_key(self._pipeline, topic), metadata={"lag": seen.lag, "end offsets": seen.end})
-            for topic, seen in by_topic.items()
-            if topic in source.topics
-        ]
-        if source.topics_regex is not None:
-            others = [seen for topic, seen in by_topic.items() if topic not in source.topics]
-            lag, end = sum(seen.lag for seen in others), sum(seen.end for seen in others)
-            known = {"topics": len(others), "lag": lag, "end offsets": end}
-            found.append(dg.AssetObservation(pattern_key(self._pipeline), metadata=known))
-        return found
-
-    def _look_or_forget(self) -> Sight:
-        """What doesn't fit is looked up afresh the next time: a topic may have been made or deleted meanwhile."""
-        try:
-            return self._look()
-        except TerminalError:
-            if self._log is not None:
-                self._log.close()
-            self._log, self._topics_until = None, Deadline.after(0.0)
-            raise
-
-    def _look(self) -> Sight:
-        partitions = [at for topic in self._described().values() for at in topic.all_partitions]
-        log_at = TopicPartition(self._pipeline.control_topic, PARTITION)
-        asked = [*partitions, log_at] if self._log else partitions
-        ends = dict(end_offsets(self._admin, asked, timeout_s=LOOK_TIMEOUT_S))
-        log_end = ends.pop(log_at, 0)
-        self._ends = ends
-        if self._log is not None and (not self._log.state.next_offset or log_end != self._log.state.next_offset):
-            self._log.refresh(timeout_s=READ_TIMEOUT_S)
-        topic_ids = {name: topic.topic_id for name, topic in self._topics.items()}
-        return _sight(ends, self._log.state if self._log else None, topic_ids)
-
-    def _described(self) -> dict[str, Topic]:
-        if self._topics_until.passed:
-            source = self._pipeline.config.source
-            like = source.topics_regex and topics_like(self._admin, source.topics_regex, timeout_s=LOOK_TIMEOUT_S)
-            wanted = [*source.topics, *(like or ())]
-            self._topics = describe_topics(self._admin, wanted, timeout_s=LOOK_TIMEOUT_S)
-            self._log = self._log or self._opened()
-            self._topics_until = Deadline.after(_TOPICS_EVERY_S if self._log else 0.0)
-        return self._topics
-
-    def _opened(self) -> ControlLog[CommitState] | None:
-        """The control log if there is one: a pipeline that has never run has none."""
-        topic = self._pipeline.control_topic
-        try:
-            describe_topics(self._admin, [topic], timeout_s=LOOK_TIMEOUT_S)
-        except ConfigError:
-            return None
-        return ControlLog(self._pipeline.kafka.properties, topic, SINK, admin=self._admin)
-
-    @cached_property
-    def _admin(self) -> AdminClient:
-        return _shared_admin(tuple(sorted(self._pipeline.kafka.properties.items())))
-
-
-def _sight(ends: Offsets, state: CommitState | None, topic_ids: dict[str, str]) -> Sight:
-    end, paused, answered_s = sum(ends.values()), _paused(state), _answered_s(state)
-    if state is None or state.last_publish is None:
-        return Sight(lag=end, end=end, bootstrapped=False, paused=paused, answered_s=answered_s)
-    lags = _lags(ends, state)
-    beyond = [f"{at}: the position lies {-lag} beyond the end" for at, lag in lags.items() if lag < 0]
-    recreated = checks.topic_recreated(topic_ids, state)
-    return Sight(
-        lag=sum(max(0, lag) for lag in lags.values()),
-        end=end,
-        bootstrapped=True,
-        paused=paused,
-        answered_s=answered_s,
-        published_s=state.complete.event.written_at_ms / 1000 if state.complete else 0.0,
-        contradiction=str(recreated.error().message) if recreated else next(iter(beyond), None),
-    )
-
-
-def _lags(ends: Offsets, state: CommitState | None) -> dict[TopicPartition, int]:
-    """A partition without a position is read from its beginning, which is at 0 or above."""
-    positions = (state.positions() if state else None) or {}
-    return {at: end - positions.get(at, 0) for at, end in ends.items()}
-
-
-def _answered_s(state: CommitState | None) -> float:
-    """When somebody last wrote RESUMED or RESOLVED."""
-    if state is None:
-        return 0.0
-    return state.answered_ms / 1000
-
-
-def _paused(state: CommitState | None) -> str | None:
-    return str(state.paused) if state is not None and state.paused is not None else None
-
-
-@cache
-def _shared_admin(settings: tuple[tuple[str, object], ...]) -> AdminClient:
-    """One for all pipelines of a cluster: each has threads of its own."""
-    return clients.admin(dict(settings))
+    def observed(self) -> Topics:
+        return self._pipeline.config.source

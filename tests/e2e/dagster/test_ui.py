@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from calve.orchestration.dagster.sink.ingest import MOVED_TAG
+from calve.orchestration.dagster.common.moving import MOVED_TAG
 from calve.orchestration.local.broker import Broker
 from tests import support
 from tests.e2e.dagster.browser import browser, group_path, sensor_path

@@ -8,7 +8,7 @@ import io
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ import pytest
 import typer
 
 from calve.orchestration.cli.main import app
-from calve.orchestration.dagster.sink.verdicts import CHECKS
+from calve.orchestration.dagster.common.verdicts import Check
+from calve.orchestration.dagster.mirror.verdicts import CHECKS as MIRROR_CHECKS
+from calve.orchestration.dagster.sink.verdicts import CHECKS as SINK_CHECKS
 from calve.sink_core.config.load import load
 from calve.sink_core.control import schemas
 from calve.sink_core.mirror.state import MIRROR
@@ -151,9 +153,10 @@ def test_every_crash_point_has_a_row_and_every_row_is_a_crash_point() -> None:
     assert rows == first_texts("reach")
 
 
-def test_every_check_has_a_row() -> None:
-    rows = table_rows(section("docs/dagster.md", "Checks"))[2:]
-    assert {tuple(row) for row in rows} == {(f"`{check.name}`", check.of, check.fails_when) for check in CHECKS}
+@pytest.mark.parametrize(("heading", "checks"), [("Checks", SINK_CHECKS), ("Checks of a mirror", MIRROR_CHECKS)])
+def test_every_check_has_a_row(heading: str, checks: Sequence[Check[Any]]) -> None:
+    rows = table_rows(section("docs/dagster.md", heading))[2:]
+    assert {tuple(row) for row in rows} == {(f"`{check.name}`", check.of, check.fails_when) for check in checks}
 
 
 def test_every_violation_has_a_row() -> None:

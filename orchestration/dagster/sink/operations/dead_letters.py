@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
+from calve.orchestration.dagster.common.operations.job import Operation, Told, Work
 from calve.orchestration.dagster.sink import metadata, table_page
 from calve.orchestration.dagster.sink.names import DEAD_LETTERS, REPLAY_DEAD_LETTERS
-from calve.orchestration.dagster.sink.operations.job import Operation, Told, Work
 from calve.orchestration.times import moment_or_age_ms, offset_range
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.operations import OTHER_RANGE_JOB
@@ -19,6 +19,7 @@ from calve.sink_core.errors import RetriableError
 
 if TYPE_CHECKING:
     from calve.sink_core.sink.dead_letters.jobs import DeadLetterReport
+    from calve.sink_core.sink.loop.session import Session
 
 
 class ListConfig(dg.Config):
@@ -39,15 +40,15 @@ class ReplayConfig(dg.Config):
     )
 
 
-def listing(pipeline: SinkPipeline) -> Operation[ListConfig]:
+def listing(pipeline: SinkPipeline) -> "Operation[Session, ListConfig]":
     """Shows the newest, and how many there are of each error."""
 
-    def work(at: Work, config: ListConfig) -> Generator[Told, None, dict[str, Any]]:
+    def work(at: "Work[Session]", config: ListConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.sink.dead_letters.listing import letters
 
         yield from ()
         since_ms = moment_or_age_ms(config.since, "since", datetime.now(UTC)) if config.since else None
-        found = letters(at.session, limit=config.limit, topic=config.topic or None, since_ms=since_ms)
+        found = letters(at.plane, limit=config.limit, topic=config.topic or None, since_ms=since_ms)
         at.say(f"{found.table}: {found.total:,} dead letters")
         return {"dead letters": found.total, **metadata.of_letters(found)}
 
@@ -61,18 +62,18 @@ def listing(pipeline: SinkPipeline) -> Operation[ListConfig]:
     )
 
 
-def replay(pipeline: SinkPipeline) -> Operation[ReplayConfig]:
+def replay(pipeline: SinkPipeline) -> "Operation[Session, ReplayConfig]":
     """Has no schedule: what spoiled them is mended first."""
 
-    def work(at: Work, config: ReplayConfig) -> Generator[Told, None, dict[str, Any]]:
+    def work(at: "Work[Session]", config: ReplayConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.control.decision import Verdict
         from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 
         wanted = [offset_range(text, "ranges") for text in config.ranges]
-        at.session.bind_published()
+        at.plane.bind_published()
         if held := at.held():
             return held
-        report = DeadLetterJobs(at.session, on_progress=at.progress).replay(wanted)
+        report = DeadLetterJobs(at.plane, on_progress=at.progress).replay(wanted)
         for landed in report.commits:
             yield table_page.landed(pipeline, landed)
         at.say(f"{report.table}: {report.ended}; {report.still_bad:,} still bad")

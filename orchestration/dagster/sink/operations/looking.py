@@ -4,16 +4,20 @@
 
 from collections.abc import Generator
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
+from calve.orchestration.dagster.common.checks import metadata_of
 from calve.orchestration.dagster.common.names import POSITIONS, VERIFY
+from calve.orchestration.dagster.common.operations.job import Operation, Told, Work
 from calve.orchestration.dagster.sink import checks, verdicts
-from calve.orchestration.dagster.sink.operations.job import Operation, Told, Work
 from calve.orchestration.times import moment_or_age_ms
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+
+if TYPE_CHECKING:
+    from calve.sink_core.sink.loop.session import Session
 
 
 class VerifyConfig(dg.Config):
@@ -28,18 +32,18 @@ class VerifyConfig(dg.Config):
     )
 
 
-def verify(pipeline: SinkPipeline) -> Operation[VerifyConfig]:
+def verify(pipeline: SinkPipeline) -> "Operation[Session, VerifyConfig]":
     """Proves that every source offset was accounted for once. The run is red if it was not."""
 
-    def work(at: Work, config: VerifyConfig) -> Generator[Told, None, dict[str, Any]]:
+    def work(at: "Work[Session]", config: VerifyConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.sink.verify.proof import verify as prove
 
         since_ms = moment_or_age_ms(config.since, "since", datetime.now(UTC)) if config.since else None
-        report = prove(at.session, deep=config.deep, since_ms=since_ms, on_progress=at.say)
+        report = prove(at.plane, deep=config.deep, since_ms=since_ms, on_progress=at.say)
         verdict = verdicts.proof(pipeline, report)
         at.say(verdict.text)
         yield from checks.evaluations(pipeline, [verdict])
-        metadata = {"proven": report.proven, "deep": report.deep, **checks.metadata_of(verdict)}
+        metadata = {"proven": report.proven, "deep": report.deep, **metadata_of(verdict)}
         if not report.proven:
             raise dg.Failure(verdict.text, metadata=metadata, allow_retries=False)
         return metadata
@@ -54,16 +58,16 @@ def verify(pipeline: SinkPipeline) -> Operation[VerifyConfig]:
     )
 
 
-def positions(pipeline: SinkPipeline) -> Operation[dg.Config]:
+def positions(pipeline: SinkPipeline) -> "Operation[Session, dg.Config]":
     """The next offsets to read, beside what Kafka holds; and the file that another pipeline could begin with."""
 
-    def work(at: Work, _config: dg.Config) -> Generator[Told, None, dict[str, Any]]:
+    def work(at: "Work[Session]", _config: dg.Config) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.sink import positions_file
         from calve.sink_core.sink.status import status
 
         yield from ()
-        exported = positions_file.export(at.session)
-        report = status(at.session)
+        exported = positions_file.export(at.plane)
+        report = status(at.plane)
         records = [
             dg.TableRecord(
                 {

@@ -1,50 +1,22 @@
-"""Maintenance jobs, one per task, with their schedules; nothing here is an asset: a table stays the same table."""
+"""Maintenance of tables, control topic and positions; nothing here is an asset: a table stays the same table."""
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
 
-from calve.orchestration.dagster.common.names import job_name, op_name, pool, resource_key, run_tags
-from calve.orchestration.dagster.common.schedules import default_status, own_minute
-from calve.orchestration.dagster.common.spark import own_resources, session_of
+from calve.orchestration.dagster.common.operations.job import Work
+from calve.orchestration.dagster.common.operations.maintenance import Maintaining
 from calve.orchestration.dagster.sink.names import table_key
 from calve.orchestration.dagster.sink.session import run_session
-from calve.orchestration.dagster.sink.watch import SinkWatch
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.config.table_maintenance import TASKS
-from calve.sink_core.errors import CalveError
 
 if TYPE_CHECKING:
-    from calve.sink_core.control.maintenance_report import TaskOutcome
-
-POOL = "maintenance"
-"""One pool for all tasks of a pipeline: compaction and orphan removal are never at work together."""
-
-OWN_TIMES = {
-    "compact": "* * * *",
-    "manifests": "3 * * *",
-    "expire": "2 * * *",
-    "orphans": "5 * * 0",
-    "trim": "4 * * *",
-    "keep_alive": "4 * * *",
-}
-"""When tasks are due unless the file says so, after the minute."""
-
-DESCRIPTIONS = {
-    "compact": "Joins small files of the tables of {}.",
-    "manifests": "Rewrites the manifests of the tables of {}.",
-    "expire": "Expires old snapshots of the tables of {}.",
-    "orphans": "Deletes files of the tables of {} that nothing names; gives up batches that are in progress.",
-    "trim": "Deletes events of the control topic of {} that no table needs any more.",
-    "keep_alive": "Commits the positions of {} again, so that the broker keeps them.",
-}
-
-
-Told = dg.AssetObservation | dg.Output[None]
+    from calve.sink_core.control.maintenance_report import MaintenanceReport
+    from calve.sink_core.sink.loop.session import Session
 
 
 class MaintenanceConfig(dg.Config):
@@ -54,124 +26,20 @@ class MaintenanceConfig(dg.Config):
     dry_run: bool = False
 
 
-def maintenance_jobs(pipeline: SinkPipeline) -> dict[str, dg.JobDefinition]:
-    """A job for each task, also for those that aren't scheduled: they can be launched by hand."""
-    return {task: _job(pipeline, task) for task in TASKS}
+def maintaining(pipeline: SinkPipeline) -> "Maintaining[Session]":
+    """Its tasks are those of `calve maintain`."""
+
+    def key(session: "Session", subject: str) -> dg.AssetKey | None:
+        return table_key(pipeline, subject) if subject in session.pipeline.table_names else None
+
+    return Maintaining(TASKS, run_session, _run, key, MaintenanceConfig, pipeline.config.maintenance.off)
 
 
-def maintenance_schedules(
-    pipeline: SinkPipeline, jobs: dict[str, dg.JobDefinition], watch: SinkWatch
-) -> list[dg.ScheduleDefinition]:
-    """Schedules of the tasks that are not off."""
-    return [_schedule(pipeline, task, cron, jobs[task], watch) for task, cron in _times(pipeline).items()]
+def _run(task: str, at: "Work[Session]", config: MaintenanceConfig) -> "MaintenanceReport":
+    from calve.sink_core.sink.maintenance.tasks import run_task
+    from calve.spark_jobs.procedures import SparkProcedures
 
-
-def _times(pipeline: SinkPipeline) -> dict[str, str]:
-    settings, minute = pipeline.config.maintenance, own_minute(pipeline)
-    own = {task: f"{minute} {when}" for task, when in OWN_TIMES.items()}
-    return {task: getattr(settings, task).cron or own[task] for task in TASKS if task not in settings.off}
-
-
-def _job(pipeline: SinkPipeline, task: str) -> dg.JobDefinition:
-    description = DESCRIPTIONS[task].format(pipeline.name)
-
-    @dg.op(
-        name=op_name(pipeline, task),
-        description=description,
-        out=dg.Out(None),
-        pool=pool(pipeline, POOL),
-        required_resource_keys={resource_key(pipeline)},
+    procedures = SparkProcedures(at.spark, at.plane.pipeline.catalog)
+    return run_task(
+        task, at.plane, procedures, tables=config.tables, dry_run=config.dry_run, on_progress=at.context.log.info
     )
-    def maintain(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Told]:
-        from calve.sink_core.sink.maintenance.tasks import run_task
-        from calve.spark_jobs.procedures import SparkProcedures
-
-        start = session_of(getattr(context.resources, resource_key(pipeline)))
-        with run_session(context, pipeline) as session:
-            report = run_task(
-                task,
-                session,
-                SparkProcedures(start, pipeline.catalog),
-                tables=config.tables,
-                dry_run=config.dry_run,
-                on_progress=context.log.info,
-            )
-            for done in report.done:
-                context.log.info(f"{done.subject}: {done.did}")
-                if done.subject in session.pipeline.table_names and not config.dry_run:
-                    # Yielded, since what is only logged waits for the next yield, and is lost with a failure.
-                    yield dg.AssetObservation(table_key(pipeline, done.subject), metadata=_metadata(done))
-            for subject, error in report.failed.items():
-                context.log.error(f"{subject}: {error}")
-            report.raise_failures()
-            yield dg.Output(None, metadata=_output(report.done))
-
-    @dg.job(
-        name=job_name(pipeline, task),
-        description=description,
-        tags={
-            **run_tags(pipeline, task),
-            "dagster/max_runtime": str(int(pipeline.config.maintenance.max_duration)),
-            # Ingestion comes first where runs wait for each other.
-            "dagster/priority": "-1",
-        },
-        resource_defs=own_resources(pipeline),
-        executor_def=dg.in_process_executor,
-    )
-    def job() -> None:
-        maintain()
-
-    return job
-
-
-def _metadata(done: "TaskOutcome") -> dict[str, Any]:
-    """Numbers before and after, side by side."""
-    names = dict.fromkeys([*done.before, *done.after])
-    shown = {
-        f"{name.replace('_', ' ')} {when}": numbers[name]
-        for name in names
-        for when, numbers in (("before", done.before), ("after", done.after))
-        if name in numbers
-    }
-    return {"task": done.task, "did": done.did, **shown}
-
-
-def _output(done: "list[TaskOutcome]") -> dict[str, Any]:
-    """What a run's page shows: a line per subject."""
-    if not done:
-        return {}
-    records = [
-        dg.TableRecord({"subject": u.subject, "did": u.did, "before": _line(u.before), "after": _line(u.after)})
-        for u in done
-    ]
-    return {"changed": sum(outcome.changed for outcome in done), "done": dg.MetadataValue.table(records)}
-
-
-def _line(numbers: Mapping[str, int]) -> str:
-    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in numbers.items())
-
-
-def _schedule(
-    pipeline: SinkPipeline, task: str, cron: str, job: dg.JobDefinition, watch: SinkWatch
-) -> dg.ScheduleDefinition:
-    """A paused pipeline is left alone, but its positions must not be forgotten."""
-
-    @dg.schedule(
-        name=f"{job_name(pipeline, task)}_schedule",
-        job=job,
-        cron_schedule=cron,
-        default_status=default_status(pipeline),
-        description=DESCRIPTIONS[task].format(pipeline.name),
-    )
-    def schedule(_context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        try:
-            state = watch.state()
-        except CalveError as error:
-            return dg.SkipReason(str(error))
-        if state is None:
-            return dg.SkipReason(f"pipeline {pipeline.name} has not run yet")
-        if state.paused is not None and task != "keep_alive":
-            return dg.SkipReason(str(state.paused))
-        return dg.RunRequest()
-
-    return schedule

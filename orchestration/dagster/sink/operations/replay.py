@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
+from calve.orchestration.dagster.common.operations.job import Operation, Told, Work
 from calve.orchestration.dagster.sink import metadata, table_page
 from calve.orchestration.dagster.sink.names import REPLAY, REPLAY_HOURS
-from calve.orchestration.dagster.sink.operations.job import Operation, Told, Work
 from calve.orchestration.times import span
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.files import OPTION
@@ -20,6 +20,7 @@ from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN
 from calve.sink_core.errors import ConfigError, RetriableError
 
 if TYPE_CHECKING:
+    from calve.sink_core.sink.loop.session import Session
     from calve.sink_core.sink.range_jobs.jobs import RangeJobs, RangePreview, RangeReport
     from calve.sink_core.sink.range_jobs.selected import Wanted
 
@@ -55,10 +56,10 @@ class HoursConfig(dg.Config):
     preview: bool = Field(default=False, description="Only show which rows would be replaced.")
 
 
-def replay(pipeline: SinkPipeline) -> Operation[ReplayConfig]:
+def replay(pipeline: SinkPipeline) -> "Operation[Session, ReplayConfig]":
     """One table, by hand; first as a preview."""
 
-    def work(at: Work, config: ReplayConfig) -> Generator[Told, None, dict[str, Any]]:
+    def work(at: "Work[Session]", config: ReplayConfig) -> Generator[Told, None, dict[str, Any]]:
         names = "from_time", "to_time", "ranges"
         wanted = span(config.from_time or None, config.to_time or None, config.ranges, names=names)
         table = config.table
@@ -90,11 +91,11 @@ def replay(pipeline: SinkPipeline) -> Operation[ReplayConfig]:
     )
 
 
-def replay_hours(pipeline: SinkPipeline) -> Operation[HoursConfig]:
+def replay_hours(pipeline: SinkPipeline) -> "Operation[Session, HoursConfig]":
     """A backfill: each hour of publishing is one run, and one commit for each table."""
     first_day = pipeline.config.dagster.hours_from or datetime.now(UTC).date() - OFFERED
 
-    def work(at: Work, config: HoursConfig) -> Generator[Told, None, dict[str, Any]]:
+    def work(at: "Work[Session]", config: HoursConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.sink.range_jobs.selected import Wanted
 
         window = at.context.partition_time_window
@@ -137,18 +138,18 @@ def replay_hours(pipeline: SinkPipeline) -> Operation[HoursConfig]:
     )
 
 
-def _jobs(at: Work) -> "RangeJobs":
+def _jobs(at: "Work[Session]") -> "RangeJobs":
     from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 
-    at.session.bind_published()
-    return RangeJobs(at.session, on_progress=at.progress)
+    at.plane.bind_published()
+    return RangeJobs(at.plane, on_progress=at.progress)
 
 
 def _replayable(pipeline: SinkPipeline) -> list[str]:
     return [table.name for table in pipeline.tables if table.name not in pipeline.changing]
 
 
-def _preview(at: Work, jobs: "RangeJobs", table: str, wanted: "Wanted") -> "RangePreview":
+def _preview(at: "Work[Session]", jobs: "RangeJobs", table: str, wanted: "Wanted") -> "RangePreview":
     found = jobs.preview(table, wanted)
     files = f"in {found.files:,} files of {found.bytes / 2**20:,.1f} MiB"
     at.say(found.ended or f"{table}: {found.offsets:,} offsets to read again, {found.rows:,} rows to replace, {files}")
@@ -170,14 +171,14 @@ def _replayed(jobs: "RangeJobs", table: str, wanted: "Wanted") -> "RangeReport":
     )
 
 
-def _told(at: Work, reports: "list[RangeReport]") -> Generator[Told, None, dict[str, Any]]:
+def _told(at: "Work[Session]", reports: "list[RangeReport]") -> Generator[Told, None, dict[str, Any]]:
     """Materializes what was committed; returns what was done as metadata."""
     for report in reports:
         replaced = f" in place of {report.replaced:,}" if report.replaced else ""
         at.say(f"{report.table}: {report.rows:,} rows{replaced}; {report.ended}" if report.verdict else report.ended)
         if report.commit is not None and report.commit.landed:
             hour = {"replayed hour": at.context.partition_key} if at.context.has_partition_key else {}
-            yield table_page.landed(at.pipeline, report.commit, **hour)
+            yield table_page.landed(at.plane.pipeline, report.commit, **hour)
     return metadata.of_range_jobs(reports)
 
 

@@ -10,11 +10,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from calve import build_pipeline_defs, load_pipeline
+from calve import KafkaIcebergPipeline, KafkaMirror, build_pipeline_defs, load_pipeline
 from calve.orchestration.cli.main import app
 from calve.orchestration.dagster import kinds
 from calve.orchestration.dagster.common.names import PIPELINE_TAG, STAGE_TAG
-from calve.orchestration.dagster.components import PipelineAttributes
 from calve.orchestration.dagster.sensor import REASON_TAG
 from calve.sink_core.config import kinds as registry
 from calve.sink_core.config.document import documents
@@ -71,12 +70,21 @@ def test_schema_and_reference_have_it_beside_the_others(file: Path) -> None:
     written = documents()
     assert [named["$ref"] for named in json.loads(written["pipeline.schema.json"])["anyOf"]] == [
         "#/$defs/SinkConfig",
+        "#/$defs/MirrorConfig",
         "#/$defs/ToyConfig",
     ]
     page = written["reference.md"]
     assert page.index("## Pipeline file of a sink") < page.index("## Pipeline file of a toy")
     assert "| `reads` | text | required | The file that is read," in page
-    assert "ToyConfig" in PipelineAttributes.model_json_schema()["$defs"]
+
+
+def test_a_component_shows_the_schema_of_its_kind_alone() -> None:
+    for component, wanted in ((KafkaIcebergPipeline, "SinkConfig"), (KafkaMirror, "MirrorConfig")):
+        schema = component.attributes.model_json_schema()
+        assert schema["$ref"] == f"#/$defs/{wanted}"
+        assert "ToyConfig" not in schema["$defs"]
+    assert "kind" in KafkaMirror.attributes.model_json_schema()["$defs"]["MirrorConfig"]["required"]
+    assert "kind" not in KafkaIcebergPipeline.attributes.model_json_schema()["$defs"]["SinkConfig"]["required"]
 
 
 def test_its_sensor_starts_the_run_that_moves_what_is_pending(file: Path) -> None:

@@ -3,7 +3,8 @@
 import dagster as dg
 
 from calve.orchestration.dagster.build import build_pipeline_defs
-from calve.orchestration.dagster.sink.names import batches_key, pattern_key
+from calve.orchestration.dagster.common.topics import pattern_key
+from calve.orchestration.dagster.sink.names import batches_key
 from calve.sink_core.config.load import load
 from tests.documents import ROOT
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from calve.orchestration.dagster.common.verdicts import Verdict, retention
+from calve.orchestration.dagster.common.verdicts import lag as lag_verdict
 from calve.orchestration.dagster.sink import checks, verdicts
-from calve.orchestration.dagster.sink.verdicts import Verdict
 from calve.sink_core.config.load import load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.sink.status import PartitionStatus, StatusReport, TableStatus, Uncommitted
@@ -88,7 +89,7 @@ def severity(verdict: Verdict) -> str:
     ],
 )
 def test_lag(lag: int, most: int | None, said: str, text: str) -> None:
-    verdict = verdicts.lag(report(lag=lag), most)
+    verdict = lag_verdict(lag, most)
     assert (severity(verdict), verdict.text, verdict.numbers) == (said, text, {"lag": lag})
 
 
@@ -163,7 +164,7 @@ LEFT = "of its log lie before the next record to read; retention deletes from th
     ],
 )
 def test_retention(partitions: list[PartitionStatus], said: str, text: str, share: float | None) -> None:
-    verdict = verdicts.retention(partitions)
+    verdict = retention(partitions)
     assert (severity(verdict), verdict.text) == (said, text)
     assert verdict.numbers == ({} if share is None else {"share_left": share})
 
@@ -252,7 +253,7 @@ def proof(*violations: Violation) -> VerifyReport:
 def test_a_proof_that_holds(pipeline: SinkPipeline) -> None:
     verdict = verdicts.proof(pipeline, proof())
     assert (severity(verdict), verdict.text) == ("passing", "every offset was accounted for once")
-    assert (verdict.table, verdict.check, verdict.numbers) == ("calve.p_ledger", "proof", {"offsets": 25})
+    assert (verdict.subject, verdict.check, verdict.numbers) == ("calve.p_ledger", "proof", {"offsets": 25})
 
 
 def test_a_proof_of_the_last_batches_says_since_when(pipeline: SinkPipeline) -> None:
@@ -279,9 +280,9 @@ def test_all_verdicts_are_those_that_dagster_knows_and_follow_the_objectives(pip
     stale = report(partition(0, 5, 0, 16), tables=tables)
     found = [*verdicts.health(pipeline, stale, [batch(records=10, dead_lettered=1)]), verdicts.proof(pipeline, proof())]
     known = {spec.key for spec in checks.specs(pipeline)}
-    assert {(checks.asset_key(pipeline, v.table), v.check) for v in found} == {(k.asset_key, k.name) for k in known}
+    assert {(checks.asset_key(pipeline, v.subject), v.check) for v in found} == {(k.asset_key, k.name) for k in known}
     assert len(found) == len(known) == 11
-    assert {(v.table, v.check): severity(v) for v in found if not v.passed} == {
+    assert {(v.subject, v.check): severity(v) for v in found if not v.passed} == {
         (None, "lag"): "failing",
         (TABLE, "freshness"): "failing",
         ("air.more", "file_sizes"): "warning",

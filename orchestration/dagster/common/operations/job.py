@@ -1,4 +1,4 @@
-"""The frame of an operator's job: one op that opens the session, does what a command does, and says what it did."""
+"""The frame of an operator's job: one op that opens the pipeline, does what a command does, and says what it did."""
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
@@ -9,28 +9,29 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import dagster as dg
 
 from calve.orchestration.dagster.common.names import job_name, op_name, pool, resource_key, run_tags
+from calve.orchestration.dagster.common.opening import Opens
 from calve.orchestration.dagster.common.runs import held_by_pause, made_by
 from calve.orchestration.dagster.common.spark import own_resources, session_of
-from calve.orchestration.dagster.sink.session import run_session
-from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from calve.sink_core.control.plane import AnyPlane
     from calve.sink_core.control.rounds import Progress
-    from calve.sink_core.sink.loop.session import Session
 
 Told = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 Config = TypeVar("Config", bound=dg.Config)
+P = TypeVar("P", bound="AnyPlane")
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Work(Generic[P]):
     """What an operation has at hand. Spark starts when it is first needed."""
 
     context: dg.OpExecutionContext
-    pipeline: SinkPipeline
-    session: "Session"
+    pipeline: Pipeline
+    plane: P
     spark: "Callable[[], SparkSession]"
 
     @property
@@ -39,7 +40,7 @@ class Work:
 
     def held(self) -> dict[str, Any]:
         """What the run's output says if the pipeline is paused, nothing if it isn't."""
-        state = self.session.log.refresh()
+        state = self.plane.log.refresh()
         return {"ended": str(state.paused)} if held_by_pause(self.context, self.pipeline, state.paused) else {}
 
     def say(self, line: str) -> None:
@@ -50,7 +51,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation(Generic[Config]):
+class Operation(Generic[P, Config]):
     """One job. `work` yields events about assets and returns the metadata of the run's output.
 
     `config` is None where there is nothing to choose. `editor` is what the Launchpad opens with. Runs with the same
@@ -61,18 +62,18 @@ class Operation(Generic[Config]):
     description: str
     config: type[Config] | None
     editor: Mapping[str, Any]
-    work: Callable[[Work, Config], Generator[Told, None, dict[str, Any]]]
+    work: Callable[[Work[P], Config], Generator[Told, None, dict[str, Any]]]
     lane: str | None = None
     partitions: dg.PartitionsDefinition[str] | None = None
 
 
-def job_of(pipeline: SinkPipeline, operation: Operation[Config]) -> dg.JobDefinition:
-    """To be launched by hand; a run may last as long as one of maintenance."""
+def job_of(pipeline: Pipeline, operation: Operation[P, Config], opens: Opens[P]) -> dg.JobDefinition:
+    """To be launched by hand; a run may last as long as one of maintenance. `opens` opens the pipeline for it."""
 
     def through(context: dg.OpExecutionContext, config: Any) -> Iterator[Told | dg.Output[None]]:
         start = session_of(getattr(context.resources, resource_key(pipeline)))
-        with run_session(context, pipeline, start) as session:
-            metadata = yield from operation.work(Work(context, pipeline, session, start), config)
+        with opens(context, pipeline, start) as plane:
+            metadata = yield from operation.work(Work(context, pipeline, plane, start), config)
             yield dg.Output(None, metadata=metadata)
 
     name = op_name(pipeline, operation.stage)
@@ -82,7 +83,7 @@ def job_of(pipeline: SinkPipeline, operation: Operation[Config]) -> dg.JobDefini
         out=dg.Out(None),
         pool=pool(pipeline, operation.lane) if operation.lane else None,
         required_resource_keys={resource_key(pipeline)},
-    )(_of_config(through, operation.config))
+    )(of_config(through, operation.config))
 
     editor: Any = {"ops": {name: {"config": dict(operation.editor)}}} if operation.config else None
 
@@ -104,7 +105,7 @@ def job_of(pipeline: SinkPipeline, operation: Operation[Config]) -> dg.JobDefini
     return job
 
 
-def _of_config(through: Callable[..., Iterator[Any]], given: type[dg.Config] | None) -> Callable[..., Iterator[Any]]:
+def of_config(through: Callable[..., Iterator[Any]], given: type[dg.Config] | None) -> Callable[..., Iterator[Any]]:
     """A function from whose signature Dagster learns the fields; it doesn't take a class without any."""
     if given is None:
 

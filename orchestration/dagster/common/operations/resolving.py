@@ -2,19 +2,19 @@
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
 from calve.orchestration.dagster.common.names import RESOLVE
-from calve.orchestration.dagster.sink.operations.job import Operation, Told, Work
-from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.orchestration.dagster.common.operations.job import Operation, P, Told, Work
+from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.error_codes.files import OPTION
 
 if TYPE_CHECKING:
-    from calve.sink_core.control.answers import Offer
+    from calve.sink_core.control.answers import Answers, Offer
 
 
 class ResolveConfig(dg.Config):
@@ -27,15 +27,14 @@ class ResolveConfig(dg.Config):
     )
 
 
-def resolve(pipeline: SinkPipeline) -> Operation[ResolveConfig]:
-    """Shows what can be done about findings, and does what is chosen."""
+def resolve(pipeline: Pipeline, answers_of: "Callable[[P], Answers[P]]") -> Operation[P, ResolveConfig]:
+    """Shows what can be done about findings, and does what is chosen. `answers_of` knows the findings of a kind."""
 
-    def work(at: Work, config: ResolveConfig) -> Generator[Told, None, dict[str, Any]]:
+    def work(at: Work[P], config: ResolveConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.errors import ConfigError
-        from calve.sink_core.sink.resolve.resolve import answers_of
 
         yield from ()
-        answers, subject = answers_of(at.session), config.subject or None
+        answers, subject = answers_of(at.plane), config.subject or None
         if not config.choice:
             return _shown(at, answers.offers(config.finding or None, subject))
         if not config.finding:
@@ -62,7 +61,7 @@ def resolve(pipeline: SinkPipeline) -> Operation[ResolveConfig]:
     )
 
 
-def _shown(at: Work, offered: "Sequence[Offer]") -> dict[str, Any]:
+def _shown(at: Work[Any], offered: "Sequence[Offer]") -> dict[str, Any]:
     if not offered:
         at.say("no finding: nothing is to be answered")
         return {"findings": 0}

@@ -3,14 +3,17 @@
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
 from calve.orchestration.dagster.common.names import PAUSE, RESUME
-from calve.orchestration.dagster.sink.operations.job import Operation, Told, Work
-from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.orchestration.dagster.common.operations.job import Operation, Told, Work
+from calve.sink_core.config.effective import Pipeline
+
+if TYPE_CHECKING:
+    from calve.sink_core.control.plane import AnyPlane
 
 
 class PauseConfig(dg.Config):
@@ -26,19 +29,19 @@ class PauseConfig(dg.Config):
     )
 
 
-def pause(pipeline: SinkPipeline) -> Operation[PauseConfig]:
+def pause(pipeline: Pipeline) -> "Operation[AnyPlane, PauseConfig]":
     """Stops planning and committing on all hosts."""
 
-    def work(at: Work, config: PauseConfig) -> Generator[Told, None, dict[str, Any]]:
+    def work(at: "Work[AnyPlane]", config: PauseConfig) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.control import pausing
 
         yield from ()
-        made = pausing.pause(at.session, at.by, config.reason)
+        made = pausing.pause(at.plane, at.by, config.reason)
         at.say(str(made.paused) if made.written else f"paused already since {pausing.told(made.paused)}")
         given_up: tuple[str, ...] = ()
         if config.wait:
             given_up = pausing.wait_until_idle(
-                at.session, made, config.timeout_s, giving_up=config.give_up, on_progress=at.say
+                at.plane, made, config.timeout_s, giving_up=config.give_up, on_progress=at.say
             )
             at.say("no batch is in progress")
         paused = {"paused since": pausing.since(made.paused), "by": made.paused.by, "reason": made.paused.reason}
@@ -54,14 +57,14 @@ def pause(pipeline: SinkPipeline) -> Operation[PauseConfig]:
     )
 
 
-def resume(pipeline: SinkPipeline) -> Operation[dg.Config]:
+def resume(pipeline: Pipeline) -> "Operation[AnyPlane, dg.Config]":
     """Ends a pause, or has a stopped pipeline tried again."""
 
-    def work(at: Work, _config: dg.Config) -> Generator[Told, None, dict[str, Any]]:
+    def work(at: "Work[AnyPlane]", _config: dg.Config) -> Generator[Told, None, dict[str, Any]]:
         from calve.sink_core.control import pausing
 
         yield from ()
-        was = pausing.resume(at.session, at.by)
+        was = pausing.resume(at.plane, at.by)
         did = f"resumed; it was paused since {pausing.told(was)}" if was else "it was not paused"
         at.say(did if was else f"{did}; if it was stopped, it is tried again")
         return {"did": did}

@@ -1,0 +1,51 @@
+"""What the runs that move records have in common, whatever their kind: bounds, progress, their last words."""
+
+# Without postponed annotations: Dagster looks at `config`'s as it stands.
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from calve.orchestration.wording import counted
+from calve.sink_core.config.effective import Pipeline
+
+if TYPE_CHECKING:
+    from calve.sink_core.control.rounds import Bounds, Progress
+
+MOVED_TAG = "calve/moved"
+
+LARGE_BATCH = 100_000
+"""Offsets from which a batch's steps are logged: the loop may make several small ones a second."""
+
+
+class RunConfig(dg.Config):
+    """Bounds of one run; what is left out comes from the pipeline file."""
+
+    max_batches: int | None = None
+    max_duration_s: float | None = None
+    linger_s: float | None = None
+
+
+def bounds_of(pipeline: Pipeline, config: RunConfig) -> "Bounds":
+    from calve.sink_core.control.rounds import Bounds
+
+    wanted = {
+        "max_batches": config.max_batches,
+        "max_duration_s": config.max_duration_s,
+        "linger_s": config.linger_s,
+    }
+    return replace(Bounds.of(pipeline), **{key: value for key, value in wanted.items() if value is not None})
+
+
+def log_progress(context: dg.AssetExecutionContext, step: "Progress") -> None:
+    if step.phase == "start" or step.offsets >= LARGE_BATCH:
+        context.log.info(f"{step.phase}: {step.message}")
+
+
+def say_moved(context: dg.AssetExecutionContext, records: int, batches: int, ended: str) -> None:
+    """In the log, and as a tag of a run that has moved something."""
+    moved = f"{counted(records, 'record', 'records')} in {counted(batches, 'batch', 'batches')}"
+    context.log.info(f"{moved}; {ended}")
+    if batches:
+        context.instance.add_run_tags(context.run.run_id, {MOVED_TAG: moved})

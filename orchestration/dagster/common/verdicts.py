@@ -1,0 +1,79 @@
+"""What checks say of a pipeline's state, and the checks that several kinds have. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from calve.sink_core.control.status import PartitionStatus
+
+H = TypeVar("H")
+
+RETENTION_SHARE = 0.1
+"""Warn when less than this share of a partition's log lies between its start and the next record to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`warning`: something to look at, rather than something broken. `details` are JSON-able, for people.
+
+    `check` and `subject` come from the kind's row of the check; `subject` is None for a check of all that is moved.
+    """
+
+    passed: bool
+    text: str
+    numbers: Mapping[str, int | float]
+    warning: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    check: str = ""
+    subject: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Generic[H]):
+    """A row of a kind's checks: what it is a check of, what Dagster says of it, when it is red (or yellow: warning).
+
+    `judge` is given what a kind looks at and the subject, empty for all that is moved; None for the proof, which has
+    its own report.
+    """
+
+    name: str
+    of: str
+    description: str
+    fails_when: str
+    judge: Callable[[H, str], Verdict] | None = None
+
+
+def judged(
+    checks: Iterable[Check[H]], seen: H, subjects: Callable[[Check[H]], Iterable[str | None]]
+) -> Iterator[Verdict]:
+    """Every verdict but the proof, for each of a check's subjects."""
+    for check in checks:
+        for subject in subjects(check) if check.judge else ():
+            assert check.judge is not None
+            yield replace(check.judge(seen, subject or ""), check=check.name, subject=subject)
+
+
+def lag(pending: int, most: int | None) -> Verdict:
+    text = f"{pending:,} records wait" + ("" if most is None else f", objectives.lag is {most:,}")
+    return Verdict(most is None or pending <= most, text, {"lag": pending})
+
+
+def retention(partitions: Iterable[PartitionStatus]) -> Verdict:
+    """How near deletion by retention is to records that were not read."""
+    # Where nothing was ever deleted, retention is not at work yet.
+    lagging = [p for p in partitions if p.lag and p.position is not None and p.log_start]
+    shares = {f"{p.topic}[{p.partition}]": p.until_loss / max(1, p.end - p.log_start) for p in lagging}
+    if not shares:
+        return Verdict(True, "no record waits where retention deletes", {})
+    nearest, share = min(shares.items(), key=lambda item: item[1])
+    lost = min(p.until_loss for p in lagging) < 0
+    text = (
+        f"{nearest}: records were deleted before they were read"
+        if lost
+        else f"{nearest}: {share:.0%} of its log lie before the next record to read; retention deletes from there"
+    )
+    passed = share >= RETENTION_SHARE
+    return Verdict(passed, text, {"share_left": round(share, 4)}, warning=not lost)

@@ -1,0 +1,62 @@
+"""A mirror as Dagster loads it: without a look at Kafka."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+from calve import ConfigError, build_pipeline_defs, load_pipeline
+from calve.sink_core.mirror.scaffold import mirror_text
+
+CONNECTIONS = {
+    "deployment": "dev",
+    "kafka": {"eu": {"bootstrap.servers": "${ENV:NOT_SET}"}, "us": {"bootstrap.servers": "${ENV:NOT_SET}"}},
+}
+
+
+def made(folder: Path, **source: Any) -> dg.Definitions:
+    file = folder / "mirror.yaml"
+    (folder / "connections.yaml").write_text(yaml.safe_dump(CONNECTIONS))
+    written = {"name": "m", "kind": "mirror", "source": {"kafka": "eu", **source}, "target": {"kafka": "us"}}
+    file.write_text(yaml.safe_dump(written))
+    return build_pipeline_defs(load_pipeline(file))
+
+
+def test_source_topics_lead_over_the_copy_to_remote_topics(tmp_path: Path) -> None:
+    defs = made(tmp_path, topics=["shop.orders", "returns"], topics_regex="clicks.*", fed_by=["before"])
+    specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+    deps = {key: {dep.asset_key.to_user_string() for dep in spec.deps} for key, spec in specs.items()}
+    read = {"m/shop_orders_topic", "m/returns_topic", "m/matching_topics"}
+    assert deps == {
+        "m/shop_orders_topic": {"before/shop.orders"},
+        "m/returns_topic": {"before/returns"},
+        "m/matching_topics": {"before/copy"},
+        "m/copy": read,
+        "m/eu.shop.orders": {"m/copy"},
+        "m/eu.returns": {"m/copy"},
+        # Stubs, of a pipeline that is not loaded here.
+        **{stub: set[str]() for stub in ("before/copy", "before/returns", "before/shop.orders")},
+    }
+
+
+def test_it_has_the_jobs_of_every_kind_and_none_of_a_sink_alone(tmp_path: Path) -> None:
+    jobs = {job.name for job in made(tmp_path, topics=["orders"]).get_repository_def().get_all_jobs()}
+    stages = ("copy", "checks", "pause", "resume", "resolve", "verify", "positions", "trim", "keep_alive")
+    assert jobs - {"__ASSET_JOB"} == {f"m_{stage}_job" for stage in stages}
+
+
+def test_remote_topics_that_dagster_can_not_tell_apart_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"Dagster can't tell eu\.a_b from eu\.a-b"):
+        made(tmp_path, topics=["a-b", "a_b"])
+
+
+def test_a_scaffolded_file_can_be_loaded(tmp_path: Path) -> None:
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(CONNECTIONS))
+    (tmp_path / "new.yaml").write_text(mirror_text("new", "eu", "us", ["a", "b.c"]))
+    assert load_pipeline(tmp_path / "new.yaml").kind == "mirror"
+    with pytest.raises(ConfigError, match="topics"):
+        mirror_text("new", "eu", "us", ["no topic"])
