@@ -66,6 +66,11 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping
     return name
 
 
+def topics(bootstrap: str) -> set[str]:
+    """All that there are."""
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics)
+
+
 def topic_config(bootstrap: str, topic: str) -> dict[str, str | None]:
     """A topic's configuration as it applies, defaults of the broker included."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)

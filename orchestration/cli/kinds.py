@@ -90,6 +90,7 @@ MIRROR = Kind(
         "status": f"{_MIRROR}.looking:status",
         "verify": f"{_MIRROR}.verify:verify",
     },
+    own=("groups show", "groups sync"),
 )
 
 KINDS: dict[str, Kind] = {"sink": SINK, "mirror": MIRROR}

@@ -14,6 +14,7 @@ from calve.orchestration.cli import (
     dead_letters,
     drill,
     explain,
+    groups,
     init,
     inspect,
     maintain,
@@ -58,5 +59,6 @@ for module in (init, check, run, inspect, pause, resolve, replay, maintain, dril
     module.register(app)
 app.add_typer(broker.app, name="broker")
 app.add_typer(dead_letters.app, name="dead-letters")
+app.add_typer(groups.app, name="groups")
 app.add_typer(positions.app, name="positions")
 app.add_typer(spark.app, name="spark")

@@ -16,6 +16,7 @@ from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from calve.sink_core.config.effective import Pipeline
+    from calve.sink_core.config.mirror_pipeline import MirrorPipeline
     from calve.sink_core.config.sink_pipeline import SinkPipeline
     from calve.sink_core.control.plane import AnyPlane
 
@@ -69,6 +70,17 @@ def sink(command: str, file: Path, connections: Path | None) -> SinkPipeline:
 
     pipeline = load(file, connections)
     if not isinstance(pipeline, SinkPipeline):
+        raise _lacking(command, pipeline)
+    return pipeline
+
+
+def mirror(command: str, file: Path, connections: Path | None) -> MirrorPipeline:
+    """As `sink`, for a command that only mirrors have."""
+    from calve.sink_core.config.load import load
+    from calve.sink_core.config.mirror_pipeline import MirrorPipeline
+
+    pipeline = load(file, connections)
+    if not isinstance(pipeline, MirrorPipeline):
         raise _lacking(command, pipeline)
     return pipeline
 

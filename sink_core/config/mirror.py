@@ -110,7 +110,8 @@ class Groups(Model):
     """Groups of the source whose whole name matches one of these. Default: none."""
 
     exclude: tuple[Regex, ...] = ()
-    """Groups that are left out of them."""
+    """Groups that are left out of them. Those of Calve's pipelines always are: positions mean something for one cluster
+    only."""
 
     every: Duration = Field(default=1 * MINUTE, gt=0)
     """The least time between two translations while a run goes on; each run makes one at its end."""

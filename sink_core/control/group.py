@@ -1,11 +1,13 @@
-"""The source group: positions, whose metadata names their last publish. Nobody consumes with it."""
+"""The offsets of a group: of the source group positions, whose metadata names their last publish, and with which nobody
+consumes; and of groups that others consume with.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from calve.sink_core.errors import Unreachable
@@ -17,6 +19,13 @@ from calve.sink_core.timing import Deadline
 
 TIMEOUT_S = 60.0
 _RETRY_S = 0.1
+_HAS_MEMBERS = {
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.STALE_MEMBER_EPOCH,
+}
+"""What the coordinator answers, by the group's protocol and state, to whoever is no member."""
 
 
 class SourceGroup:
@@ -26,9 +35,10 @@ class SourceGroup:
     transaction or a coordinator that is moving.
     """
 
-    def __init__(self, settings: clients.Settings, name: str, rules: Rules = ALL) -> None:
+    def __init__(self, settings: clients.Settings, name: str, rules: Rules = ALL, *, waits: bool = True) -> None:
+        """`waits`: for transactions that are pending on an offset; else it is read as it was before them."""
         self._settings = settings
-        self._isolation = {} if rules.offsets_are_stable else clients.UNCOMMITTED
+        self._isolation = {} if waits and rules.offsets_are_stable else clients.UNCOMMITTED
         self.name = name
         self._consumer: Consumer | None = None
 
@@ -52,6 +62,22 @@ class SourceGroup:
                 if deadline.left_s < _RETRY_S:
                     raise
                 time.sleep(_RETRY_S)
+
+    def put(self, positions: Positions) -> bool:
+        """Commit offsets without being a member; False if the group has some: the offsets are theirs then.
+
+        `positions` must have been asked for: that finds the group's coordinator.
+        """
+        try:
+            answers = self._opened().commit(offsets=to_kafka(positions), asynchronous=False)
+            if error := next((each.error for each in answers or () if each.error is not None), None):
+                raise KafkaException(error)
+        except KafkaException as raised:
+            if raised.args[0].code() in _HAS_MEMBERS:
+                return False
+            with reported(f"committing offsets of group {self.name}"):
+                raise
+        return True
 
     def metadata(self) -> object:
         """What `send_offsets_to_transaction` wants to know of the group."""

@@ -20,7 +20,7 @@ LINGER_POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A step of a run begins. `phase` is one of start, plan, write, publish, commit, wait, end.
+    """A step of a run begins. `phase` is one of start, plan, write, publish, commit, groups, wait, end.
 
     `offsets` is the size of the batch that is written.
     """

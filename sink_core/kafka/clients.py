@@ -71,9 +71,9 @@ def receive(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:
     return first + consumer.consume(most - 1, 0) if first and most > 1 else first
 
 
-def producer(settings: Settings) -> Producer:
+def producer(settings: Settings, **overrides: object) -> Producer:
     """A plain idempotent producer, for events that are harmless twice."""
-    return Producer({**_base(settings), "enable.idempotence": True, "linger.ms": 0}, logger=LOGGER)
+    return Producer({**_base(settings), "enable.idempotence": True, "linger.ms": 0, **overrides}, logger=LOGGER)
 
 
 def transactional_producer(settings: Settings, transactional_id: str, **overrides: object) -> Producer:

@@ -10,6 +10,7 @@ from calve.sink_core.control.log import ControlLog
 from calve.sink_core.error_codes.files import START_MIRROR
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.mirror.plane import MirrorPlane
+from calve.sink_core.mirror.segments import translate_back, unbroken
 from calve.sink_core.mirror.state import MIRROR, MirrorState
 from calve.sink_core.mirror.topics import Seen
 from calve.sink_core.offsets import TopicPartition
@@ -23,7 +24,7 @@ def control_topic_of(pipeline: MirrorPipeline, name: str) -> str:
 def other_mirror(plane: MirrorPlane, name: str) -> MirrorState:
     """What the control log of the mirror `name` says, which writes to the cluster that is read here.
 
-    Raises ConfigError if there is none, or it is at work: what it has yet to write would be copied back.
+    Raises ConfigError if there is none.
     """
     pipeline = plane.pipeline
     topic = control_topic_of(pipeline, name)
@@ -35,19 +36,39 @@ def other_mirror(plane: MirrorPlane, name: str) -> MirrorState:
                 hint="name the mirror that writes into the topics which are now read, or use earliest or latest",
                 code=START_MIRROR,
             )
-        state = log.refresh_to_end()
+        return log.refresh_to_end()
+
+
+def behind(plane: MirrorPlane, name: str, seen: Seen) -> Mapping[TopicPartition, int]:
+    """Of each source partition the offset behind the last record that the mirror `name` wrote there; of one that it
+    did not write to, the log start. Raises ConfigError if there is none, or it is at work: what it has yet to write
+    would be copied back.
+    """
+    state = other_mirror(plane, name)
     if state.paused is None:
         raise ConfigError(
             f"source.start: mirror {name} is not paused: what it has yet to write would be copied back",
             hint="pause it: calve pause FILE --wait, with its file",
             code=START_MIRROR,
         )
-    return state
-
-
-def behind(plane: MirrorPlane, name: str, seen: Seen) -> Mapping[TopicPartition, int]:
-    """Of each source partition the offset behind the last record that the mirror `name` wrote there; of one that it
-    did not write to, the log start. Raises ConfigError as `other_mirror`.
-    """
-    state = other_mirror(plane, name)
     return {at: max(start, state.target_ends.get(at, start)) for at, start in seen.starts.items()}
+
+
+def same_topic(other: MirrorState, topic: str, remote: str, remote_id: str | None) -> bool:
+    """Whether what is read here from `topic`, which the other mirror wrote, it had from the very topic `remote`, which
+    is written to here.
+
+    The log does not say which remote topic is whose; its names are all made by one pattern.
+    """
+    longer = sum(map(len, other.topic_ids)) - sum(map(len, other.upstream_ids))
+    made = remote in topic and len(topic) - len(remote) == longer / max(1, len(other.upstream_ids))
+    return made and topic in other.topic_ids and remote_id is not None and other.upstream_ids.get(remote) == remote_id
+
+
+def back(other: MirrorState, at: TopicPartition, offset: int) -> int | None:
+    """Where a group that has read up to `offset` of a partition, which the other mirror wrote, is on the source of that
+    one. Exact behind its last record, and where its log still has the range; see `translate_back` for bounds.
+    """
+    if offset >= other.target_ends.get(at, offset + 1):
+        return other.partitions.get(at)
+    return translate_back(unbroken(other.copied.get(at, ())), offset)

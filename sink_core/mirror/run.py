@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 
 from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, rounds
 from calve.sink_core.mirror.batches import Copier, CopyReport
+from calve.sink_core.mirror.groups import GroupOffset, GroupSync
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.timing import Deadline
 
 
 @dataclass(slots=True)
 class MirrorReport:
-    """What a run did. `ended` says why it ended; `stopped_early` if there may be more to copy."""
+    """What a run did. `groups` are as the last sync left them. `ended` says why it ended; `stopped_early` if there may
+    be more to copy.
+    """
 
     batches: list[CopyReport] = field(default_factory=list[CopyReport])
+    groups: list[GroupOffset] = field(default_factory=list[GroupOffset])
     ended: str = ""
     stopped_early: bool = False
 
@@ -52,6 +56,7 @@ def run_steps(
     bounds = bounds or Bounds.of(plane.pipeline)
     progress = on_progress or (lambda _progress: None)
     copier, deadline = Copier(plane, on_progress=on_progress), Deadline.after(bounds.max_duration_s)
+    groups = GroupSync(plane, progress)
     copier.bind()
     if copier.paused:
         report.ended = str(copier.paused)
@@ -64,6 +69,10 @@ def run_steps(
         if batch.overtaken:
             report.ended = "another run leads, and has the rest"
             break
+        groups.when_due()
+    else:
+        groups.sync()
     if not report.batches:
         copier.keep_alive()
+    report.groups = groups.last
     progress(Progress("end", report.ended))

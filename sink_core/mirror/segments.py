@@ -1,4 +1,5 @@
-"""Which target offset a source offset became, by runs of records whose source offsets follow each other. Pure.
+"""Which target offset a source offset became, and the other way, by runs of records whose source offsets follow each
+other. Pure.
 
 Within a range the target's offsets have no gap, so a run needs two numbers. Transaction markers, aborted records and
 compaction make new runs; a topic of tiny transactions would make one for each.
@@ -67,6 +68,42 @@ def translate(ranges: Sequence[CopiedRange], offset: int) -> int | None:
         return found
     later = next((part.first for part in ranges[index + 1 :] if part.records), None)
     return later if later is not None else next((part.last for part in reversed(ranges) if part.records), None)
+
+
+def translate_back(ranges: Sequence[CopiedRange], offset: int) -> int | None:
+    """The source's offset of the first record at the target's `offset` or behind it, of ranges in their order.
+
+    Of an offset behind the last record it is the end of what was read: all before it is on the target. None for an
+    offset before the first record, or where no range held one. Where runs were thinned out it is a bound, at or before
+    the right one.
+    """
+    filled = [part for part in ranges if part.records]
+    if not filled or offset < filled[0].first:
+        return None
+    index = bisect_right(filled, offset, key=lambda part: part.first) - 1
+    part = filled[index]
+    if offset < part.last:
+        return _source_of(part, offset - part.first)
+    return _source_of(filled[index + 1], 0) if index + 1 < len(filled) else ranges[-1].end
+
+
+def unbroken(ranges: Sequence[CopiedRange]) -> Sequence[CopiedRange]:
+    """Those since the position was last moved back, by hand: what came before was copied once more."""
+    for index in range(len(ranges) - 1, 0, -1):
+        if ranges[index].start < ranges[index - 1].end:
+            return ranges[index:]
+    return ranges
+
+
+def _source_of(part: CopiedRange, record: int) -> int:
+    """The source's offset of a range's n-th record. Of one in a run that stands for several it is a bound: each record
+    is at least one offset behind the one before.
+    """
+    for start, count in zip(part.segments[::2], part.segments[1::2], strict=True):
+        if record < abs(count):
+            return part.start + start + record
+        record -= abs(count)
+    return part.end
 
 
 def _within(part: CopiedRange, offset: int) -> int | None:
