@@ -90,7 +90,7 @@ MIRROR = Kind(
         "status": f"{_MIRROR}.looking:status",
         "verify": f"{_MIRROR}.verify:verify",
     },
-    own=("groups show", "groups sync"),
+    own=("groups show", "groups sync", "positions export --to", "positions import --from"),
 )
 
 KINDS: dict[str, Kind] = {"sink": SINK, "mirror": MIRROR}

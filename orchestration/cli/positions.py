@@ -7,6 +7,7 @@ gets the wanted offsets and `by`, `yes` and `as_json`; `import` what `export` wr
 from __future__ import annotations
 
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,8 @@ import typer
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, of_kind
 from calve.orchestration.cli.output import say_json, say_table, working
+from calve.sink_core.error_codes.files import OPTION
+from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from calve.sink_core.control.status import PartitionStatus
@@ -59,9 +62,32 @@ def set_(
     body(pipeline, wanted, reason=reason, yes=yes, as_json=as_json)
 
 
+class Other(StrEnum):
+    """Another program that has positions."""
+
+    MM2 = "mm2"
+
+
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+
+
 @command(app, "export")
-def export(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:  # noqa: ARG001 - it always is
-    """Write the positions to standard output, as JSON."""
+def export(
+    file: PipelineFile,
+    to: Annotated[
+        Other | None,
+        typer.Option("--to", help="Of a mirror: have MirrorMaker 2 go on where it ended.", show_default=False),
+    ] = None,
+    yes: Yes = False,
+    connections: ConnectionsFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the positions to standard output, as JSON; or, of a paused mirror, to where MirrorMaker 2 has its own."""
+    if to is not None:
+        from calve.orchestration.cli.mirror import mm2
+
+        mm2.export(file, connections, yes=yes, as_json=as_json)
+        return
     pipeline, body = of_kind("positions export", file, connections)
     say_json(body(pipeline).model_dump(mode="json"))
 
@@ -69,11 +95,25 @@ def export(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
 @command(app, "import")
 def import_(
     file: PipelineFile,
-    positions: Annotated[Path, typer.Argument(metavar="POSITIONS", help="What `export` wrote.", show_default=False)],
+    positions: Annotated[
+        Path | None, typer.Argument(metavar="POSITIONS", help="What `export` wrote.", show_default=False)
+    ] = None,
+    origin: Annotated[
+        Other | None,
+        typer.Option("--from", help="In place of a file: where MirrorMaker 2 ended.", show_default=False),
+    ] = None,
+    yes: Yes = False,
     connections: ConnectionsFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Begin a pipeline that has never published with these positions, in place of `source.start`."""
+    if (positions is None) == (origin is None):
+        raise ConfigError("positions come from a file or by --from", hint="give one of the two", code=OPTION)
+    if positions is None:
+        from calve.orchestration.cli.mirror import mm2
+
+        mm2.import_(file, connections, yes=yes, as_json=as_json)
+        return
     from calve.sink_core.control.positions_file import read
 
     pipeline, body = of_kind("positions import", file, connections)

@@ -75,6 +75,12 @@ POSITION_OUTSIDE = ErrorCode(
     "pipeline has no position for.",
     "Take one within what the message names; `calve positions show FILE` lists them.",
 )
+MIRROR_MAKER = ErrorCode(
+    "CLV-5310",
+    "MirrorMaker 2 can't be taken over, or given back to",
+    "It is still at work, it has no offsets there, or they do not fit to the topics; or the mirror is not paused.",
+    "Do what the message says, and try again.",
+)
 OTHER_TOPIC = ErrorCode(
     "CLV-5401",
     "Records were read from a topic that was created again",

@@ -93,7 +93,7 @@ class MirrorPlane(ControlPlane[MirrorPipeline, MirrorState]):
 
     def keep_alive(self) -> int:
         """Commit every position again, in a generation of its own: a slot may move them until it is fenced."""
-        led = self._lead_for("keep-alive")
+        led = self.lead_for("keep-alive")
         return self.keep_positions(led) if led is not None else 0
 
     def keep_positions(self, led: Led[MirrorState]) -> int:
@@ -104,9 +104,9 @@ class MirrorPlane(ControlPlane[MirrorPipeline, MirrorState]):
     def give_up(self) -> tuple[str, ...]:
         """A generation that has nothing to do fences those before it."""
         outstanding = tuple(logged.event.batch_id for logged in self.log.refresh_to_end().outstanding())
-        return outstanding if outstanding and self._lead_for("given up") else ()
+        return outstanding if outstanding and self.lead_for("given up") else ()
 
-    def _lead_for(self, why: str) -> Led[MirrorState] | None:
+    def lead_for(self, why: str) -> Led[MirrorState] | None:
         """A generation that copies nothing."""
         led = self.leader.lead(lambda _state: Wanted(self.pipeline_id, 0, {}, {}, {}))
         if led is not None:

@@ -64,8 +64,9 @@ def test_each_module_with_commands_is_in_the_command_line() -> None:
     assert there == {command.callback.__module__.rpartition(".")[2] for _, command in commands()}
 
 
-def test_each_command_is_one_of_some_kind() -> None:
-    assert {command for kind in KINDS.values() for command in kind.commands} == set(of_pipelines())
+def test_each_command_is_one_of_a_kind() -> None:
+    named = {command.partition(" --")[0] for kind in KINDS.values() for command in kind.commands}
+    assert sorted(named) == sorted(of_pipelines())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,3 +87,18 @@ def test_a_command_that_a_kind_does_not_have_is_refused_and_those_named_that_it_
     assert refused.stderr == (
         f"{file}: kind toy has no `{command}` [CLV-1129]\n  → it has {', '.join(sorted(OF_ALL))}\n"
     )
+
+
+@pytest.mark.parametrize("words", [["import", "--from", "mm2"], ["export", "--to", "mm2"]])
+def test_positions_of_mirror_maker_are_a_mirrors(file: Path, words: list[str]) -> None:
+    verb, option, other = words
+    refused = CliRunner().invoke(app, ["positions", verb, str(file), option, other])
+    assert refused.exit_code == EXIT_BAD_INPUT
+    assert f"kind toy has no `positions {verb} {option}`" in refused.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["positions.json", "--from", "mm2"]])
+def test_positions_come_from_one_place(file: Path, words: list[str]) -> None:
+    refused = CliRunner().invoke(app, ["positions", "import", str(file), *words])
+    assert refused.exit_code == EXIT_BAD_INPUT
+    assert refused.stderr.startswith("positions come from a file or by --from")
