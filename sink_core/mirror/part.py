@@ -39,6 +39,7 @@ class Part:
         self._start = self._next
         self._runs, self._digest = Runs(), Digest()
         self._first = self._last = -1
+        self._refused = False
         self._records = self.bytes = self._adjusted = 0
         self._max_ms = -1
 
@@ -73,9 +74,10 @@ class Part:
     def copied(self) -> CopiedRange:
         """What the transaction copies, once every record was acknowledged.
 
-        Raises FindingError if somebody else has written between them.
+        Raises FindingError if somebody else has written between them. What it says where a record was refused does not
+        count, as that transaction can't be committed.
         """
-        if self._records and self._last - self._first + 1 != self._records:
+        if self._records and not self._refused and self._last - self._first + 1 > self._records:
             raise FOREIGN_RECORDS.of(
                 self._at.topic,
                 stored=f"{self._at}: {self._records:,} records of this mirror in a row",
@@ -115,10 +117,12 @@ class Part:
     def _landed_first(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._first = int(message.offset() or 0)
+        self._refused |= error is not None
 
     def _landed(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._last = max(self._last, int(message.offset() or 0))
+        self._refused |= error is not None
 
     def _landed_only(self, error: KafkaError | None, message: Message) -> None:
         self._landed_first(error, message)

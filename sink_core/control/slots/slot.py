@@ -31,6 +31,7 @@ from calve.sink_core.error_codes.kafka import NOT_ACKNOWLEDGED, OPEN_TRANSACTION
 from calve.sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.compat import WRONG_STATE
 from calve.sink_core.kafka.failures import classify
 from calve.sink_core.offsets import Offsets, Position, TopicPartition
 from calve.sink_core.rules import ALL, Rules
@@ -180,9 +181,16 @@ class Slot:
             yield
         except KafkaException as raised:
             raise self._meaning(raised, doing) from raised
+        except SystemError as raised:
+            # What a fatal error becomes where the client has callbacks to call after it.
+            if not isinstance(raised.__cause__, KafkaException):
+                raise
+            raise self._meaning(raised.__cause__, doing) from raised
 
     def _meaning(self, raised: KafkaException, doing: str) -> Exception:
         """A producer whose id somebody else took says so once, and answers whatever it is asked next with a fatal."""
+        if self._open and raised.args[0].code() == WRONG_STATE:
+            raised = self._refusal() or raised
         error = classify(raised, doing)
         if isinstance(error, Fenced):
             self._open = False
@@ -190,3 +198,12 @@ class Slot:
         if raised.args[0].txn_requires_abort():
             return RetriableError(error.message, hint=error.hint, code=error.kind)
         return error
+
+    def _refusal(self) -> KafkaException | None:
+        """Why nothing can be produced any more: a record was refused, and no call that only produces says so."""
+        token = to_kafka({self._spec.token: Position(0, self._spec.generation)})
+        try:
+            self._producer.send_offsets_to_transaction(token, self._group.metadata(), TRANSACTION_S)
+        except KafkaException as raised:
+            return raised
+        return None
