@@ -23,7 +23,7 @@ from calve.sink_core.control.slots.leading import Led, Wanted
 from calve.sink_core.control.starting import start_offsets
 from calve.sink_core.errors import CalveError, RetriableError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from calve.sink_core.kafka.source import bytes_per_record, sample
+from calve.sink_core.kafka.source import bytes_per_record, end_offsets, sample
 from calve.sink_core.mirror import fail_back, topics
 from calve.sink_core.mirror.copy import CopySpec, SlotResult, copy_slot
 from calve.sink_core.mirror.events import CopiedRange
@@ -177,7 +177,11 @@ class Copier:
         wanted = {r: led.state.partitions[r] for r in remote.values() if r in led.state.partitions}
         topics.stop_on(self._plane, checks.moved(wanted, led.positions))
         found = {at: led.positions[remote[at]] for at in seen.ends if remote[at] in led.positions}
-        topics.stop_on(self._plane, checks.against_log(found, seen.starts, seen.real_ends))
+        real_ends = seen.real_ends
+        if any(position.offset > real_ends[at] for at, position in found.items()):
+            # Another driver may have copied what came after the look.
+            real_ends = end_offsets(self._plane.source_admin, real_ends, timeout_s=ADMIN_TIMEOUT_S)
+        topics.stop_on(self._plane, checks.against_log(found, seen.starts, real_ends))
         return self.next_of(seen, {at: position.offset for at, position in found.items()})
 
     def next_of(self, seen: Seen, starts: Offsets) -> Shares | None:
