@@ -106,6 +106,13 @@ class Cluster:
         self.topics[name] = Topic(self._new_id(), [Log() for _ in range(partitions)], dict(config))
         return self.topics[name]
 
+    def create_partitions(self, name: str, number: int) -> None:
+        """Up to `number` of them in all."""
+        logs = self.topics[name].logs
+        if number <= len(logs):
+            raise refused(KafkaError.INVALID_PARTITIONS)
+        logs += [Log() for _ in range(number - len(logs))]
+
     def delete_topic(self, name: str) -> None:
         """With the offsets that groups have for it, as the broker does."""
         del self.topics[name]
@@ -172,6 +179,15 @@ class Cluster:
         last = self.transactions.get(transactional_id)
         if last is not None and last.outcome is Outcome.OPEN:
             self._decide(last, Outcome.COMMITTED)
+
+    def abort(self, transactional_id: str, epoch: int) -> None:
+        """Decided when this returns. One that is committed can't be aborted any more."""
+        self._check(transactional_id, epoch)
+        last = self.transactions.get(transactional_id)
+        if last is not None and last.outcome is Outcome.COMMITTED and not last.visible:
+            raise refused(KafkaError.INVALID_TXN_STATE)
+        if last is not None and last.outcome is Outcome.OPEN:
+            self._decide(last, Outcome.ABORTED)
 
     def time_out(self) -> bool:
         """Abort the open transactions, as the coordinator does after their time-out; False if there is none."""

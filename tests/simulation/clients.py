@@ -240,7 +240,7 @@ class SimAdmin:
     def _topic(self, name: str) -> SimpleNamespace:
         return SimpleNamespace(partitions=dict.fromkeys(range(len(self._cluster.topics[name].logs))))
 
-    def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, Answer]:
+    def create_topics(self, topics: Sequence[NewTopic], **_options: object) -> dict[str, Answer]:
         return {
             t.topic: self._answered(lambda t=t: self._cluster.create_topic(t.topic, t.num_partitions, t.config))
             for t in topics

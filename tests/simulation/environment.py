@@ -50,6 +50,7 @@ from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.parts import in_parts
 from tests.simulation.clients import SimAdmin, SimConsumer, SimProducer
 from tests.simulation.merging import merge
+from tests.simulation.stage import Stage
 from tests.simulation.storage import (
     NO_BUGS,
     CatalogBug,
@@ -90,7 +91,7 @@ class Environment:
         patch.setattr(SINK, "encode", lambda event: event)
         patch.setattr(SINK, "decode", lambda event: self.world.read_event(event))
         self._install_storage(patch)
-        self._install_chance(patch)
+        install_chance(patch, lambda: self.world)
         patch.setattr(
             calve.sink_core.sink.batches, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named)
         )
@@ -159,37 +160,40 @@ class Environment:
         below, store = f"{table.metadata.location}/", self.world.store
         return [Listed(path, 1, store.written_ms[path]) for path in store.files if path.startswith(below)]
 
-    def _install_chance(self, patch: pytest.MonkeyPatch) -> None:
-        def new_uuid() -> uuid.UUID:
-            return uuid.UUID(int=self.world.chance.getrandbits(128), version=4)
 
-        def uniform(low: float, high: float) -> float:
-            return low + (high - low) * self.world.chance.random()
+def install_chance(patch: pytest.MonkeyPatch, stage: Callable[[], Stage]) -> None:
+    """Clock, sleep and lots of the stage that is there at each call."""
 
-        def clock() -> float:
-            return self.world.scheduler.now_s
+    def new_uuid() -> uuid.UUID:
+        return uuid.UUID(int=stage().chance.getrandbits(128), version=4)
 
-        class Clocked(datetime):
-            @classmethod
-            def now(cls, tz: tzinfo | None = None) -> datetime:
-                return datetime.fromtimestamp(clock(), tz or UTC)
+    def uniform(low: float, high: float) -> float:
+        return low + (high - low) * stage().chance.random()
 
-        really_sleep, owner = time.sleep, threading.get_ident()
+    def clock() -> float:
+        return stage().scheduler.now_s
 
-        def sleep(seconds: float) -> None:
-            # Py4J's threads outlive the tests that needed Spark.
-            if threading.get_ident() == owner:
-                self.world.scheduler.sleep(seconds)
-            else:
-                really_sleep(seconds)
+    class Clocked(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.fromtimestamp(clock(), tz or UTC)
 
-        patch.setattr(uuid, "uuid4", new_uuid)
-        patch.setattr(random, "uniform", uniform)
-        patch.setattr(time, "sleep", sleep)
-        patch.setattr(time, "monotonic", clock)
-        patch.setattr(time, "time", clock)
-        patch.setattr(time, "time_ns", lambda: int(clock() * 1e9))
-        patch.setattr(pyiceberg.table.update, "datetime", Clocked)
+    really_sleep, owner = time.sleep, threading.get_ident()
+
+    def sleep(seconds: float) -> None:
+        # Py4J's threads outlive the tests that needed Spark.
+        if threading.get_ident() == owner:
+            stage().scheduler.sleep(seconds)
+        else:
+            really_sleep(seconds)
+
+    patch.setattr(uuid, "uuid4", new_uuid)
+    patch.setattr(random, "uniform", uniform)
+    patch.setattr(time, "sleep", sleep)
+    patch.setattr(time, "monotonic", clock)
+    patch.setattr(time, "time", clock)
+    patch.setattr(time, "time_ns", lambda: int(clock() * 1e9))
+    patch.setattr(pyiceberg.table.update, "datetime", Clocked)
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from tests.simulation import users
 from tests.simulation.environment import Environment
 from tests.simulation.processes import KINDS
 from tests.simulation.promises import Promise, Violation
-from tests.simulation.world import Actor, World
+from tests.simulation.stage import Actor
+from tests.simulation.world import World
 
 ROUNDS = 25
 """Undisturbed rounds after which a pipeline must have caught up."""

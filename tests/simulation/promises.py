@@ -16,6 +16,8 @@ class Promise(Enum):
     TRUE_FINDINGS = "every finding has a cause"
     TRUE_VERDICTS = "no published batch is called stale"
     KNOWN_ENDS = "a process ends by an error that it may end by"
+    COPIED_ONCE = "every record is copied once, in order"
+    POSITIONS_FOLLOW = "positions are where the events leave them"
     PROGRESS = "an undisturbed pipeline catches up"
 
 

@@ -32,7 +32,8 @@ class Process:
         self.at = ""
         self.error: Exception | None = None
         self._main = main
-        self.greenlet = greenlet(self._run)
+        # A process may begin another, which must not end with it.
+        self.greenlet = greenlet(self._run, _root())
 
     def _run(self) -> None:
         try:
@@ -43,6 +44,14 @@ class Process:
             self.error = error
         finally:
             self.ended = True
+
+
+def _root() -> greenlet:
+    """Where the scheduler runs."""
+    found = getcurrent()
+    while found.parent is not None:
+        found = found.parent
+    return found
 
 
 class Scheduler:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,8 @@ from calve.sink_core.tables.format.lake import LoadedTable
 from tests.simulation.broker import Cluster
 from tests.simulation.clients import Network
 from tests.simulation.oracle import BAD, GAP, OLD, TOPIC, Batch, Oracle
-from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.scheduler import Process
+from tests.simulation.stage import Stage
 from tests.simulation.storage import NO_BUGS, CatalogBug, DataFile, FileStore, ListedFile, Manifest, Row, SimCatalog
 
 STALE = "stale "
@@ -45,15 +44,6 @@ ADDED = "db.added"
 
 GROUP_IN_USE = "group in use"
 """What a run stops on that finds positions in the group and nothing else of the pipeline: no finding."""
-
-
-@dataclass
-class Actor:
-    """What belongs to one process: its own lots, and how much of what it asks for goes astray."""
-
-    process: Process
-    chance: random.Random
-    loss: float
 
 
 @dataclass(frozen=True)
@@ -68,11 +58,10 @@ class Tasks(InProcess):
         return self.world.run_tasks(spec, tasks)
 
 
-class World:
+class World(Stage):
     """One history's world. `pipelines` are the file as it is at first, and with a table added; `pipeline` is the one in
-    effect. `calm` ends all loss in the network; `stopped_on` are findings, with their subjects, that processes have
-    ended with; `saved` and `dropped` are catalog entries that users have put aside. Batches are merged into the tables
-    in `merged`.
+    effect. `stopped_on` are findings, with their subjects, that processes have ended with; `saved` and `dropped` are
+    catalog entries that users have put aside. Batches are merged into the tables in `merged`.
     """
 
     def __init__(
@@ -82,37 +71,21 @@ class World:
         rules: Rules = ALL,
         bugs: Set[CatalogBug] = NO_BUGS,
     ) -> None:
-        self.chance = random.Random(seed)
+        super().__init__(seed, rules)
         self.pipelines = pipelines
         self.pipeline = pipelines[0]
-        self.rules = rules
-        self.scheduler = Scheduler()
-        self.calm = False
-        self.trace: list[str] = []
-        self.visits = Counter[str]()
-        self.outcomes = Counter[str]()
-        self.actors: dict[str, Actor] = {}
         self.stopped_on: set[tuple[str, str]] = set()
         self.saved: dict[str, TableMetadata] = {}
         self.dropped: dict[str, TableMetadata] = {}
         self.cluster = Cluster(self.new_id, self.now_ms)
-        self.network = Network(self.scheduler, self.cluster, self._fate)
+        self.network = Network(self.scheduler, self.cluster, self.fate)
         self.store = FileStore(self.now_ms)
-        self.catalog = SimCatalog(self.scheduler, self.store, self._fate, self.cluster.pending, bugs, self.delete_file)
+        self.catalog = SimCatalog(self.scheduler, self.store, self.fate, self.cluster.pending, bugs, self.delete_file)
         self.oracle = Oracle(self.pipeline, self.cluster, self.catalog, self.note)
         self.cluster.create_topic(TOPIC, 2, {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"})
         self.merged = frozenset[str]()
         self._records = 0
         self._places: dict[int, tuple[TopicPartition, int]] = {}
-
-    def now_ms(self) -> int:
-        return int(self.scheduler.now_s * 1000)
-
-    def new_id(self) -> str:
-        return f"{self.chance.getrandbits(64):016x}"
-
-    def note(self, what: str) -> None:
-        self.trace.append(what)
 
     def did(self, deed: str, subject: str) -> None:
         """Others have done something that a pipeline may have to stop on."""
@@ -130,64 +103,17 @@ class World:
         self.pipeline = self.oracle.pipeline = self.pipelines[1]
         self.note("USER adds a table")
 
-    def spawn(self, name: str, main: Callable[[], None], *, seed: int, loss: float) -> Actor:
-        actor = Actor(Process(name, main), random.Random(seed), loss)
-        self.actors[name] = actor
-        return actor
-
-    def step(self, actor: Actor, steps: int) -> None:
-        if actor.process.ended:
-            return
-        self.scheduler.step(actor.process, steps)
-        if actor.process.ended:
-            self._ended(actor.process)
-
-    def step_to(self, actor: Actor, failpoint: str) -> None:
-        """Let a process go on until it reaches `failpoint`, has to wait, or ends."""
-        process = actor.process
-        process.at = ""
-        while not process.ended and process.at != failpoint:
-            self.step(actor, 1)
-            if process.waiting:
-                return
-
-    def kill(self, actor: Actor) -> None:
-        if not actor.process.ended:
-            self.note(f"KILL {actor.process.name}")
-            self.scheduler.kill(actor.process)
-
-    def reach(self, name: str) -> None:
-        """A failpoint: a place for others to go first, or for the process to die."""
-        self.visits[name] += 1
-        if self.scheduler.current is not None:
-            self.scheduler.current.at = name
-        self.scheduler.give_way()
-
-    def _ended(self, process: Process) -> None:
+    def ended(self, process: Process) -> None:
+        super().ended(process)
         error = process.error
         if error is None:
-            self.note(f"{process.name} ends")
             return
-        self.note(f"{process.name} ends with {type(error).__name__}: {str(error).splitlines()[0]}")
-        self.outcomes[f"ended with: {type(error).__name__}"] += 1
         if isinstance(error, FindingError):
             self.outcomes[f"finding: {error.finding}"] += 1
             self.stopped_on.add((error.finding, error.subject))
         elif "positions that no publish of this pipeline put there" in str(error):
             self.stopped_on.add((GROUP_IN_USE, self.pipeline.group))
         self.oracle.judge(process.name, error)
-
-    def _fate(self, request: str) -> str:
-        process = self.scheduler.current
-        if self.calm or process is None:
-            return ""
-        actor = self.actors[process.name]
-        if actor.chance.random() >= actor.loss:
-            return ""
-        fate = actor.chance.choice(("lost", "unanswered", "late"))
-        self.note(f"{request} of {process.name} is {fate}")
-        self.outcomes[f"{fate}: {request}"] += 1
-        return fate
 
     def fingerprint(self) -> object:
         """What a pipeline that is caught up does not change any more."""

@@ -1,0 +1,189 @@
+"""A world with two clusters: a mirror's drivers copy topics of one to the other, each slot's task a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from calve.sink_core.config.mirror_pipeline import MirrorPipeline
+from calve.sink_core.errors import CalveError, FindingError, RetriableError
+from calve.sink_core.mirror.plane import MirrorPlane
+from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tasks import Task
+from tests.simulation.broker import At, Cluster
+from tests.simulation.clients import Network
+from tests.simulation.scheduler import Process
+from tests.simulation.slots.clients import Record
+from tests.simulation.slots.oracle import Oracle
+from tests.simulation.stage import Actor, Stage
+
+T = TypeVar("T")
+
+TOPICS = {"orders": 3, "clicks": 2}
+"""Of the source at first, with their partitions."""
+
+ATTEMPTS = 3
+"""Of a task whose process dies, as Spark tries it again."""
+
+MOST_SLOTS = 6
+LOOK_S = 0.1
+
+
+@dataclass
+class Job:
+    """Tasks of one generation under way. `outcomes` by number, of whichever attempt came to an end first."""
+
+    driver: str
+    start: Callable[[int], Actor]
+    attempts: dict[int, list[Actor]] = field(default_factory=dict[int, list[Actor]])
+    outcomes: dict[int, Any] = field(default_factory=dict[int, Any])
+
+    def attempt(self, number: int) -> None:
+        """One more, beside those that may still live."""
+        self.attempts.setdefault(number, []).append(self.start(number))
+
+
+@dataclass(frozen=True)
+class SlotTasks:
+    """In place of Spark: each attempt of a task is a process, which outlives its driver."""
+
+    world: MirrorWorld
+
+    def parallelism(self, records: int) -> int:
+        del records
+        return self.world.slots
+
+    def needs_start(self, records: int) -> bool:
+        del records
+        return False
+
+    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:
+        del records
+        job = self.world.start_job(task)
+        for number in range(n):
+            job.attempt(number)
+        while len(job.outcomes) < n:
+            self.world.scheduler.sleep(LOOK_S)
+            for number, attempts in job.attempts.items():
+                if number not in job.outcomes and all(actor.process.ended for actor in attempts):
+                    if len(attempts) == ATTEMPTS:
+                        raise RetriableError(f"task {number} died {ATTEMPTS} times")
+                    job.attempt(number)
+        outcomes = [job.outcomes[number] for number in range(n)]
+        failed = next((each for each in outcomes if isinstance(each, CalveError)), None)
+        if failed is not None:
+            raise failed
+        return outcomes
+
+
+class MirrorWorld(Stage):
+    """One history's world. `slots` is how many a driver may use now; `jobs` are all that were begun."""
+
+    def __init__(self, seed: int, pipeline: MirrorPipeline, rules: Rules = ALL) -> None:
+        super().__init__(seed, rules)
+        self.pipeline = pipeline
+        self.source = Cluster(self.new_id, self.now_ms)
+        self.target = Cluster(self.new_id, self.now_ms)
+        self.networks = {
+            "source": Network(self.scheduler, self.source, self.fate),
+            "target": Network(self.scheduler, self.target, self.fate),
+        }
+        for topic, partitions in TOPICS.items():
+            self.source.create_topic(topic, partitions, {})
+        self.slots = 2
+        self.jobs: list[Job] = []
+        self.oracle = Oracle(pipeline, self.source, self.target, self.note)
+        self._records = 0
+        self._upstream = 0
+
+    def plane(self) -> MirrorPlane:
+        return MirrorPlane(self.pipeline, self.rules, tasks=SlotTasks(self))
+
+    def network_of(self, settings: Any) -> Network:
+        return self.networks[str(settings["bootstrap.servers"])]
+
+    @property
+    def alive(self) -> list[Actor]:
+        """In the order of their beginning."""
+        return [actor for actor in self.actors.values() if not actor.process.ended]
+
+    @property
+    def partitions(self) -> list[At]:
+        """Of the source."""
+        return [(name, number) for name, topic in self.source.topics.items() for number in range(len(topic.logs))]
+
+    def start_job(self, task: Task[Any]) -> Job:
+        current = self.scheduler.current
+        assert current is not None
+        driver, loss = current.name, self.actors[current.name].loss
+        index = len(self.jobs)
+
+        def start(number: int) -> Actor:
+            name = f"slot {number} attempt {len(job.attempts.get(number, ()))} of job {index} of {driver}"
+            main = partial(self._attempt, job, number, task)
+            return self.spawn(name, main, seed=self.chance.getrandbits(30), loss=loss)
+
+        job = Job(driver, start)
+        self.jobs.append(job)
+        return job
+
+    def _attempt(self, job: Job, number: int, task: Task[Any]) -> None:
+        try:
+            outcome = task(number)
+        except CalveError as error:
+            self._judge_task(error)
+            outcome = error
+        job.outcomes.setdefault(number, outcome)
+
+    def _judge_task(self, error: CalveError) -> None:
+        self.outcomes[f"task ended with: {type(error).__name__}"] += 1
+        name = self.scheduler.current.name if self.scheduler.current else ""
+        self.note(f"{name}: {type(error).__name__}: {error.message}")
+        self.oracle.judge(name, error)
+
+    def ended(self, process: Process) -> None:
+        super().ended(process)
+        if process.error is not None:
+            if isinstance(process.error, FindingError):
+                self.outcomes[f"finding: {process.error.finding}"] += 1
+            self.oracle.judge(process.name, process.error)
+
+    def new_record(self) -> Record:
+        """One that no other equals, of all shapes."""
+        self._records += 1
+        number, chance = self._records, self.chance
+        key = chance.choice((None, b"", b"k%d" % number))
+        value = chance.choice((None, b"", b"v%d" % number, b"v%d" % number))
+        headers = chance.choice(((), (), (("h", b"%d" % number), ("h", None))))
+        # Told apart by their time where nothing else does.
+        return Record(key, value, 1_600_000_000_000 + number, headers)
+
+    def produce(self, ats: Iterable[At], *, transaction: bool, committed: bool = True, open_: bool = False) -> None:
+        """Records for partitions of the source, in a transaction or not."""
+        if not transaction:
+            for at in ats:
+                self.source.append(at, self.new_record())
+            return
+        self._upstream += 1
+        id_ = f"upstream {self._upstream}"
+        epoch = self.source.init_transactions(id_)
+        for at in ats:
+            self.source.produce(id_, epoch, at, self.new_record())
+        if not open_:
+            (self.source.commit if committed else self.source.abort)(id_, epoch)
+
+
+def mirror_pipeline_file(directory: Path) -> Path:
+    """The mirror of all histories, written below `directory`."""
+    (directory / "connections.yaml").write_text(
+        "deployment: sim\nkafka: {eu: {bootstrap.servers: source}, us: {bootstrap.servers: target}}\n"
+    )
+    path = directory / "mirror.yaml"
+    path.write_text(
+        "name: m\nkind: mirror\nsource: {kafka: eu, topics_regex: '[a-z]+'}\ntarget: {kafka: us, sync_config: false}\n"
+        "transaction: {max_bytes: 8B}\nbatch: {max_records: 12, min_task_bytes: 1B}\n"
+    )
+    return path
