@@ -49,7 +49,9 @@ class SlotState(LogState[BatchPublished, C]):
     by_driver: set[str] = field(default_factory=set[str])
 
     def start_generation(self, offset: int, event: GenerationStarted) -> None:
-        self.all_kept_ms = self.all_kept_ms or event.written_at_ms
+        if self.log_start == 0:
+            # Of a trimmed log only the checkpoint knows when the first one was.
+            self.all_kept_ms = self.all_kept_ms or event.written_at_ms
         self.publish(offset, event)
         self.generation, self.ended, self.commits = Logged(offset, event), None, []
         self.by_driver = set()
