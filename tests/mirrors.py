@@ -68,7 +68,7 @@ class Mirror:
 
 
 def mirror(
-    source: Broker, target: Broker, folder: Path, topics: Sequence[str] = (), **changes: dict[str, Any]
+    source: Broker, target: Broker, /, folder: Path, topics: Sequence[str] = (), **changes: dict[str, Any]
 ) -> Mirror:
     """The file of a mirror of `topics`; `changes` are merged into its sections."""
     name = support.unique("mirror").replace("-", "_")

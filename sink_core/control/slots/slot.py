@@ -28,7 +28,7 @@ from calve.sink_core.control.events import Event
 from calve.sink_core.control.group import SourceGroup, to_kafka
 from calve.sink_core.control.log import PARTITION, headers
 from calve.sink_core.error_codes.kafka import NOT_ACKNOWLEDGED, OPEN_TRANSACTION
-from calve.sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
+from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, UnknownOutcome
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.compat import WRONG_STATE
@@ -133,8 +133,8 @@ class Slot:
     def commit(self, event: Event, value: bytes, positions: Offsets) -> None:
         """End the open transaction with `event`, whose message is `value`, and the next offsets of what it moved.
 
-        Raises RetriableError if a record was refused, and then nothing is there; UnknownOutcome if the broker does not
-        say what became of it.
+        Raises RetriableError or ConfigError if a record was refused, and then nothing is there; UnknownOutcome if the
+        broker does not say what became of it.
         """
         spec, producer = self._spec, self._producer
         with self.reported("ending a transaction"):
@@ -195,7 +195,7 @@ class Slot:
         if isinstance(error, Fenced):
             self._open = False
             return Overtaken(error.message)
-        if raised.args[0].txn_requires_abort():
+        if raised.args[0].txn_requires_abort() and not isinstance(error, ConfigError):
             return RetriableError(error.message, hint=error.hint, code=error.kind)
         return error
 
