@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.simulation.campaign import run_for, run_seeds, shorten
-from tests.simulation.history import MIXTURES
+from tests.simulation.campaign import MIXTURES, run_for, run_seeds, shorten
 from tests.simulation.rules import CASES
 
 
@@ -40,7 +39,7 @@ def _options() -> argparse.ArgumentParser:
         help="go on for up to three times as long until histories have been everywhere N times (0)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="run one history, and shorten it if it breaks a promise")
-    parser.add_argument("--mixture", choices=tuple(MIXTURES), help="processes of the history (default: drawn)")
+    parser.add_argument("--mixture", choices=MIXTURES, help="processes of the history (default: drawn)")
     parser.add_argument("--off", choices=tuple(CASES), metavar="RULE", help="with a rule off, or with a known bug")
     return parser
 

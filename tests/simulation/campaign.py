@@ -18,18 +18,25 @@ from pathlib import Path
 import pytest
 
 from calve.sink_core.config.load import load
-from tests.simulation import transitions
+from calve.sink_core.rules import ALL, Rules
+from tests.simulation import history, transitions
 from tests.simulation.environment import Environment, installed
-from tests.simulation.history import MERGING, MIXTURES, PLACES, Action, History, Result, draw
+from tests.simulation.history import MERGING, PLACES, Action, History, Result
 from tests.simulation.rules import CASES
+from tests.simulation.slots import history as mirrors
+from tests.simulation.slots.environment import installed as installed_mirrors
+from tests.simulation.slots.history import MIXTURES as OF_MIRRORS
+from tests.simulation.slots.world import load_mirror
 from tests.simulation.transitions import TRANSITIONS
 from tests.simulation.world import pipeline_files
 
 CHUNK = 25
+MIXTURES = (*history.MIXTURES, *OF_MIRRORS)
 REACHED = sorted(
-    {failpoint for failpoints in (MERGING, *PLACES.values()) for failpoint in failpoints} - {"resolve.after-rebind"}
+    {failpoint for failpoints in (MERGING, mirrors.PLACES, *PLACES.values()) for failpoint in failpoints}
+    - {"resolve.after-rebind", "resolve.after-token"}
 )
-"""Failpoints of what histories run. The answer `move` is not among it."""
+"""Failpoints of what histories run. The answer `move` is not among it, nor are those to findings of mirrors."""
 
 Run = Callable[[int, Sequence[Action] | None], Result]
 
@@ -67,6 +74,10 @@ class Totals:
 @contextmanager
 def running(*, mixture: str | None = None, off: str | None = None) -> Iterator[Run]:
     """A function that runs the history of a seed; with the rule `off` switched off, or with another system's bug."""
+    if mixture in OF_MIRRORS:
+        with _running_mirrors(mixture, CASES[off].rules if off is not None else ALL) as run:
+            yield run
+        return
     with (
         tempfile.TemporaryDirectory() as directory,
         pytest.MonkeyPatch.context() as patch,
@@ -77,6 +88,18 @@ def running(*, mixture: str | None = None, off: str | None = None) -> Iterator[R
         with installed(*((rule.rules, rule.bugs) if rule else ())) as environment:
             transitions.count(patch, partial(_visit, environment))
             yield lambda seed, actions=None: History(environment, pipelines, seed).run(actions, mixture)
+
+
+@contextmanager
+def _running_mirrors(mixture: str, rules: Rules) -> Iterator[Run]:
+    with tempfile.TemporaryDirectory() as directory, installed_mirrors(rules) as environment:
+        pipeline = load_mirror(Path(directory))
+        yield lambda seed, actions=None: mirrors.History(environment, pipeline, seed).run(actions, mixture)
+
+
+def draw(seed: int, mixture: str | None) -> list[Action]:
+    """The actions of a seed."""
+    return mirrors.draw(seed, mixture) if mixture in OF_MIRRORS else history.draw(seed, mixture)
 
 
 def _visit(environment: Environment, name: str) -> None:
@@ -118,7 +141,7 @@ class Campaign:
     def next_mixture(self, chunk: int) -> str:
         seldom = self.totals.seldom(self.visits)
         if chunk % 2 == 0 or not seldom or not self.totals.histories:
-            return list(MIXTURES)[chunk // 2 % len(MIXTURES)]
+            return MIXTURES[chunk // 2 % len(MIXTURES)]
         rarest = min(seldom, key=lambda place: seldom[place])
         return max(MIXTURES, key=lambda name: self._rate(name, rarest))
 

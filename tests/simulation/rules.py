@@ -37,6 +37,7 @@ def _off(switch: str, breaks: Promise, mixture: str | None = None, seed: int = 0
 
 
 ONCE, ROWS = Promise.PUBLISHED_ONCE, Promise.COMMITTED_ONCE
+COPIES, SLOTS = Promise.COPIED_ONCE, "slots asleep"
 FILES, FINDINGS, OTHERS = Promise.FILES_STAY, Promise.TRUE_FINDINGS, Promise.NOTHING_OVERWRITTEN
 
 RULES: dict[str, Rule] = {
@@ -79,6 +80,11 @@ RULES: dict[str, Rule] = {
     ),
     "VTTS waits for the history": _off("vtts_waits_for_the_history", Promise.VTTS, "a table added"),
     "events count once their transaction is committed": _off("events_are_committed", ROWS),
+    "a generation is recorded before its fence": _off("generation_is_recorded_first", COPIES, SLOTS, 1069),
+    "the slots of former generations are fenced": _off("slots_are_fenced", COPIES, SLOTS, 33),
+    "a driver reads positions after the fence": _off("positions_are_read_after_the_fence", FINDINGS, SLOTS, 385),
+    "a slot compares the token": _off("slot_compares_the_token", COPIES, SLOTS, 33),
+    "a slot fences before it reads": _off("slot_fences_first", COPIES, SLOTS, 19),
 }
 
 BUGS: dict[str, Rule] = {

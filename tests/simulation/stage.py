@@ -1,4 +1,4 @@
-"""What every simulated world is made of: a scheduler, the processes on it, and how much of what they ask for is lost."""
+"""What every simulated world is made of: a scheduler, the processes on it, and what becomes of their requests."""
 
 from __future__ import annotations
 

@@ -221,12 +221,13 @@ class History:
             world.source.settle()
             world.target.settle()
             world.step_to(actor, place)
-            if actor.process.ended or actor.process.at == place or self._tasks(world, actor):
+            if actor.process.ended or actor.process.at == place or self.tasks(world, actor):
                 break
         world.note(f"{actor.process.name} sleeps at {actor.process.at}")
         self.asleep.add(actor.process.name)
 
-    def _tasks(self, world: MirrorWorld, driver: Actor) -> list[Actor]:
+    def tasks(self, world: MirrorWorld, driver: Actor) -> list[Actor]:
+        """Those of a driver that live."""
         return [actor for actor in world.alive if actor.process.name.endswith(f" of {driver.process.name}")]
 
     def to_its_end(self, world: MirrorWorld, actor: Actor) -> bool:
@@ -239,7 +240,7 @@ class History:
             if actor.process.ended:
                 world.target.settle()
                 return True
-            tasks = self._tasks(world, actor)
+            tasks = self.tasks(world, actor)
             if any(task.process.name in self.asleep for task in tasks) and turn % 2:
                 return False
             for task in tasks:

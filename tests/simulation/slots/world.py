@@ -1,4 +1,4 @@
-"""A world with two clusters: a mirror's drivers copy topics of one to the other, each slot's task a process of its own."""
+"""A world with two clusters: a mirror's drivers copy topics of one to the other, by tasks that are processes too."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from calve.sink_core.config.load import load
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.errors import CalveError, FindingError, RetriableError
 from calve.sink_core.mirror.plane import MirrorPlane
@@ -36,7 +37,6 @@ LOOK_S = 0.1
 class Job:
     """Tasks of one generation under way. `outcomes` by number, of whichever attempt came to an end first."""
 
-    driver: str
     start: Callable[[int], Actor]
     attempts: dict[int, list[Actor]] = field(default_factory=dict[int, list[Actor]])
     outcomes: dict[int, Any] = field(default_factory=dict[int, Any])
@@ -126,7 +126,7 @@ class MirrorWorld(Stage):
             main = partial(self._attempt, job, number, task)
             return self.spawn(name, main, seed=self.chance.getrandbits(30), loss=loss)
 
-        job = Job(driver, start)
+        job = Job(start)
         self.jobs.append(job)
         return job
 
@@ -176,8 +176,8 @@ class MirrorWorld(Stage):
             (self.source.commit if committed else self.source.abort)(id_, epoch)
 
 
-def mirror_pipeline_file(directory: Path) -> Path:
-    """The mirror of all histories, written below `directory`."""
+def load_mirror(directory: Path) -> MirrorPipeline:
+    """The mirror of all histories, whose file is written below `directory`."""
     (directory / "connections.yaml").write_text(
         "deployment: sim\nkafka: {eu: {bootstrap.servers: source}, us: {bootstrap.servers: target}}\n"
     )
@@ -186,4 +186,6 @@ def mirror_pipeline_file(directory: Path) -> Path:
         "name: m\nkind: mirror\nsource: {kafka: eu, topics_regex: '[a-z]+'}\ntarget: {kafka: us, sync_config: false}\n"
         "transaction: {max_bytes: 8B}\nbatch: {max_records: 12, min_task_bytes: 1B}\n"
     )
-    return path
+    pipeline = load(path)
+    assert isinstance(pipeline, MirrorPipeline)
+    return pipeline
