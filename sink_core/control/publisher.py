@@ -165,6 +165,15 @@ class Publisher(Generic[S]):
         """
         return self._fenced(lambda _producer, read: read, partitions)
 
+    def fence(self) -> None:
+        """End what an earlier publisher has left open. Reads nothing."""
+        self._fence(self._producer({}))
+
+    def _fence(self, producer: Producer) -> None:
+        with _translated("fencing earlier publishers"):
+            clients.await_broker(producer, self._log.topic, TRANSACTION_S)
+            producer.init_transactions(TRANSACTION_S)
+
     def _fenced(
         self,
         step: Callable[[Producer, Read[S]], T],
@@ -183,9 +192,7 @@ class Publisher(Generic[S]):
             try:
                 producer = self._producer(settings or {})
                 read_early = None if fence_first else self._read(partitions)
-                with _translated("fencing earlier publishers"):
-                    clients.await_broker(producer, self._log.topic, TRANSACTION_S)
-                    producer.init_transactions(TRANSACTION_S)
+                self._fence(producer)
                 reach("publish.after-fence")
                 return step(producer, read_early or self._read(partitions))
             except (Fenced, UnknownOutcome) as error:

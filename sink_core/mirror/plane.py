@@ -103,7 +103,7 @@ class MirrorPlane(ControlPlane[MirrorPipeline, MirrorState]):
 
     def give_up(self) -> tuple[str, ...]:
         """A generation that has nothing to do fences those before it."""
-        outstanding = tuple(logged.event.batch_id for logged in self.log.refresh_to_end().outstanding())
+        outstanding = tuple(logged.event.batch_id for logged in self.log.refresh().outstanding())
         return outstanding if outstanding and self.lead_for("given up") else ()
 
     def lead_for(self, why: str) -> Led[MirrorState] | None:

@@ -41,6 +41,7 @@ FENCED_AT_ONCE = 16
 _HIDDEN_TRIES = 3
 
 S = TypeVar("S", bound=SlotState[Any])
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +95,24 @@ class Leader(Generic[S]):
         `wanted` is asked with the log as it was read last. Raises ProtocolError for positions in the group that the log
         does not know of, Fenced or UnknownOutcome as the publisher does.
         """
+        return self._past_the_dead(lambda: self._lead(wanted))
+
+    def read_to_end(self) -> S:
+        """The log to its end, also where a task that is gone has left a transaction open. No slot may be at work."""
+        return self._past_the_dead(self._log.refresh_to_end)
+
+    def _past_the_dead(self, read: Callable[[], R]) -> R:
         for _ in range(_HIDDEN_TRIES):
             try:
-                return self._lead(wanted)
+                return read()
             except Unreachable as error:
                 if error.kind is not OPEN_TRANSACTION:
                     raise
-                # A slot that died with its event written holds the log's end back until its transaction times out. It
-                # is of a generation that was recorded below, so that its id is among those that the log tells of.
+                # Who died with its event written holds the log's end back until its transaction times out: a driver, or
+                # a slot. That is of a generation that was recorded below, so that the log tells of its id.
+                self._publisher.fence()
                 self.fence(self._log.state.most_slots)
-        return self._lead(wanted)
+        return read()
 
     def _lead(self, wanted: Callable[[S], Wanted]) -> Led[S] | None:
         state = self._log.refresh_to_end()
