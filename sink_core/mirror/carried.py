@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -42,15 +42,13 @@ def carried(records: Sequence[Message], values: Sequence[bytes | None], uncarria
 
 
 def _headers(records: Sequence[Message], uncarriable: Uncarriable) -> Sequence[Headers]:
-    try:
-        return cast(list[Headers], list(map(Message.headers, records)))
-    except UNREADABLE:
-        return [_headers_of(message, uncarriable) for message in records]
-
-
-def _headers_of(message: Message, uncarriable: Uncarriable) -> Headers:
-    try:
-        return cast(Headers, message.headers())
-    except UNREADABLE as error:
-        uncarriable(message, "a header whose name is not UTF-8", error)
-        return None
+    found: list[Headers] = []
+    left = iter(records)
+    while len(found) < len(records):
+        try:
+            # Asked once each: a message that has raised answers the next time with a list that crashes its reader.
+            found.extend(cast(Iterator[Headers], map(Message.headers, left)))
+        except UNREADABLE as error:
+            uncarriable(records[len(found)], "a header whose name is not UTF-8", error)
+            found.append(None)
+    return found
