@@ -156,3 +156,9 @@ TOO_FEW_BROKERS = ErrorCode(
     "Remote topics could not be created.",
     "Lower `target.replication_factor`, or leave it out for the target's own.",
 )
+REFUSED = ErrorCode(
+    "CLV-2122",
+    "The target refuses a record",
+    "Its topic takes no record like this one, or is gone. Nothing of its transaction was copied.",
+    "Set what the message names, and run again: the mirror goes on with this record.",
+)

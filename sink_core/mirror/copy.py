@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from calve.sink_core.control import checks
-from calve.sink_core.control.slots.slot import Overtaken, Slot, SlotSpec
+from calve.sink_core.control.slots.slot import Overtaken, Refused, Slot, SlotSpec
 from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.kafka import clients
@@ -20,6 +20,7 @@ from calve.sink_core.kafka.source import topic_ids
 from calve.sink_core.mirror.events import RecordsCopied
 from calve.sink_core.mirror.part import Part
 from calve.sink_core.mirror.plan import Ranges
+from calve.sink_core.mirror.refused import named
 from calve.sink_core.mirror.state import MIRROR
 from calve.sink_core.offsets import OffsetRange, TopicPartition, offsets_to_dense
 from calve.sink_core.timing import Deadline
@@ -99,11 +100,15 @@ def _copy(spec: CopySpec, number: int, slot: Slot) -> None:
     parts = [Part(r, remote[r.at], slot.producer, adjusts=spec.adjusts) for r in left]
     with RangeReader(spec.source, left, group=spec.reader_group) as reader:
         piece = _Piece(spec, number, slot, parts)
-        for messages in reader:
-            piece.take(messages)
-            if piece.is_full:
-                piece.commit()
-    piece.finish()
+        try:
+            for messages in reader:
+                piece.take(messages)
+                if piece.is_full:
+                    piece.commit()
+            piece.finish()
+        except Refused as refused:
+            ranges = [part.open_range for part in parts if part.moved]
+            raise named(refused, slot, ranges, source=spec.source, group=spec.reader_group) from refused
 
 
 class _Piece:

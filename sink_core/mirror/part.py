@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 
 import numpy as np
@@ -20,6 +21,9 @@ from calve.sink_core.mirror.events import CopiedRange
 from calve.sink_core.mirror.segments import Runs
 from calve.sink_core.offsets import OffsetRange, TopicPartition, after
 
+OnRefused = Callable[[int, KafkaError], None]
+
+_Callback = Callable[[KafkaError | None, Message], None]
 _FULL_S = 0.1
 
 
@@ -27,10 +31,20 @@ class Part:
     """The records of `part`, produced to the partition `at` of its remote topic.
 
     Between two `begin_next` it gathers what one transaction copies. `bytes` are those of keys and values so far.
+    `on_refused` is told the source's offset of each record that the target refuses, and why.
     """
 
-    def __init__(self, part: OffsetRange, at: TopicPartition, producer: Producer, *, adjusts: bool) -> None:
+    def __init__(
+        self,
+        part: OffsetRange,
+        at: TopicPartition,
+        producer: Producer,
+        *,
+        adjusts: bool,
+        on_refused: OnRefused | None = None,
+    ) -> None:
         self._source, self._at, self._producer, self._adjusts = part, at, producer, adjusts
+        self._on_refused = on_refused
         self._next = part.start
         self.begin_next()
 
@@ -52,6 +66,11 @@ class Part:
     def moved(self) -> bool:
         return self._next > self._start
 
+    @property
+    def open_range(self) -> tuple[OffsetRange, TopicPartition]:
+        """What the transaction has copied so far, and where to."""
+        return OffsetRange(*self._source.at, self._start, self._next), self._at
+
     def finish(self) -> None:
         """The range ends: whatever follows its last record holds none."""
         self._next = self._source.end
@@ -61,15 +80,15 @@ class Part:
         records = messages.records if len(places) == len(messages) else [messages.records[i] for i in places]
         values = messages.values if records is messages.records else [messages.values[i] for i in places]
         sent = carried(records, values, self._adjust)
-        self._produce(sent)
-        reach("transaction.mid-produce")
         offsets = messages.offsets[places]
+        self._next = after(int(offsets[-1]))
+        self._produce(sent, self._callbacks(offsets))
+        reach("transaction.mid-produce")
         self._runs.add(offsets)
         self._digest.add(sent.keys, sent.values, sent.timestamps_ms, sent.headers)
         self._records += len(records)
         self.bytes += int(messages.sizes[places].sum())
         self._max_ms = max(self._max_ms, max(sent.timestamps_ms))
-        self._next = after(int(offsets[-1]))
 
     def copied(self) -> CopiedRange:
         """What the transaction copies, once every record was acknowledged.
@@ -97,13 +116,8 @@ class Part:
             segments=self._runs.pairs(self._start),
         )
 
-    def _produce(self, sent: Carried) -> None:
-        """The first record and the last tell where they landed; a record that is not taken fails the transaction."""
+    def _produce(self, sent: Carried, callbacks: Sequence[_Callback | None]) -> None:
         topic, partition, produce = self._at.topic, self._at.partition, self._producer.produce
-        callbacks: list[Callable[[KafkaError | None, Message], None] | None] = [None] * len(sent.values)
-        if self._first < 0 and not self._records:
-            callbacks[0] = self._landed_first
-        callbacks[-1] = self._landed if len(sent.values) > 1 or self._records else self._landed_only
         rows = zip(sent.values, sent.keys, repeat(partition), callbacks, sent.timestamps_ms, sent.headers, strict=False)
         for value, key, to, callback, time_ms, own in rows:
             while True:
@@ -113,6 +127,16 @@ class Part:
                     self._producer.poll(_FULL_S)
                 else:
                     break
+
+    def _callbacks(self, offsets: npt.NDArray[np.int64]) -> Sequence[_Callback | None]:
+        """The first record and the last tell where they landed; a record that is not taken fails the transaction."""
+        if (tell := self._on_refused) is not None:
+            return [partial(_refused, tell, offset) for offset in offsets.tolist()]
+        callbacks: list[_Callback | None] = [None] * len(offsets)
+        if self._first < 0 and not self._records:
+            callbacks[0] = self._landed_first
+        callbacks[-1] = self._landed if len(offsets) > 1 or self._records else self._landed_only
+        return callbacks
 
     def _landed_first(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -136,3 +160,8 @@ class Part:
                 code=UNCARRIABLE,
             ) from cause
         self._adjusted += 1
+
+
+def _refused(tell: OnRefused, offset: int, error: KafkaError | None, _: Message) -> None:
+    if error is not None:
+        tell(offset, error)

@@ -28,10 +28,10 @@ from calve.sink_core.control.events import Event
 from calve.sink_core.control.group import SourceGroup, to_kafka
 from calve.sink_core.control.log import PARTITION, headers
 from calve.sink_core.error_codes.kafka import NOT_ACKNOWLEDGED, OPEN_TRANSACTION
-from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, UnknownOutcome
+from calve.sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka import clients
-from calve.sink_core.kafka.compat import WRONG_STATE
+from calve.sink_core.kafka.compat import STATE
 from calve.sink_core.kafka.failures import classify
 from calve.sink_core.offsets import Offsets, Position, TopicPartition
 from calve.sink_core.rules import ALL, Rules
@@ -41,6 +41,7 @@ TRANSACTION_S = clients.TRANSACTION_TIMEOUT_MS / 1000
 """After this the broker aborts a transaction by itself: pieces stay far below it."""
 
 _RETRY_S = 0.1
+_LOOK_S = 0.5
 
 
 class Overtaken(Exception):
@@ -62,6 +63,10 @@ class SlotSpec:
     generation: str
     producer: dict[str, object] = field(default_factory=dict[str, object])
     rules: Rules = ALL
+
+
+class Refused(RetriableError):
+    """The target has refused a record, or the transaction for another reason: it was aborted, nothing of it counts."""
 
 
 class Slot:
@@ -121,20 +126,25 @@ class Slot:
         reach("transaction.after-begin")
 
     def flush(self) -> None:
-        """Wait until every record of the open transaction was acknowledged, or refused."""
+        """Wait until every record of the open transaction was acknowledged. Raises Refused once one was refused."""
+        deadline = Deadline.after(TRANSACTION_S)
         with self.reported("sending records"):
-            if (left := self._producer.flush(TRANSACTION_S)) > 0:
-                raise UnknownOutcome(
-                    f"{left:,} records were not acknowledged in {TRANSACTION_S:.0f} s",
-                    hint="lower transaction.max_bytes if the target can't take so much in a minute",
-                    code=NOT_ACKNOWLEDGED,
-                )
+            while (left := self._producer.flush(min(_LOOK_S, max(0.0, deadline.left_s)))) > 0:
+                # Behind one that was refused, the client holds back all others until they time out.
+                self._look()
+                if deadline.passed:
+                    raise UnknownOutcome(
+                        f"{left:,} records were not acknowledged in {TRANSACTION_S:.0f} s",
+                        hint="lower transaction.max_bytes if the target can't take so much in a minute",
+                        code=NOT_ACKNOWLEDGED,
+                    )
+            self._look()
 
     def commit(self, event: Event, value: bytes, positions: Offsets) -> None:
         """End the open transaction with `event`, whose message is `value`, and the next offsets of what it moved.
 
-        Raises RetriableError or ConfigError if a record was refused, and then nothing is there; UnknownOutcome if the
-        broker does not say what became of it.
+        Raises Refused if a record was refused, and then nothing is there; UnknownOutcome if the broker does not say
+        what became of it.
         """
         spec, producer = self._spec, self._producer
         with self.reported("ending a transaction"):
@@ -189,21 +199,26 @@ class Slot:
 
     def _meaning(self, raised: KafkaException, doing: str) -> Exception:
         """A producer whose id somebody else took says so once, and answers whatever it is asked next with a fatal."""
-        if self._open and raised.args[0].code() == WRONG_STATE:
-            raised = self._refusal() or raised
+        if self._open and raised.args[0].code() == STATE:
+            try:
+                self._look()
+            except KafkaException as why:
+                raised = why
         error = classify(raised, doing)
         if isinstance(error, Fenced):
             self._open = False
             return Overtaken(error.message)
-        if raised.args[0].txn_requires_abort() and not isinstance(error, ConfigError):
-            return RetriableError(error.message, hint=error.hint, code=error.kind)
+        if raised.args[0].txn_requires_abort():
+            return Refused(error.message, hint=error.hint, code=error.kind)
         return error
 
-    def _refusal(self) -> KafkaException | None:
-        """Why nothing can be produced any more: a record was refused, and no call that only produces says so."""
-        token = to_kafka({self._spec.token: Position(0, self._spec.generation)})
+    def _look(self) -> None:
+        """Raise KafkaException for an open transaction that can only be aborted.
+
+        Beginning another is the one question that always tells: within one that is well it is a misuse without effect.
+        """
         try:
-            self._producer.send_offsets_to_transaction(token, self._group.metadata(), TRANSACTION_S)
+            self._producer.begin_transaction()
         except KafkaException as raised:
-            return raised
-        return None
+            if raised.args[0].code() != STATE:
+                raise

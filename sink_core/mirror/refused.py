@@ -1,0 +1,111 @@
+"""Which record a target has refused: the client says it of a transaction, not of a record.
+
+A callback on each record would tell, for a twentieth of all time. So what was to be copied is read and sent once more,
+with one, in a transaction that is aborted whatever comes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError
+
+from calve.sink_core.control.slots.slot import Overtaken, Refused, Slot
+from calve.sink_core.error_codes.kafka import REFUSED
+from calve.sink_core.errors import CalveError, ConfigError
+from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.reader import RangeReader
+from calve.sink_core.mirror.part import OnRefused, Part
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+
+_TRIES = 2
+
+_ANSWERS: Mapping[int, str] = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of {topic}, which target.config sets if it names it",
+    KafkaError.RECORD_LIST_TOO_LARGE: "lower the batch.size of target.kafka below segment.bytes of {topic}",
+    KafkaError.INVALID_TIMESTAMP: "set message.timestamp.before.max.ms and message.timestamp.after.max.ms of {topic} to"
+    f" {2**63 - 1}, or leave them out of target.config",
+    KafkaError.INVALID_RECORD: "a compacted topic takes no record without a key: correct cleanup.policy of {topic}",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "somebody deleted {topic} or its partition while it was written: run again",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the principal WRITE on {topic}",
+    KafkaError.POLICY_VIOLATION: "see what policy the brokers have for {topic}",
+}
+"""What to do about records that a broker refuses again and again."""
+
+
+class _Told(NamedTuple):
+    offset: int
+    error: KafkaError
+
+
+@dataclass(slots=True)
+class _Ear:
+    """Hears what becomes of the records of one partition."""
+
+    source: TopicPartition
+    remote: TopicPartition
+    refused: list[_Told] = field(default_factory=list[_Told])
+
+    def hear(self, offset: int, error: KafkaError) -> None:
+        # Negative codes are the client's own: it gives up what waits behind a record that was refused.
+        if error.code() > 0:
+            self.refused.append(_Told(offset, error))
+
+    def error(self) -> CalveError | None:
+        answers = [told for told in self.refused if told.error.code() in _ANSWERS]
+        if not answers:
+            return None
+        first = answers[0]
+        last = max(told.offset for told in answers if told.error.code() == first.error.code())
+        # A batch is refused as a whole.
+        which = f"offset {first.offset}" if last == first.offset else f"one of the offsets {first.offset} to {last}"
+        return ConfigError(
+            f"{self.source} at {which}: {self.remote} refuses it: {first.error.name()}: {first.error.str()}",
+            hint=_ANSWERS[first.error.code()].format(topic=self.remote.topic),
+            code=REFUSED,
+        )
+
+
+def named(
+    refused: Refused,
+    slot: Slot,
+    ranges: Sequence[tuple[OffsetRange, TopicPartition]],
+    *,
+    source: clients.Settings,
+    group: str,
+) -> CalveError:
+    """The error that names the record of `ranges`, of which `slot` could not commit the copy to their partitions; the
+    one given if none is refused again, or it can't be found out.
+    """
+    ears = [_Ear(part.at, at) for part, at in ranges]
+    # Behind a record that was refused its producer may first want another epoch, which it has after one more abort.
+    for _ in range(_TRIES):
+        with suppress(CalveError, Overtaken):
+            slot.abort()
+            slot.begin()
+            _send(slot, ranges, [ear.hear for ear in ears], source, group)
+        if any(ear.refused for ear in ears):
+            break
+    with suppress(CalveError, Overtaken):
+        slot.abort()
+    return next((error for error in (ear.error() for ear in ears) if error), refused)
+
+
+def _send(
+    slot: Slot,
+    ranges: Sequence[tuple[OffsetRange, TopicPartition]],
+    hear: Sequence[OnRefused],
+    source: clients.Settings,
+    group: str,
+) -> None:
+    parts = [
+        Part(part, at, slot.producer, adjusts=True, on_refused=h) for (part, at), h in zip(ranges, hear, strict=True)
+    ]
+    with RangeReader(source, [part for part, _ in ranges], group=group) as reader, slot.reported("sending records"):
+        for messages in reader:
+            for i, places in messages.by_slice():
+                parts[i].copy(messages, places)
+    slot.flush()
