@@ -15,7 +15,6 @@ from calve.sink_core.config.mirror import StartAtMirror
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Paused
 from calve.sink_core.control.keep_alive import is_due
-from calve.sink_core.control.log import READ_TIMEOUT_S
 from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.control.shares import Limits, Shares, shared
 from calve.sink_core.control.slots.events import GenerationEnded
@@ -82,6 +81,7 @@ class Copier:
         self._progress = on_progress or (lambda _progress: None)
         self._until: dict[TopicPartition, int] | None = None
         self._sampled: dict[str, float] = {}
+        self._synced = False
         self.lag = 0
         """Offsets that were pending at the last look."""
 
@@ -115,11 +115,14 @@ class Copier:
         if self.paused:
             return None
         seen = topics.look(self._plane)
+        if not self._synced:
+            topics.sync_configs(self._plane, seen)
+            self._synced = True
         if self._until is None:
             self._until = dict(seen.ends)
         seen = seen.up_to(self._until)
         self.lag = self._lag(seen)
-        if not self.lag and self._knows(seen):
+        if not self.lag and self._stands_at_the_end(seen):
             return None
         remote_ids = topics.ensure_remote(self._plane, seen)
         led = self._plane.leader.lead(partial(self._wanted, seen, remote_ids))
@@ -155,8 +158,7 @@ class Copier:
             failed, why = error, error.message
         finally:
             seconds["write"] = time.monotonic() - begun - seconds.get("plan", 0.0)
-            # A task that was lost with its executor may hold the log's end back until its transaction times out.
-            state = self._plane.log.refresh_to_end(timeout_s=READ_TIMEOUT_S)
+            state = self._plane.leader.read_to_end()
             overtaken = state.last_batch_id != led.generation
             if not overtaken:
                 self._end(led.generation, why or "done")
@@ -256,10 +258,11 @@ class Copier:
     def _pending_partitions(self, seen: Seen, state: MirrorState) -> int:
         return sum(lag > 0 for lag in self._lags(seen, state).values())
 
-    def _knows(self, seen: Seen) -> bool:
-        """Whether every partition has a position by the log."""
+    def _stands_at_the_end(self, seen: Seen) -> bool:
+        """Whether every partition has a position by the log, and none lies beyond what is there: that is a finding."""
         known = self._plane.log.state.partitions
-        return all(remote in known for remote in topics.remote_partitions(self._plane, seen).values())
+        remote = topics.remote_partitions(self._plane, seen)
+        return all(remote[at] in known and known[remote[at]] <= end for at, end in seen.real_ends.items())
 
     def _bytes_per_record(self, seen: Seen, starts: Offsets) -> dict[str, float]:
         """Per topic that has a lag: from what was copied last, else from a sample."""

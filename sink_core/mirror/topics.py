@@ -26,7 +26,7 @@ from calve.sink_core.kafka.failures import reported
 from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, existing_topic_ids, log_starts
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.state import MirrorState
-from calve.sink_core.mirror.topic_config import TopicConfig, topic_configs, wanted
+from calve.sink_core.mirror.topic_config import TopicConfig, alter, differences, topic_configs, wanted
 from calve.sink_core.offsets import Offsets, TopicPartition
 from calve.sink_core.timing import Deadline
 
@@ -124,6 +124,19 @@ def _ensured(plane: MirrorPlane, partitions: Mapping[str, int], there: Mapping[s
         reach("topics.after-create")
     grown = _grown(plane, {remotes[topic]: number for topic, number in partitions.items()})
     return {name: topic.topic_id for name, topic in grown.items()}
+
+
+def sync_configs(plane: MirrorPlane, seen: Seen) -> None:
+    """Make to remote topics that are there what was changed of their source topics' configurations since."""
+    target = plane.pipeline.config.target
+    if not target.sync_config:
+        return
+    remotes = {topic: plane.pipeline.remote_of(topic) for topic in seen.topics}
+    there = existing_topic_ids(plane.admin, remotes.values(), timeout_s=ADMIN_TIMEOUT_S)
+    remotes = {topic: remote for topic, remote in remotes.items() if remote in there}
+    now, ours = topic_configs(plane.source_admin, remotes), topic_configs(plane.admin, remotes.values())
+    lacking = {remote: differences(now[topic], ours[remote], target) for topic, remote in remotes.items()}
+    alter(plane.admin, {remote: changes for remote, changes in lacking.items() if changes})
 
 
 def _create(plane: MirrorPlane, remote: str, partitions: int, source: TopicConfig) -> None:
