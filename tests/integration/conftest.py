@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from calve.orchestration.local import broker as embedded
 from calve.sink_core.config.connections import SparkSettings
 from calve.spark_jobs.engine import SparkEngine
 from tests import support
+from tests.mirror_flow import MirrorFlow
 from tests.rest_catalog import RestCatalog
 from tests.schema_registry import SchemaRegistry
 
 StartBroker = Callable[..., embedded.Broker]
+NewMirror = Callable[..., MirrorFlow]
 
 
 @pytest.fixture
@@ -32,6 +35,12 @@ def start_broker(tmp_path: Path) -> Generator[StartBroker]:
     yield start
     for directory in directories:
         embedded.stop(directory)
+
+
+@pytest.fixture
+def new_mirror(tmp_path: Path, broker: embedded.Broker, other_broker: embedded.Broker) -> NewMirror:
+    """A mirror of this test's own from `broker` to `other_broker`: `new_mirror(*topics, **fields of MirrorFlow)`."""
+    return partial(MirrorFlow.create, tmp_path, broker.bootstrap, other_broker.bootstrap)
 
 
 @pytest.fixture(scope="module")
