@@ -17,6 +17,7 @@ for name in (
     "sqlalchemy.dialects.sqlite.pysqlite",
     "typer._adapters",
     "tests.e2e.faults.processes",
+    "tests.e2e.faults.mirror.processes",
 ):
     import_module(name)
 

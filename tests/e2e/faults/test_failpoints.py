@@ -96,5 +96,7 @@ def test_what_wakes_up_there_late_ends_as_documented_and_changes_nothing(
 def test_every_failpoint_has_a_case() -> None:
     # Those of merges are met by tables that are merged into, in test_merged_changes.py.
     # Parts of a checkpoint are for thousands of range jobs; tests/integration/test_trim.py ends a trim between them.
-    elsewhere = {*MERGING, "trim.after-part"}
+    # Those of mirrors are in mirror/test_mirror_failpoints.py.
+    mirrors = {name for name in FAILPOINTS if name.startswith(("generation.", "slot.", "topics.", "transaction."))}
+    elsewhere = {*MERGING, "trim.after-part", *mirrors}
     assert {failpoint for _, failpoint in CASES} | elsewhere == set(FAILPOINTS)
