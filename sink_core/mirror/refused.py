@@ -50,7 +50,7 @@ class _Ear:
     refused: list[_Told] = field(default_factory=list[_Told])
 
     def hear(self, offset: int, error: KafkaError) -> None:
-        # Negative codes are the client's own: it gives up what waits behind a record that was refused.
+        # Negative codes are the client's own: it gives up all that comes behind a record that was refused.
         if error.code() > 0:
             self.refused.append(_Told(offset, error))
 
