@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import cast
 
 import numpy as np
@@ -18,13 +19,17 @@ MAX_MS = 253_402_300_799_999
 
 Int64s = npt.NDArray[np.int64]
 
+_MOMENT = itemgetter(1)
+"""Of a message's timestamp, which begins with its type."""
+
 
 @dataclass(frozen=True, slots=True)
 class Messages:
     """n records, those of each slice in the order of their offsets.
 
     `slices` says for each record which of the reader's slices it belongs to. `timestamps_ms` are -1 where there is
-    none, or one after the year 9999, `sizes` are the bytes of key and value. `values` are None for tombstones.
+    none, or one after the year 9999, `sizes` are the bytes of key and value. `values` are None for tombstones, `keys`
+    for records without one.
     """
 
     records: list[Message]
@@ -32,10 +37,25 @@ class Messages:
     offsets: Int64s
     timestamps_ms: Int64s
     sizes: Int64s
+    keys: list[bytes | None]
     values: list[bytes | None]
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def at(self, places: Int64s) -> Messages:
+        """The records at `places`, which are in order."""
+        if len(places) == len(self):
+            return self
+        return Messages(
+            records=[self.records[i] for i in places],
+            slices=self.slices[places],
+            offsets=self.offsets[places],
+            timestamps_ms=self.timestamps_ms[places],
+            sizes=self.sizes[places],
+            keys=[self.keys[i] for i in places],
+            values=[self.values[i] for i in places],
+        )
 
     def by_slice(self) -> Iterator[tuple[int, Int64s]]:
         """Each slice that has records, and their places in order."""
@@ -78,7 +98,7 @@ def columns(messages: list[Message], index: SliceIndex) -> Messages:
     sizes = np.fromiter(map(len, cast(list[bytes], values) if all(values) else messages), np.int64, n)
     if any(keys):
         sizes += np.fromiter((len(key or b"") for key in keys), np.int64, n)
-    timestamps_ms = np.array([moment for _, moment in map(Message.timestamp, messages)], np.int64)
+    timestamps_ms = np.fromiter(map(_MOMENT, map(Message.timestamp, messages)), np.int64, n)
     # A producer that takes microseconds for milliseconds; no reader of the table could show it.
     timestamps_ms[(timestamps_ms < 0) | (timestamps_ms > MAX_MS)] = -1
     return Messages(
@@ -87,23 +107,14 @@ def columns(messages: list[Message], index: SliceIndex) -> Messages:
         offsets=np.fromiter(map(Message.offset, messages), np.int64, n),
         timestamps_ms=timestamps_ms,
         sizes=sizes,
+        keys=keys,
         values=values,
     )
 
 
 def only(messages: Messages, keep: npt.NDArray[np.bool_]) -> Messages:
     """The records where `keep` is true."""
-    if keep.all():
-        return messages
-    places = np.flatnonzero(keep)
-    return Messages(
-        records=[messages.records[i] for i in places],
-        slices=messages.slices[places],
-        offsets=messages.offsets[places],
-        timestamps_ms=messages.timestamps_ms[places],
-        sizes=messages.sizes[places],
-        values=[messages.values[i] for i in places],
-    )
+    return messages if keep.all() else messages.at(np.flatnonzero(keep))
 
 
 def count(messages: Messages, counts: Sequence[PartitionCounts]) -> None:

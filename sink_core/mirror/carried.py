@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 from confluent_kafka import Message
 
+from calve.sink_core.kafka.messages import Messages
 from calve.sink_core.mirror.digest import Headers
 
 EARLIEST_MS = 1
@@ -30,15 +32,16 @@ class Carried:
     headers: Sequence[Headers]
 
 
-def carried(records: Sequence[Message], values: Sequence[bytes | None], uncarriable: Uncarriable) -> Carried:
-    """The columns of `records`, whose values are there already."""
-    times = [moment for _, moment in map(Message.timestamp, records)]
-    if 0 in times:
-        for message, moment in zip(records, times, strict=True):
-            if moment == 0:
-                uncarriable(message, "timestamp 0, which the client takes for now", None)
-        times = [moment or EARLIEST_MS for moment in times]
-    return Carried(list(map(Message.key, records)), values, times, _headers(records, uncarriable))
+def carried(messages: Messages, uncarriable: Uncarriable) -> Carried:
+    """The columns of `messages`."""
+    stated = messages.timestamps_ms
+    if (stated < 0).any():
+        # Such as the columns leave out, which are copied as they are.
+        stated = np.array([moment for _, moment in map(Message.timestamp, messages.records)], np.int64)
+    for place in np.flatnonzero(stated == 0).tolist():
+        uncarriable(messages.records[place], "timestamp 0, which the client takes for now", None)
+    times = np.where(stated == 0, EARLIEST_MS, stated).tolist()
+    return Carried(messages.keys, messages.values, times, _headers(messages.records, uncarriable))
 
 
 def _headers(records: Sequence[Message], uncarriable: Uncarriable) -> Sequence[Headers]:

@@ -13,6 +13,7 @@ from calve.sink_core.control import checks
 from calve.sink_core.control.slots.slot import Overtaken, Refused, Slot, SlotSpec
 from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.errors import ProtocolError
+from calve.sink_core.garbage import infrequent_gc
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.messages import Messages
 from calve.sink_core.kafka.reader import RangeReader
@@ -71,7 +72,7 @@ def copy_slot(spec: CopySpec, number: int) -> SlotResult:
     Raises FindingError for what contradicts the log, and what the reader and the producer raise.
     """
     try:
-        with Slot(spec.slots[number]) as slot:
+        with infrequent_gc(), Slot(spec.slots[number]) as slot:
             _copy(spec, number, slot)
     except Overtaken as overtaken:
         return SlotResult(str(overtaken))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
 Headers = list[tuple[str, bytes | None]] | None
 
@@ -25,7 +26,7 @@ class Digest:
         self,
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
-        timestamps_ms: Sequence[int],
+        timestamps_ms: Sequence[int] | npt.NDArray[np.int64],
         headers: Sequence[Headers],
     ) -> None:
         """The next records, as columns of one length."""
@@ -34,9 +35,10 @@ class Digest:
         self._keys, shape[1] = _joined(keys, self._keys)
         shape[2] = timestamps_ms
         self._shape = crc32(shape.T.tobytes(), self._shape)
-        for place, own in enumerate(headers):
-            if own:
-                self._headers = crc32(repr((self._records + place, own)).encode(), self._headers)
+        if any(headers):
+            for place, own in enumerate(headers, self._records):
+                if own:
+                    self._headers = crc32(repr((place, own)).encode(), self._headers)
         self._records += len(values)
 
     @property
@@ -53,8 +55,7 @@ def _joined(column: Sequence[bytes | None], before: int) -> tuple[int, Sequence[
         return crc32(b"".join(column), before), list(map(len, column))  # pyright: ignore[reportArgumentType]
     except TypeError:
         # Some are null; most columns have none, or nothing else.
-        if not any(column):
-            lengths = [-1 if each is None else 0 for each in column]
-            return before, lengths
+        if column.count(None) == len(column):
+            return before, -1
         filled = [each or b"" for each in column]
         return crc32(b"".join(filled), before), [-1 if each is None else len(each) for each in column]

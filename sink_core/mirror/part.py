@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat, starmap
+from operator import length_hint
 
 import numpy as np
 import numpy.typing as npt
@@ -77,17 +79,15 @@ class Part:
 
     def copy(self, messages: Messages, places: npt.NDArray[np.int64]) -> None:
         """Produce the records at `places`, in their order. Raises BadRecord for one that can't be sent as it is."""
-        records = messages.records if len(places) == len(messages) else [messages.records[i] for i in places]
-        values = messages.values if records is messages.records else [messages.values[i] for i in places]
-        sent = carried(records, values, self._adjust)
-        offsets = messages.offsets[places]
-        self._next = after(int(offsets[-1]))
-        self._produce(sent, self._callbacks(offsets))
+        mine = messages.at(places)
+        sent = carried(mine, self._adjust)
+        self._next = after(int(mine.offsets[-1]))
+        self._produce(sent, self._callbacks(mine.offsets))
         reach("transaction.mid-produce")
-        self._runs.add(offsets)
+        self._runs.add(mine.offsets)
         self._digest.add(sent.keys, sent.values, sent.timestamps_ms, sent.headers)
-        self._records += len(records)
-        self.bytes += int(messages.sizes[places].sum())
+        self._records += len(mine)
+        self.bytes += int(mine.sizes.sum())
         self._max_ms = max(self._max_ms, max(sent.timestamps_ms))
 
     def copied(self) -> CopiedRange:
@@ -117,16 +117,21 @@ class Part:
         )
 
     def _produce(self, sent: Carried, callbacks: Sequence[_Callback | None]) -> None:
-        topic, partition, produce = self._at.topic, self._at.partition, self._producer.produce
-        rows = zip(sent.values, sent.keys, repeat(partition), callbacks, sent.timestamps_ms, sent.headers, strict=False)
-        for value, key, to, callback, time_ms, own in rows:
-            while True:
-                try:
-                    produce(topic, value, key, to, callback, None, time_ms, own)
-                except BufferError:
-                    self._producer.poll(_FULL_S)
-                else:
-                    break
+        left = iter(sent.values)
+        columns = (repeat(self._at.topic), left, sent.keys, repeat(self._at.partition), callbacks, repeat(None))
+        untried: Iterator[tuple[object, ...]] = zip(*columns, sent.timestamps_ms, sent.headers, strict=False)
+        rows = untried
+        while True:
+            try:
+                # Not a loop of Python's own, which takes a third of the time of what it calls.
+                deque(starmap(self._producer.produce, rows), maxlen=0)
+            except BufferError:
+                self._producer.poll(_FULL_S)
+                i = len(sent.values) - length_hint(left) - 1
+                to = (self._at.topic, sent.values[i], sent.keys[i], self._at.partition, callbacks[i], None)
+                rows = chain([(*to, sent.timestamps_ms[i], sent.headers[i])], untried)
+            else:
+                return
 
     def _callbacks(self, offsets: npt.NDArray[np.int64]) -> Sequence[_Callback | None]:
         """The first record and the last tell where they landed; a record that is not taken fails the transaction."""

@@ -192,9 +192,7 @@ def _prove(sides: Sequence[_Side], group: str, number: int) -> tuple[int, tuple[
             of[inside[messages.offsets[inside] < starts[of[inside]]]] = len(starts)
             np.add.at(counts, of, 1)
             for index in np.unique(of[of < len(starts)]).tolist():
-                places = np.flatnonzero(of == index)
-                first, last = int(places[0]), int(places[-1]) + 1
-                sent = carried(messages.records[first:last], messages.values[first:last], lambda *_: None)
+                sent = carried(messages.at(np.flatnonzero(of == index)), lambda *_: None)
                 digests[index].add(sent.keys, sent.values, sent.timestamps_ms, sent.headers)
     wrong = [
         f"{part}: {event.records:,} records with digest {event.digest:08x} were copied, "

@@ -126,7 +126,7 @@ class _Work:
 
     def _store_tombstones(self, messages: Messages) -> None:
         """To the tables whose rows they remove; to all others they say nothing."""
-        found = self._feeds.decode_tombstones(partial(_keys, messages), messages.slices)
+        found = self._feeds.decode_tombstones(lambda: messages.keys, messages.slices)
         if self._given_up:
             return
         self._write_dead_letters(messages, found)
@@ -152,7 +152,7 @@ class _Work:
         return only(messages, keep)
 
     def _store_records(self, messages: Messages) -> None:
-        values, keys = cast(list[bytes], messages.values), partial(_keys, messages)
+        values, keys = cast(list[bytes], messages.values), lambda: messages.keys
         found = self._feeds.sort(values, messages.slices, keys, partial(self._origins, messages))
         if self._gathers():
             return
@@ -236,10 +236,6 @@ class _Work:
             value=messages.values[bad.index],
             headers=headers,
         )
-
-
-def _keys(messages: Messages) -> Sequence[bytes | None]:
-    return list(map(Message.key, messages.records))
 
 
 def _headers(record: Message) -> tuple[Headers | None, str]:
