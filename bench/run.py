@@ -10,12 +10,20 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bench import coordinator, freshness, memory, scale_out, starts, throughput
+from bench import coordinator, freshness, memory, mirror, scale_out, starts, throughput
 from bench.part import Part, common, measure, show
 
 PARTS = {
     part.name: part
-    for part in (throughput.PART, starts.PART, freshness.PART, coordinator.PART, scale_out.PART, memory.PART)
+    for part in (
+        throughput.PART,
+        mirror.PART,
+        starts.PART,
+        freshness.PART,
+        coordinator.PART,
+        scale_out.PART,
+        memory.PART,
+    )
 }
 
 

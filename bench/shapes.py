@@ -116,6 +116,8 @@ def _as_avro(fields: Mapping[str, Any]) -> bytes:
 
 
 FLAT = Shape("flat", 270, _TEN, _flat(270))
+MIRRORED = Shape("mirrored", 279, _TEN, _flat(279))
+"""What other mirrors have been measured with."""
 AVRO = Shape("avro", 147, _TEN, _flat(270), _as_avro)
 SHAPES = {
     shape.name: shape

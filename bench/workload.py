@@ -21,9 +21,12 @@ COLUMNS = FLAT.columns
 _TIMEOUT_S = 300.0
 
 
-def fill(bootstrap: str, records: int, shape: Shape = FLAT) -> str:
-    """The topic with `records` events on `PARTITIONS` partitions, lz4 as producers set it; its name."""
-    topic = f"bench-{shape.name}-{records}"
+def fill(bootstrap: str, records: int, shape: Shape = FLAT, *, keyed: bool = False) -> str:
+    """The topic with `records` events on `PARTITIONS` partitions, lz4 as producers set it; its name.
+
+    With `keyed` each has a key and a header of 16 bytes.
+    """
+    topic = f"bench-{shape.name}{'-keyed' if keyed else ''}-{records}"
     if _records(bootstrap, topic) == records:
         return topic
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -31,7 +34,7 @@ def fill(bootstrap: str, records: int, shape: Shape = FLAT) -> str:
         admin.delete_topics([topic])[topic].result(_TIMEOUT_S)
     _create(admin, topic)
     say(f"producing {records:,} events to {topic}")
-    _produce(bootstrap, topic, shape, records)
+    _produce(bootstrap, topic, shape, records, keyed=keyed)
     return topic
 
 
@@ -104,7 +107,7 @@ def _create(admin: AdminClient, topic: str) -> None:
             return
 
 
-def _produce(bootstrap: str, topic: str, shape: Shape, records: int) -> None:
+def _produce(bootstrap: str, topic: str, shape: Shape, records: int, *, keyed: bool) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -115,9 +118,10 @@ def _produce(bootstrap: str, topic: str, shape: Shape, records: int) -> None:
         }
     )
     for number, value in enumerate(islice(cycle(shape.events(DISTINCT)), records)):
+        key, headers = (b"%d" % number, [("trace", b"%016x" % number)]) if keyed else (None, None)
         while True:
             try:
-                producer.produce(topic, value, partition=number % PARTITIONS)
+                producer.produce(topic, value, key, number % PARTITIONS, headers=headers)
                 break
             except BufferError:
                 producer.poll(0.1)
