@@ -12,7 +12,7 @@ FAST := tests/lint tests/unit tests/simulation/test_histories.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java python browser postgres lint test test-fast demo dev bench faults soak side-by-side screenshots clean
+.PHONY: help setup java python browser postgres lint test test-fast demo demo-mirror dev bench faults soak side-by-side screenshots clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -74,6 +74,9 @@ test-fast: setup ## Unit tests, lint and two minutes of the simulation, in 4 min
 
 demo: setup ## 336,776 real flights from Kafka into Iceberg, and the proof
 	$(VENV)/bin/python examples/flights/demo.py $(ARGS)
+
+demo-mirror: setup ## Two clusters, a mirror that is killed in the middle, and the proof
+	$(VENV)/bin/python -m examples.mirror.demo $(ARGS)
 
 dev: setup ## Flights that keep coming, their pipeline and Dagster's UI, until Ctrl-C
 	$(VENV)/bin/python examples/flights/dev.py $(ARGS)
