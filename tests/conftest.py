@@ -71,6 +71,16 @@ def guarded_broker(request: pytest.FixtureRequest) -> GuardedBroker:
     return GuardedBroker.started(shared_directory(request.config) / "guarded-broker")
 
 
+@pytest.fixture(scope="session")
+def other_guarded_broker(request: pytest.FixtureRequest) -> GuardedBroker:
+    """A second one, with a certificate of its own: the other cluster of a mirror."""
+    from tests.guarded import GuardedBroker
+
+    directory = shared_directory(request.config) / "other-guarded-broker"
+    directory.mkdir(exist_ok=True)
+    return GuardedBroker.started(directory)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Whoever started the workers stops the brokers, when they are done."""

@@ -125,21 +125,13 @@ class Guarded:
 
     def grant(self, *lines: str) -> None:
         """Do what such lines say."""
-        bindings = [binding for line in lines for binding in bindings_of(line)]
-        for granted in self.flow.admin.create_acls(bindings).values():
-            granted.result(TIMEOUT_S)
+        grant(self.flow.admin, *lines)
 
     @contextmanager
     def taken_away(self, line: str) -> Iterator[None]:
         """Without what one of the lines has granted."""
-        filters = [
-            AclBindingFilter(b.restype, b.name, b.resource_pattern_type, b.principal, b.host, b.operation, ALLOW)
-            for b in bindings_of(line)
-        ]
-        for removed in self.flow.admin.delete_acls(filters).values():
-            assert removed.result(TIMEOUT_S)
-        yield
-        self.grant(line)
+        with taken_away(self.flow.admin, line):
+            yield
 
     def _scratch(self) -> Path:
         scratch = self.directory / "tmp"
@@ -160,6 +152,26 @@ def login(broker: GuardedBroker, user: str) -> dict[str, str]:
         "sasl.password": "${ENV:CALVE_TEST_PASSWORD}",
         "ssl.ca.location": str(broker.certificate),
     }
+
+
+def grant(admin: AdminClient, *lines: str) -> None:
+    """Do what such lines say."""
+    bindings = [binding for line in lines for binding in bindings_of(line)]
+    for granted in admin.create_acls(bindings).values():
+        granted.result(TIMEOUT_S)
+
+
+@contextmanager
+def taken_away(admin: AdminClient, line: str) -> Iterator[None]:
+    """Without what one of such lines has granted."""
+    filters = [
+        AclBindingFilter(b.restype, b.name, b.resource_pattern_type, b.principal, b.host, b.operation, ALLOW)
+        for b in bindings_of(line)
+    ]
+    for removed in admin.delete_acls(filters).values():
+        assert removed.result(TIMEOUT_S)
+    yield
+    grant(admin, line)
 
 
 def bindings_of(line: str) -> list[AclBinding]:
