@@ -21,6 +21,7 @@ from calve.orchestration.dagster.common.verdicts import Check
 from calve.orchestration.dagster.mirror.verdicts import CHECKS as MIRROR_CHECKS
 from calve.orchestration.dagster.sink.verdicts import CHECKS as SINK_CHECKS
 from calve.sink_core.config.load import load
+from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control import schemas
 from calve.sink_core.mirror.state import MIRROR
 from calve.sink_core.tables.log.fold import SINK
@@ -129,10 +130,21 @@ def test_every_command_takes_json_as_the_readme_says() -> None:
 
 
 def test_the_pipeline_in_the_readme_is_valid(tmp_path: Path) -> None:
-    pipeline, connections = blocks("README.md", "yaml")
+    pipeline, connections, _ = blocks("README.md", "yaml")
     (tmp_path / "pipeline.yaml").write_text(pipeline)
     (tmp_path / "connections.yaml").write_text(connections)
     assert load(tmp_path / "pipeline.yaml").table_names[0] == "shop.orders"
+
+
+@pytest.mark.parametrize("document", ["docs/mirror.md", "README.md"])
+def test_the_mirrors_in_documents_are_valid(document: str, tmp_path: Path) -> None:
+    files = [block for block in blocks(document, "yaml") if "kind: mirror" in block]
+    connections = next(block for block in blocks("docs/mirror.md", "yaml") if "deployment:" in block)
+    (tmp_path / "connections.yaml").write_text(connections)
+    assert files
+    for file in files:
+        (tmp_path / "mirror.yaml").write_text(file)
+        assert isinstance(load(tmp_path / "mirror.yaml"), MirrorPipeline)
 
 
 def test_the_demo_pipeline_is_valid() -> None:
