@@ -36,6 +36,7 @@ DOCUMENTS = (
     "docs/events.md",
     "docs/findings.md",
     "docs/formats.md",
+    "docs/mirror.md",
     "docs/operations.md",
     "docs/performance.md",
     "docs/reference.md",
