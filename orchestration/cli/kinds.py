@@ -83,6 +83,8 @@ MIRROR = Kind(
     does={
         "check": f"{_MIRROR}.check:checkup",
         "plan": f"{_MIRROR}.looking:plan",
+        "positions export --to": f"{_MIRROR}.mm2:export",
+        "positions import --from": f"{_MIRROR}.mm2:import_",
         "positions set": f"{_MIRROR}.positions:set_",
         "positions show": f"{_MIRROR}.positions:show",
         "resolve": "calve.orchestration.cli.answers:of_mirror",
@@ -90,7 +92,7 @@ MIRROR = Kind(
         "status": f"{_MIRROR}.looking:status",
         "verify": f"{_MIRROR}.verify:verify",
     },
-    own=("groups show", "groups sync", "positions export --to", "positions import --from"),
+    own=("groups show", "groups sync"),
 )
 
 KINDS: dict[str, Kind] = {"sink": SINK, "mirror": MIRROR}

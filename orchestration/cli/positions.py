@@ -84,9 +84,8 @@ def export(
 ) -> None:
     """Write the positions to standard output, as JSON; or, of a paused mirror, to where MirrorMaker 2 has its own."""
     if to is not None:
-        from calve.orchestration.cli.mirror import mm2
-
-        mm2.export(file, connections, yes=yes, as_json=as_json)
+        pipeline, body = of_kind("positions export --to", file, connections)
+        body(pipeline, yes=yes, as_json=as_json)
         return
     pipeline, body = of_kind("positions export", file, connections)
     say_json(body(pipeline).model_dump(mode="json"))
@@ -110,9 +109,8 @@ def import_(
     if (positions is None) == (origin is None):
         raise ConfigError("positions come from a file or by --from", hint="give one of the two", code=OPTION)
     if positions is None:
-        from calve.orchestration.cli.mirror import mm2
-
-        mm2.import_(file, connections, yes=yes, as_json=as_json)
+        pipeline, body = of_kind("positions import --from", file, connections)
+        body(pipeline, yes=yes, as_json=as_json)
         return
     from calve.sink_core.control.positions_file import read
 

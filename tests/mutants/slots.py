@@ -128,8 +128,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "digest-headers-by-batch",
         "sink_core/mirror/digest.py",
-        "repr((self._records + place, own))",
-        "repr((place, own))",
+        "enumerate(headers, self._records)",
+        "enumerate(headers)",
         (f"{_DIGEST}::test_it_is_the_same_however_records_are_divided_into_batches",),
         "A proof would find records changed that were only read in other batches.",
     ),

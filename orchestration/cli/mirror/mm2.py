@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calve.orchestration.cli.options import mirror
 from calve.orchestration.cli.output import ask, say, say_json, working
 
 if TYPE_CHECKING:
+    from calve.sink_core.config.mirror_pipeline import MirrorPipeline
     from calve.sink_core.mirror.mm2 import TakeOver
     from calve.sink_core.offsets import Offsets
 
 
-def import_(file: Path, connections: Path | None, *, yes: bool, as_json: bool) -> None:
+def import_(pipeline: MirrorPipeline, *, yes: bool, as_json: bool) -> None:
     """Say what would be fenced and taken over, ask, and do it."""
     from calve.sink_core.mirror import mm2
     from calve.sink_core.mirror.plane import MirrorPlane
 
-    pipeline = mirror("positions import --from", file, connections)
     with MirrorPlane(pipeline) as plane:
         with working("looking"):
             found = mm2.look(plane)
@@ -49,12 +47,11 @@ def _told(found: TakeOver) -> list[str]:
     return lines
 
 
-def export(file: Path, connections: Path | None, *, yes: bool, as_json: bool) -> None:
+def export(pipeline: MirrorPipeline, *, yes: bool, as_json: bool) -> None:
     """Say where MirrorMaker 2 would go on, ask, and do it."""
     from calve.sink_core.mirror import mm2
     from calve.sink_core.mirror.plane import MirrorPlane
 
-    pipeline = mirror("positions export --to", file, connections)
     with MirrorPlane(pipeline) as plane:
         with working("looking"):
             found = mm2.to_give_back(plane)

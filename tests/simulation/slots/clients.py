@@ -83,6 +83,7 @@ class RecordProducer(SimProducer):
         self._told: list[tuple[_Batch, KafkaError | None]] = []
         self._fatal: KafkaError | None = None
         self._number = 0
+        self._begun = False
 
     def produce(  # pyright: ignore[reportIncompatibleMethodOverride] - as the real one
         self,
@@ -132,7 +133,10 @@ class RecordProducer(SimProducer):
 
     def begin_transaction(self) -> None:
         self._stop_if_fenced()
+        if self._begun:
+            raise refused(KafkaError._STATE)
         self._number += 1
+        self._begun = True
 
     def send_offsets_to_transaction(self, offsets: Sequence[KafkaPartition], group: str, timeout: float = 0) -> None:
         del timeout
@@ -142,12 +146,14 @@ class RecordProducer(SimProducer):
     def commit_transaction(self, timeout: float = 0) -> None:
         del timeout
         self._ask("commit", lambda: self._cluster.commit(self._own_id, self._epoch))
+        self._begun = False
 
     def abort_transaction(self, timeout: float = 0) -> None:
         del timeout
         self._held = []
         self._ask("abort", lambda: self._cluster.abort(self._own_id, self._epoch))
         self._number += 1
+        self._begun = False
 
     @property
     def _own_id(self) -> str:
