@@ -156,7 +156,8 @@ def test_the_commit_schedule_asks_only_if_something_waits(flow: Flow, instance: 
     assert tick() == "0 uncommitted batches", "it has never run"
     flow.produce(range(5))
     flow.publish()
-    assert tick() is None
+    # A transaction's end reaches the control topic a moment after who committed it hears of it.
+    assert any(tick() is None for _ in range(50))
     flow.commit()
     assert tick() == "0 uncommitted batches"
     flow.produce(range(5, 9))
