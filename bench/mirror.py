@@ -91,6 +91,7 @@ class _Remote:
         self.topic = f"{self._cluster}.{topic}"
         self._admin = AdminClient({"bootstrap.servers": copies.target}, logger=clients.LOGGER)
         self._reader = _reader(copies.target)
+        self._ahead = _reader(copies.target, isolation="read_uncommitted")
         source = _reader(copies.source)
         self._counts = [_end(source, topic, number) for number in range(PARTITIONS)]
         self._last = [_last(source, topic, number) for number in range(PARTITIONS)]
@@ -101,6 +102,7 @@ class _Remote:
 
     def __exit__(self, *_: object) -> None:
         self._reader.close()
+        self._ahead.close()
         if self.topic in self._admin.list_topics(timeout=TIMEOUT_S).topics:
             self._admin.delete_topics([self.topic])[self.topic].result(TIMEOUT_S)
 
@@ -126,10 +128,12 @@ class _Remote:
         return file
 
     def copied(self) -> int:
-        """About how many records are there, the ends of a few transactions among them; all only if each last one is."""
+        """About how many records are there, the ends of a few transactions among them; all only if each last one is
+        committed. Others count before that: what is to become visible has been worked for.
+        """
         if self.topic not in self._admin.list_topics(timeout=TIMEOUT_S).topics:
             return 0
-        ends = [_end(self._reader, self.topic, number) for number in range(PARTITIONS)]
+        ends = [_end(self._ahead, self.topic, number) for number in range(PARTITIONS)]
         complete = all(end >= count for end, count in zip(ends, self._counts, strict=True)) and all(
             _last(self._reader, self.topic, number) == last for number, last in enumerate(self._last)
         )
@@ -148,13 +152,13 @@ def _inside(*arguments: str) -> Measured:
     return Measured(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def _reader(bootstrap: str) -> Consumer:
+def _reader(bootstrap: str, isolation: str = "read_committed") -> Consumer:
     conf = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
-    return Consumer({**conf, "isolation.level": "read_committed", "enable.partition.eof": True}, logger=clients.LOGGER)
+    return Consumer({**conf, "isolation.level": isolation, "enable.partition.eof": True}, logger=clients.LOGGER)
 
 
 def _end(reader: Consumer, topic: str, partition: int) -> int:
-    """The offset behind the last committed one."""
+    """The offset behind the last one that the reader sees."""
     return reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)[1]
 
 
