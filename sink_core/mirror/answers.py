@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from calve.sink_core import findings
 from calve.sink_core.control import checks
 from calve.sink_core.control.answers import Answer, Answers, Lines, no_answer, overtaken, raised
-from calve.sink_core.control.slots.events import GenerationEnded, PositionsSet
-from calve.sink_core.control.slots.leading import Led, Wanted
+from calve.sink_core.control.slots.leading import Led
 from calve.sink_core.errors import FindingError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, existing_topic_ids, log_starts
@@ -21,7 +20,7 @@ from calve.sink_core.mirror import topics
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.rebuild import rebuild
 from calve.sink_core.mirror.state import MirrorState
-from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
+from calve.sink_core.offsets import Offsets, Positions, TopicPartition
 
 
 def current_findings(plane: MirrorPlane) -> list[FindingError]:
@@ -47,14 +46,14 @@ def current_findings(plane: MirrorPlane) -> list[FindingError]:
 
 
 def _compare(plane: MirrorPlane, seen: topics.Seen) -> None:
-    remote = topics.remote_partitions(plane, seen)
+    remote = seen.remote
     known = {r: plane.log.state.partitions[r] for r in remote.values() if r in plane.log.state.partitions}
     positions: Positions = plane.group.positions(known)
     if checks.moved(known, positions) is not None:
         # A slot may have moved them since the log was read.
         led = _led(plane)
         known, positions = {at: led.state.partitions[at] for at in known}, led.positions
-        _end(plane, led, "looking at positions")
+        plane.end(led.generation, "looking at positions")
     topics.stop_on(plane, checks.moved(known, positions))
     found = {at: positions[r] for at, r in remote.items() if r in positions}
     topics.stop_on(plane, checks.against_log(found, seen.starts, seen.real_ends))
@@ -78,22 +77,20 @@ class _Move:
             topic_ids = topics.ensure_one(plane, self.remade) if self.remade else {}
             led = _led(plane)
             if led.state.partitions != before:
-                _end(plane, led, "overtaken")
+                plane.end(led.generation, "overtaken")
                 raise overtaken(plane, "records were copied since the answer was prepared")
-            event = PositionsSet(
-                pipeline_id=plane.pipeline_id,
-                batch_id=led.generation,
-                positions=offsets_to_dense(self.positions),
-                topic_ids=topic_ids,
-                upstream_ids=self.upstream_ids,
+            set_ = plane.set_positions(
+                led,
+                self.positions,
                 by=plane.made_by or "calve resolve",
                 reason=f"{found.finding}: {choice}",
+                topic_ids=topic_ids,
+                upstream_ids=self.upstream_ids,
             )
-            moved = {at: Position(offset, led.generation) for at, offset in self.positions.items()}
-            if not plane.leader.move(led, [event], moved):
+            if not set_:
                 raise overtaken(plane, "another run leads")
-            _end(plane, led, f"{found.finding}: {choice}")
-            return (f"{len(moved):,} positions were set",)
+            plane.end(led.generation, f"{found.finding}: {choice}")
+            return (f"{len(self.positions):,} positions were set",)
 
         lines = (
             f"{at}: {_text(before.get(at))} → {offset:,}"
@@ -180,14 +177,10 @@ def answers_of(plane: MirrorPlane) -> Answers[MirrorPlane]:
 
 def _led(plane: MirrorPlane) -> Led[MirrorState]:
     """A generation that copies nothing. Raises RetriableError if another run is faster."""
-    led = plane.leader.lead(lambda _state: Wanted(plane.pipeline_id, 0, {}, {}, {}))
+    led = plane.lead_empty()
     if led is None:
         raise overtaken(plane, "another run leads")
     return led
-
-
-def _end(plane: MirrorPlane, led: Led[MirrorState], why: str) -> None:
-    plane.log.append(GenerationEnded(pipeline_id=plane.pipeline_id, batch_id=led.generation, why=why))
 
 
 def _described(plane: MirrorPlane, topic: str) -> Mapping[str, topics.Topic]:

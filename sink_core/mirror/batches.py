@@ -17,7 +17,6 @@ from calve.sink_core.control.events import Paused
 from calve.sink_core.control.keep_alive import is_due
 from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.control.shares import Limits, Shares, shared
-from calve.sink_core.control.slots.events import GenerationEnded
 from calve.sink_core.control.slots.leading import Led, Wanted
 from calve.sink_core.control.starting import start_offsets
 from calve.sink_core.errors import CalveError, RetriableError
@@ -161,21 +160,18 @@ class Copier:
             state = self._plane.leader.read_to_end()
             overtaken = state.last_batch_id != led.generation
             if not overtaken:
-                self._end(led.generation, why or "done")
+                # For people: that it can't be said must not hide what came before.
+                with suppress(CalveError):
+                    self._plane.end(led.generation, why or "done")
         if failed is None and not overtaken:
             failed = _unexplained(results)
         self.lag = self._lag(seen)
         ranges = tuple(state.of_generation()) if not overtaken else ()
         return CopyReport(led.generation, ranges, len(given), self.lag, seconds, overtaken, failed)
 
-    def _end(self, generation: str, why: str) -> None:
-        # For people: that it can't be said must not hide what came before.
-        with suppress(CalveError):
-            self._plane.log.append(GenerationEnded(pipeline_id=self._plane.pipeline_id, batch_id=generation, why=why))
-
     def _shares(self, led: Led[MirrorState], seen: Seen) -> Shares | None:
         """What the generation copies. Raises FindingError for positions that contradict log or source."""
-        remote = topics.remote_partitions(self._plane, seen)
+        remote = seen.remote
         wanted = {r: led.state.partitions[r] for r in remote.values() if r in led.state.partitions}
         topics.stop_on(self._plane, checks.moved(wanted, led.positions))
         found = {at: led.positions[remote[at]] for at in seen.ends if remote[at] in led.positions}
@@ -194,7 +190,7 @@ class Copier:
         return shared(starts=starts, ends=ends, bytes_per_record=self._bytes_per_record(seen, starts), limits=limits)
 
     def _wanted(self, seen: Seen, remote_ids: Mapping[str, str], state: MirrorState) -> Wanted:
-        remote = topics.remote_partitions(self._plane, seen)
+        remote = seen.remote
         return Wanted(
             pipeline_id=self._plane.pipeline_id,
             # No more ids than can have work: the next generations fence each of them.
@@ -206,7 +202,7 @@ class Copier:
 
     def starts(self, seen: Seen, state: MirrorState) -> Offsets:
         """Of partitions that the log does not know: by the file at first use, later their log start."""
-        remote = topics.remote_partitions(self._plane, seen)
+        remote = seen.remote
         new = [at for at in seen.ends if remote[at] not in state.partitions]
         if state.last_batch_id or not new:
             return {at: seen.starts[at] for at in new}
@@ -251,7 +247,7 @@ class Copier:
 
     def _lags(self, seen: Seen, state: MirrorState) -> dict[TopicPartition, int]:
         """By source partition how many offsets are pending; of one without position all that there are."""
-        remote = topics.remote_partitions(self._plane, seen)
+        remote = seen.remote
         begun = {at: state.partitions.get(remote[at], seen.starts[at]) for at in seen.ends}
         return {at: max(0, end - begun[at]) for at, end in seen.ends.items()}
 
@@ -261,7 +257,7 @@ class Copier:
     def _stands_at_the_end(self, seen: Seen) -> bool:
         """Whether every partition has a position by the log, and none lies beyond what is there: that is a finding."""
         known = self._plane.log.state.partitions
-        remote = topics.remote_partitions(self._plane, seen)
+        remote = seen.remote
         return all(remote[at] in known and known[remote[at]] <= end for at, end in seen.real_ends.items())
 
     def _bytes_per_record(self, seen: Seen, starts: Offsets) -> dict[str, float]:

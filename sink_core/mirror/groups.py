@@ -121,7 +121,7 @@ class GroupSync:
 def look(plane: MirrorPlane) -> list[GroupOffset]:
     """All that the selected groups have read of what the mirror copies, translated; nothing is written."""
     seen = topics.look(plane)
-    remotes = topics.remote_partitions(plane, seen)
+    remotes = seen.remote
     names = [name for name in states(plane.source_admin) if _is_selected(plane, name)]
     found = [
         GroupOffset(group, *at, remotes[at].topic, p.offset, max(0, seen.real_ends[at] - p.offset), p.metadata)

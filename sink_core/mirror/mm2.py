@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from calve.sink_core.control.slots.events import GenerationEnded
 from calve.sink_core.control.slots.leading import Wanted
 from calve.sink_core.error_codes.files import NOT_RUN_YET
 from calve.sink_core.error_codes.operations import HAS_PUBLISHED, MIRROR_MAKER
@@ -60,8 +59,7 @@ def take_over(plane: MirrorPlane) -> TakeOver:
     led = plane.leader.lead(lambda _state: wanted)
     if led is None:
         raise _has_copied(plane)
-    why = "it begins where MirrorMaker 2 ended"
-    plane.log.append(GenerationEnded(pipeline_id=plane.pipeline_id, batch_id=led.generation, why=why))
+    plane.end(led.generation, "it begins where MirrorMaker 2 ended")
     return found
 
 
@@ -104,7 +102,7 @@ def _prepared(plane: MirrorPlane, *, settled: bool = False) -> TakeOver:
         )
     tasks, exactly_once = maker.tasks()
     seen = topics.look(plane)
-    remotes = topics.remote_partitions(plane, seen)
+    remotes = seen.remote
     _check(plane, seen, remotes, behind)
     return TakeOver(
         {remotes[at]: behind.get(at, start) for at, start in seen.starts.items()},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 from confluent_kafka.admin import AdminClient
 
@@ -11,7 +13,7 @@ from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control.checkpoint import Kept, Needed
 from calve.sink_core.control.maintenance_report import OnProgress
 from calve.sink_core.control.plane import ControlPlane
-from calve.sink_core.control.slots.events import GenerationEnded, PositionsKept
+from calve.sink_core.control.slots.events import GenerationEnded, PositionsKept, PositionsSet
 from calve.sink_core.control.slots.leading import Leader, Led, Wanted
 from calve.sink_core.control.slots.slot import SlotSpec
 from calve.sink_core.kafka import clients
@@ -19,7 +21,7 @@ from calve.sink_core.kafka.failures import reported
 from calve.sink_core.kafka.first_contact import PATIENT_S, cluster
 from calve.sink_core.mirror.copy import PRODUCER
 from calve.sink_core.mirror.state import MIRROR, MirrorState, mirror_checkpoint_of
-from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.offsets import Offsets, Position, TopicPartition, offsets_to_dense
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tasks import InProcessTasks, Tasks
 
@@ -107,8 +109,42 @@ class MirrorPlane(ControlPlane[MirrorPipeline, MirrorState]):
         return outstanding if outstanding and self.lead_for("given up") else ()
 
     def lead_for(self, why: str) -> Led[MirrorState] | None:
-        """A generation that copies nothing."""
-        led = self.leader.lead(lambda _state: Wanted(self.pipeline_id, 0, {}, {}, {}))
+        """A generation that copies nothing, and has ended."""
+        led = self.lead_empty()
         if led is not None:
-            self.log.append(GenerationEnded(pipeline_id=self.pipeline_id, batch_id=led.generation, why=why))
+            self.end(led.generation, why)
         return led
+
+    def lead_empty(self) -> Led[MirrorState] | None:
+        """A generation that copies nothing: no slot is at work from then on. None if another run is faster."""
+        return self.leader.lead(lambda _state: Wanted(self.pipeline_id, 0, {}, {}, {}))
+
+    def end(self, generation: str, why: str) -> None:
+        """Say, for people, that a generation has no task left."""
+        self.log.append(GenerationEnded(pipeline_id=self.pipeline_id, batch_id=generation, why=why))
+
+    def set_positions(
+        self,
+        led: Led[MirrorState],
+        offsets: Offsets,
+        *,
+        by: str,
+        reason: str,
+        topic_ids: Mapping[str, str] = MappingProxyType({}),
+        upstream_ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> bool:
+        """Move positions in one transaction with an event that says so; False if another generation leads by now.
+
+        Ids are of topics that were made anew, which the mirror goes on with.
+        """
+        event = PositionsSet(
+            pipeline_id=self.pipeline_id,
+            batch_id=led.generation,
+            by=by,
+            reason=reason,
+            positions=offsets_to_dense(offsets),
+            topic_ids=dict(topic_ids),
+            upstream_ids=dict(upstream_ids),
+        )
+        positions = {at: Position(offset, led.generation) for at, offset in offsets.items()}
+        return self.leader.move(led, [event], positions)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calve.sink_core.control.slots.events import GenerationEnded, PositionsSet
-from calve.sink_core.control.slots.leading import Wanted
 from calve.sink_core.error_codes.files import NOT_RUN_YET
 from calve.sink_core.error_codes.operations import OVERTAKEN, POSITION_OUTSIDE, POSITIONS_AT_WORK
 from calve.sink_core.errors import ConfigError, RetriableError
 from calve.sink_core.mirror import topics
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.state import MirrorState
-from calve.sink_core.offsets import Offsets, Position, TopicPartition, offsets_to_dense
+from calve.sink_core.offsets import Offsets, TopicPartition
 
 WHY = "positions set"
 
@@ -52,7 +50,7 @@ def prepare(plane: MirrorPlane, wanted: Offsets) -> list[Move]:
     plane.bind()
     _check_paused(plane, plane.log.state)
     seen = topics.look(plane)
-    remote, known = topics.remote_partitions(plane, seen), plane.log.state.partitions
+    remote, known = seen.remote, plane.log.state.partitions
     for at, offset in sorted(wanted.items()):
         if at not in remote or remote[at] not in known:
             raise ConfigError(
@@ -77,7 +75,7 @@ def carry_out(plane: MirrorPlane, moves: Sequence[Move], *, by: str, reason: str
     """
     if not moves:
         return
-    led = plane.leader.lead(lambda _state: Wanted(plane.pipeline_id, 0, {}, {}, {}))
+    led = plane.lead_empty()
     if led is None:
         raise _overtaken("a run leads")
     try:
@@ -86,18 +84,10 @@ def carry_out(plane: MirrorPlane, moves: Sequence[Move], *, by: str, reason: str
         if changed:
             raise _overtaken(f"{changed[0].at} is at {led.state.partitions.get(changed[0].remote)} by now")
         offsets = {move.remote: move.offset for move in moves}
-        event = PositionsSet(
-            pipeline_id=plane.pipeline_id,
-            batch_id=led.generation,
-            by=by,
-            reason=reason,
-            positions=offsets_to_dense(offsets),
-        )
-        positions = {at: Position(offset, led.generation) for at, offset in offsets.items()}
-        if not plane.leader.move(led, [event], positions):
+        if not plane.set_positions(led, offsets, by=by, reason=reason):
             raise _overtaken("a run leads")
     finally:
-        plane.log.append(GenerationEnded(pipeline_id=plane.pipeline_id, batch_id=led.generation, why=WHY))
+        plane.end(led.generation, WHY)
 
 
 def _check_paused(plane: MirrorPlane, state: MirrorState) -> None:

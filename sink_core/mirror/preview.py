@@ -35,7 +35,7 @@ class CopyPreview:
 def preview(plane: MirrorPlane) -> CopyPreview:
     """Of the source as it is now. Writes nothing; the control topic must have been read, if there is one."""
     copier, seen, state = Copier(plane), topics.look(plane), plane.log.state
-    remote = topics.remote_partitions(plane, seen)
+    remote = seen.remote
     known = {at: state.partitions[remote[at]] for at in seen.ends if remote[at] in state.partitions}
     shares = copier.next_of(seen, {**known, **copier.starts(seen, state)})
     remotes = {topic: plane.pipeline.remote_of(topic) for topic in seen.topics}

@@ -112,7 +112,7 @@ def status(plane: MirrorPlane) -> MirrorStatus:
     ran, config = plane.read_only(), plane.pipeline.config
     seen = topics.described(plane)
     state, now_ms = plane.log.state, time.time_ns() // 1_000_000
-    remote = topics.remote_partitions(plane, seen)
+    remote = seen.remote
     there = existing_topic_ids(plane.admin, {at.topic for at in remote.values()}, timeout_s=ADMIN_TIMEOUT_S)
     found, pending = _moved(plane, seen) if ran else (None, False)
     positions = {at: Position(state.partitions[r], "") for at, r in remote.items() if r in state.partitions}
@@ -167,7 +167,7 @@ def last_generation(state: MirrorState) -> LastGeneration | None:
 
 def _moved(plane: MirrorPlane, seen: Seen) -> tuple[Finding | None, bool]:
     """What contradicts the log in the positions, unless a slot moves them meanwhile; True while one may."""
-    wanted = set(topics.remote_partitions(plane, seen).values())
+    wanted = set(seen.remote.values())
     before = plane.log.state.next_offset
     expected = {at: offset for at, offset in plane.log.state.partitions.items() if at in wanted}
     try:

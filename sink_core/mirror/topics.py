@@ -38,10 +38,11 @@ _POLL_S = 0.05
 class Seen:
     """The source at one moment: its topics by name, and of all their partitions log start and LSO.
 
-    `ends` are where to read up to, which may be before `real_ends`.
+    `remote` is by partition that of its remote topic. `ends` are where to read up to, which may be before `real_ends`.
     """
 
     topics: Mapping[str, Topic]
+    remote: Mapping[TopicPartition, TopicPartition]
     starts: Offsets
     real_ends: Offsets
     ends: Offsets
@@ -83,7 +84,8 @@ def described(plane: MirrorPlane) -> Seen:
     # In this order a start never lies beyond its end, whatever retention deletes between the two.
     starts = log_starts(plane.source_admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
     ends = end_offsets(plane.source_admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
-    return Seen(topics, starts, ends, ends)
+    remote = {at: TopicPartition(plane.pipeline.remote_of(at.topic), at.partition) for at in partitions}
+    return Seen(topics, remote, starts, ends, ends)
 
 
 def recreated(state: MirrorState, found: Mapping[str, str], known: Mapping[str, str]) -> Finding | None:
@@ -180,11 +182,6 @@ def _add_partitions(plane: MirrorPlane, wanted: Mapping[str, int]) -> None:
                 # Another run has added them meanwhile.
                 if error.args[0].code() != KafkaError.INVALID_PARTITIONS:
                     raise
-
-
-def remote_partitions(plane: MirrorPlane, seen: Seen) -> dict[TopicPartition, TopicPartition]:
-    """By partition of the source that of the remote topic."""
-    return {at: TopicPartition(plane.pipeline.remote_of(at.topic), at.partition) for at in seen.ends}
 
 
 def stop_on(plane: MirrorPlane, finding: Finding | None) -> None:
