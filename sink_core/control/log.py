@@ -30,6 +30,7 @@ from calve.sink_core.finding import Finding
 from calve.sink_core.findings import CONTROL_TOPIC_TRUNCATED
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.compat import AUTO_OFFSET_RESET, PARTITION_EOF, ConfigResource, NewTopic, ResourceType
+from calve.sink_core.kafka.creation import create_missing
 from calve.sink_core.kafka.failures import classify, reported
 from calve.sink_core.kafka.source import end_offsets, high_watermarks, log_starts, offsets_at, topic_ids
 from calve.sink_core.offsets import TopicPartition, after
@@ -233,13 +234,7 @@ class ControlLog(Generic[S]):
         return self.topic in metadata.topics
 
     def _create(self) -> None:
-        new = NewTopic(self.topic, num_partitions=1, config=dict(CREATED_CONFIG))
-        with reported(f"creating topic {self.topic}"):
-            try:
-                self._admin.create_topics([new])[self.topic].result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+        create_missing(self._admin, [NewTopic(self.topic, num_partitions=1, config=dict(CREATED_CONFIG))])
         self._await_creation()
 
     def _await_creation(self) -> None:

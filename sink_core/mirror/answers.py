@@ -34,9 +34,7 @@ def current_findings(plane: MirrorPlane) -> list[FindingError]:
         return found
     seen: list[topics.Seen] = []
     found += raised(lambda: seen.append(topics.look(plane)))
-    remotes = {topic: plane.pipeline.remote_of(topic) for topic in plane.log.state.upstream_ids}
-    there = existing_topic_ids(plane.admin, remotes.values(), timeout_s=ADMIN_TIMEOUT_S)
-    remote = topics.recreated(plane.log.state, there, remotes)
+    remote = topics.recreated(plane.log.state, topics.remote_ids(plane, plane.log.state.upstream_ids))
     if remote is not None:
         # Its positions went with it.
         return [*found, remote.error(str(plane.pipeline.path))]

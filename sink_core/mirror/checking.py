@@ -135,9 +135,8 @@ class MirrorChecks:
             state, seen = plane.log.state, topics.look(plane)
             if state.last_batch_id is None:
                 return "has copied nothing yet"
-            remotes = {topic: self._pipeline.remote_of(topic) for topic in seen.topics}
-            there = existing_topic_ids(plane.admin, remotes.values(), timeout_s=self._timeout_s)
-            topics.stop_on(plane, topics.recreated(state, there, remotes))
+            found = topics.remote_ids(plane, seen.topics, timeout_s=self._timeout_s)
+            topics.stop_on(plane, topics.recreated(state, found))
             if state.paused is not None:
                 return Note(f"{state.paused}: runs copy nothing", "calve resume FILE ends the pause")
             return f"{sum(state.records.values()):,} records copied, and nothing stands against the next batch"

@@ -11,6 +11,7 @@ from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import NewTopic
+from calve.sink_core.kafka.creation import create_missing
 from calve.sink_core.kafka.failures import reported
 from calve.sink_core.mirror.plane import MirrorPlane
 
@@ -19,13 +20,7 @@ def ensure(plane: MirrorPlane, topics: Mapping[str, int]) -> None:
     """Make the topics that are missing, each with so many partitions."""
     factor = plane.pipeline.config.target.replication_factor or -1
     new = [NewTopic(name, number, factor, config={"cleanup.policy": "compact"}) for name, number in topics.items()]
-    for name, future in plane.admin.create_topics(new, request_timeout=ADMIN_TIMEOUT_S).items():
-        with reported(f"creating topic {name}"):
-            try:
-                future.result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+    create_missing(plane.admin, new)
 
 
 def write(plane: MirrorPlane, topic: str, records: Mapping[bytes, bytes | None]) -> None:

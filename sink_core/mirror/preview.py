@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from calve.sink_core.kafka.source import existing_topic_ids
 from calve.sink_core.mirror import topics
 from calve.sink_core.mirror.batches import Copier
 from calve.sink_core.mirror.plan import by_slot, spans
@@ -39,12 +37,11 @@ def preview(plane: MirrorPlane) -> CopyPreview:
     known = {at: state.partitions[remote[at]] for at in seen.ends if remote[at] in state.partitions}
     shares = copier.next_of(seen, {**known, **copier.starts(seen, state)})
     remotes = {topic: plane.pipeline.remote_of(topic) for topic in seen.topics}
-    there = existing_topic_ids(plane.admin, remotes.values(), timeout_s=ADMIN_TIMEOUT_S)
     return CopyPreview(
         bootstrapped=state.last_batch_id is not None,
         ranges=tuple(part for part in shares.ranges if part.span) if shares else (),
         slots=len(by_slot(shares, copier.slots(spans([shares.ranges])))) if shares else 0,
         estimated_bytes=shares.estimated_bytes if shares else 0,
         remotes=remotes,
-        created=tuple(sorted(set(remotes.values()) - there.keys())),
+        created=tuple(sorted(name for name, found in topics.remote_ids(plane, remotes).items() if found is None)),
     )

@@ -20,6 +20,7 @@ import time
 import uuid
 
 from calve.sink_core.control.answers import Answer, Lines, no_answer, overtaken
+from calve.sink_core.control.checkpoint import standing
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
@@ -97,22 +98,12 @@ def _checkpoint(plane: MirrorPlane, positions: Positions, generation: str, *, en
     source = describe_topics(plane.source_admin, remotes, timeout_s=ADMIN_TIMEOUT_S)
     remote = describe_topics(plane.admin, there, timeout_s=ADMIN_TIMEOUT_S)
     return MirrorCheckpoint(
+        **standing(mine, state),
         pipeline_id=state.bound.pipeline_id if state.bound else mine.pipeline_id,
         up_to_offset=end,
-        pipeline=mine.pipeline,
-        deployment=mine.deployment,
-        fingerprint=mine.fingerprint,
-        cluster_id=mine.cluster_id,
-        control_topic_id=mine.control_topic_id,
-        paused_by=state.paused.by if state.paused else None,
         last_complete_batch_id=generation,
         positions=offsets_to_dense(offsets),
         topic_ids={name: topic.topic_id for name, topic in remote.items()},
-        paused_reason=state.paused.reason if state.paused else "",
-        paused_at_ms=state.paused.written_at_ms if state.paused else 0,
-        resumed_by=state.resumed.by if state.resumed else None,
-        resumed_at_ms=state.resumed.written_at_ms if state.resumed else 0,
-        resolved_at_ms=state.resolved_ms,
         delete_below=end,
         most_slots=slots,
         kept_ms=time.time_ns() // 1_000_000,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,9 +25,7 @@ from calve.sink_core.control.status import (
 )
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.finding import Finding
-from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.pending import first_timestamps
-from calve.sink_core.kafka.source import existing_topic_ids
 from calve.sink_core.mirror import topics
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.state import MirrorState
@@ -113,7 +111,8 @@ def status(plane: MirrorPlane) -> MirrorStatus:
     seen = topics.described(plane)
     state, now_ms = plane.log.state, time.time_ns() // 1_000_000
     remote = seen.remote
-    there = existing_topic_ids(plane.admin, {at.topic for at in remote.values()}, timeout_s=ADMIN_TIMEOUT_S)
+    remotes = topics.remote_ids(plane, seen.topics)
+    there = {name for name, topic_id in remotes.items() if topic_id is not None}
     found, pending = _moved(plane, seen) if ran else (None, False)
     positions = {at: Position(state.partitions[r], "") for at, r in remote.items() if r in state.partitions}
     partitions = tuple(partition_statuses(positions, seen.starts, seen.ends))
@@ -125,7 +124,7 @@ def status(plane: MirrorPlane) -> MirrorStatus:
     findings = (
         plane.other_binding() if ran else None,
         checks.topic_changed(state.upstream_ids, seen.topic_ids, plane.rules),
-        topics.recreated(state, there, {t: plane.pipeline.remote_of(t) for t in seen.topics}),
+        topics.recreated(state, remotes),
         found,
         checks.against_log(positions, seen.starts, seen.ends),
     )
@@ -192,7 +191,7 @@ def _ages_s(plane: MirrorPlane, partitions: tuple[PartitionStatus, ...], now_ms:
     return oldest
 
 
-def _foreign(plane: MirrorPlane, there: Mapping[str, str]) -> dict[str, int]:
+def _foreign(plane: MirrorPlane, there: Collection[str]) -> dict[str, int]:
     """By remote topic the partitions that have a committed record behind the last one that was copied."""
     before = {at: plane.log.state.target_ends.get(at, 0) for at in plane.log.state.partitions if at.topic in there}
     found = first_timestamps(plane.pipeline.kafka.properties, before, timeout_s=OLDEST_S)
@@ -202,7 +201,7 @@ def _foreign(plane: MirrorPlane, there: Mapping[str, str]) -> dict[str, int]:
 
 
 def _topic(
-    plane: MirrorPlane, there: Mapping[str, str], seen: TopicStatus, oldest_age_s: float | None, foreign: int
+    plane: MirrorPlane, there: Collection[str], seen: TopicStatus, oldest_age_s: float | None, foreign: int
 ) -> CopiedTopic:
     state, remote = plane.log.state, plane.pipeline.remote_of(seen.topic)
     ranges = [part for at, parts in state.copied.items() if at.topic == remote for part in parts]

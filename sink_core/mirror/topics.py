@@ -8,11 +8,9 @@ Crash points, and what the next run finds:
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-
-from confluent_kafka import KafkaError, KafkaException
 
 from calve.sink_core.control import checks
 from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC
@@ -22,11 +20,12 @@ from calve.sink_core.finding import Finding
 from calve.sink_core.findings import REMOTE_TOPIC_RECREATED
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import NewPartitions, NewTopic
+from calve.sink_core.kafka.creation import add_partitions, create_missing
 from calve.sink_core.kafka.failures import reported
 from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, existing_topic_ids, log_starts
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.state import MirrorState
-from calve.sink_core.mirror.topic_config import TopicConfig, alter, differences, topic_configs, wanted
+from calve.sink_core.mirror.topic_config import alter, differences, topic_configs, wanted
 from calve.sink_core.offsets import Offsets, TopicPartition
 from calve.sink_core.timing import Deadline
 
@@ -88,10 +87,19 @@ def described(plane: MirrorPlane) -> Seen:
     return Seen(topics, remote, starts, ends, ends)
 
 
-def recreated(state: MirrorState, found: Mapping[str, str], known: Mapping[str, str]) -> Finding | None:
-    """A remote topic that was copied to, and is now another one or none. `known` are those to look at, by source."""
-    for remote in sorted(known.values()):
-        stored, now = state.topic_ids.get(remote), found.get(remote)
+def remote_ids(
+    plane: MirrorPlane, sources: Iterable[str], *, timeout_s: float = ADMIN_TIMEOUT_S
+) -> dict[str, str | None]:
+    """By remote topic of some source topics its UUID as it is now, None of one that isn't there."""
+    remotes = [plane.pipeline.remote_of(topic) for topic in sources]
+    there = existing_topic_ids(plane.admin, remotes, timeout_s=timeout_s)
+    return {remote: there.get(remote) for remote in remotes}
+
+
+def recreated(state: MirrorState, found: Mapping[str, str | None]) -> Finding | None:
+    """A remote topic that was copied to, and is now another one or none; `found` as `remote_ids` gives it."""
+    for remote, now in sorted(found.items()):
+        stored = state.topic_ids.get(remote)
         if stored is not None and stored != now:
             missing = f"topic id {now}" if now else "no such topic"
             return REMOTE_TOPIC_RECREATED.of(remote, stored=f"topic id {stored}", found=missing)
@@ -103,26 +111,25 @@ def ensure_remote(plane: MirrorPlane, seen: Seen) -> dict[str, str]:
 
     Raises FindingError for one that was copied to and is another now.
     """
-    remotes = {topic: plane.pipeline.remote_of(topic) for topic in seen.topics}
-    there = existing_topic_ids(plane.admin, remotes.values(), timeout_s=ADMIN_TIMEOUT_S)
-    stop_on(plane, recreated(plane.log.state, there, remotes))
-    return _ensured(plane, {topic: seen.topics[topic].partitions for topic in remotes}, there)
+    found = remote_ids(plane, seen.topics)
+    stop_on(plane, recreated(plane.log.state, found))
+    return _ensured(plane, {name: topic.partitions for name, topic in seen.topics.items()}, found)
 
 
 def ensure_one(plane: MirrorPlane, topic: str) -> dict[str, str]:
     """The remote topic of one source topic, by name with its UUID, made if there is none; whatever it was before."""
     source = describe_topics(plane.source_admin, [topic], timeout_s=ADMIN_TIMEOUT_S)[topic]
-    there = existing_topic_ids(plane.admin, [plane.pipeline.remote_of(topic)], timeout_s=ADMIN_TIMEOUT_S)
-    return _ensured(plane, {topic: source.partitions}, there)
+    return _ensured(plane, {topic: source.partitions}, remote_ids(plane, [topic]))
 
 
-def _ensured(plane: MirrorPlane, partitions: Mapping[str, int], there: Mapping[str, str]) -> dict[str, str]:
+def _ensured(plane: MirrorPlane, partitions: Mapping[str, int], found: Mapping[str, str | None]) -> dict[str, str]:
     remotes = {topic: plane.pipeline.remote_of(topic) for topic in partitions}
-    missing = {topic: remote for topic, remote in remotes.items() if remote not in there}
+    missing = {topic: remote for topic, remote in remotes.items() if found[remote] is None}
     if missing:
-        configs = topic_configs(plane.source_admin, missing)
-        for topic, remote in missing.items():
-            _create(plane, remote, partitions[topic], configs[topic])
+        configs, target = topic_configs(plane.source_admin, missing), plane.pipeline.config.target
+        factor = target.replication_factor or -1
+        new = [NewTopic(r, partitions[t], factor, config=wanted(configs[t], target)) for t, r in missing.items()]
+        create_missing(plane.admin, new)
         reach("topics.after-create")
     grown = _grown(plane, {remotes[topic]: number for topic, number in partitions.items()})
     return {name: topic.topic_id for name, topic in grown.items()}
@@ -133,24 +140,11 @@ def sync_configs(plane: MirrorPlane, seen: Seen) -> None:
     target = plane.pipeline.config.target
     if not target.sync_config:
         return
-    remotes = {topic: plane.pipeline.remote_of(topic) for topic in seen.topics}
-    there = existing_topic_ids(plane.admin, remotes.values(), timeout_s=ADMIN_TIMEOUT_S)
-    remotes = {topic: remote for topic, remote in remotes.items() if remote in there}
+    found = remote_ids(plane, seen.topics)
+    remotes = {topic: r for topic in seen.topics if found[r := plane.pipeline.remote_of(topic)] is not None}
     now, ours = topic_configs(plane.source_admin, remotes), topic_configs(plane.admin, remotes.values())
     lacking = {remote: differences(now[topic], ours[remote], target) for topic, remote in remotes.items()}
     alter(plane.admin, {remote: changes for remote, changes in lacking.items() if changes})
-
-
-def _create(plane: MirrorPlane, remote: str, partitions: int, source: TopicConfig) -> None:
-    target = plane.pipeline.config.target
-    config = wanted(source, target)
-    new = NewTopic(remote, partitions, target.replication_factor or -1, config=config)
-    with reported(f"creating topic {remote}"):
-        try:
-            plane.admin.create_topics([new], request_timeout=ADMIN_TIMEOUT_S)[remote].result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
 
 
 def _grown(plane: MirrorPlane, partitions: Mapping[str, int]) -> dict[str, Topic]:
@@ -165,23 +159,9 @@ def _grown(plane: MirrorPlane, partitions: Mapping[str, int]) -> dict[str, Topic
             if not few:
                 return there
             if not asked:
-                _add_partitions(plane, few)
+                add_partitions(plane.admin, [NewPartitions(remote, number) for remote, number in few.items()])
                 asked = True
         time.sleep(_POLL_S)
-
-
-def _add_partitions(plane: MirrorPlane, wanted: Mapping[str, int]) -> None:
-    more = [NewPartitions(remote, number) for remote, number in wanted.items()]
-    with reported("adding partitions"):
-        futures = plane.admin.create_partitions(more, request_timeout=ADMIN_TIMEOUT_S)
-    for remote, future in futures.items():
-        with reported(f"adding partitions to topic {remote}"):
-            try:
-                future.result()
-            except KafkaException as error:
-                # Another run has added them meanwhile.
-                if error.args[0].code() != KafkaError.INVALID_PARTITIONS:
-                    raise
 
 
 def stop_on(plane: MirrorPlane, finding: Finding | None) -> None:

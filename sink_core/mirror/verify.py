@@ -8,11 +8,12 @@ has expired.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.control import checks
 from calve.sink_core.kafka import clients
@@ -133,7 +134,7 @@ def _sides_of_target(
     """With the number of records that are no longer there to be read."""
     copied, partitions = plane.log.state.copied, [proof.at for proof in proofs]
     starts = log_starts(plane.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
-    compacted = _compacted(plane, proofs)
+    compacted = _compacted(plane.admin, {at.topic for at in partitions})
     for at in partitions:
         ranges = [
             (OffsetRange(*at, part.first, part.last), part)
@@ -154,11 +155,7 @@ def _sides_of_source(plane: MirrorPlane, proofs: Sequence[PartitionProof]) -> It
     }
     starts = log_starts(plane.source_admin, at_source.values(), timeout_s=ADMIN_TIMEOUT_S)
     ends = end_offsets(plane.source_admin, at_source.values(), timeout_s=ADMIN_TIMEOUT_S)
-    compacted = {
-        topic
-        for topic, config in topic_configs(plane.source_admin, {a.topic for a in starts}).items()
-        if "compact" in config.all["cleanup.policy"]
-    }
+    compacted = _compacted(plane.source_admin, {at.topic for at in starts})
     for proof in proofs:
         source = at_source.get(proof.at, proof.at)
         parts = plane.log.state.copied.get(proof.at, ()) if source in starts and source.topic not in compacted else ()
@@ -170,8 +167,8 @@ def _sides_of_source(plane: MirrorPlane, proofs: Sequence[PartitionProof]) -> It
         yield _Side(plane.pipeline.source.properties, source, tuple(ranges), -1), 0
 
 
-def _compacted(plane: MirrorPlane, proofs: Sequence[PartitionProof]) -> set[str]:
-    configs = topic_configs(plane.admin, {proof.at.topic for proof in proofs})
+def _compacted(admin: AdminClient, names: Collection[str]) -> set[str]:
+    configs = topic_configs(admin, names)
     return {topic for topic, config in configs.items() if "compact" in config.all["cleanup.policy"]}
 
 

@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Collection, Mapping
 
 from calve.sink_core.control.answers import Answer, Lines, no_answer, overtaken
+from calve.sink_core.control.checkpoint import standing
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.log import PARTITION
 from calve.sink_core.errors import FindingError
@@ -227,14 +228,9 @@ def _checkpoint(
     topics = set(session.pipeline.topics)
     promised = [(view.latest.valid_through_ms if view.latest else None) or 0 for view in views.values()]
     return TableCheckpoint(
+        **standing(mine, state),
         pipeline_id=state.bound.pipeline_id if state.bound else mine.pipeline_id,
         up_to_offset=end,
-        pipeline=mine.pipeline,
-        deployment=mine.deployment,
-        fingerprint=mine.fingerprint,
-        cluster_id=mine.cluster_id,
-        control_topic_id=mine.control_topic_id,
-        paused_by=state.paused.by if state.paused else None,
         last_complete_batch_id=batch_id,
         positions=offsets_to_dense({at: offset for at, offset in positions.items() if at.topic in topics}),
         topic_ids=_topic_ids(session, accounts, topics),
@@ -242,11 +238,6 @@ def _checkpoint(
         through_ms=offsets_to_dense(dict.fromkeys((at for at in positions if at.topic in topics), UNREAD)),
         reported={name: {view.uuid: end} for name, view in views.items()},
         open_findings=(),
-        paused_reason=state.paused.reason if state.paused else "",
-        paused_at_ms=state.paused.written_at_ms if state.paused else 0,
-        resumed_by=state.resumed.by if state.resumed else None,
-        resumed_at_ms=state.resumed.written_at_ms if state.resumed else 0,
-        resolved_at_ms=state.resolved_ms,
         # What is read again may be missing in all tables but the one that promises most, which goes on with its own.
         valid_through_ms=min(promised, default=0),
         begins=offsets_to_dense(accounts.begins),

@@ -1,0 +1,39 @@
+"""Topics that are made where they are missing; who finds that another was faster takes what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.compat import NewPartitions, NewTopic
+from calve.sink_core.kafka.failures import reported
+
+
+def create_missing(admin: AdminClient, topics: Sequence[NewTopic]) -> None:
+    """Create the topics that are not there. Brokers may not know of one for a moment.
+
+    Raises ConfigError for what the cluster refuses, Unreachable if it does not answer.
+    """
+    for name, future in admin.create_topics(list(topics), request_timeout=ADMIN_TIMEOUT_S).items() if topics else ():
+        with reported(f"creating topic {name}"):
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
+
+def add_partitions(admin: AdminClient, wanted: Sequence[NewPartitions]) -> None:
+    """Give topics more partitions, up to a number; those that have as many stay. Raises as `create_missing`."""
+    with reported("adding partitions"):
+        futures = admin.create_partitions(list(wanted), request_timeout=ADMIN_TIMEOUT_S)
+    for topic, future in futures.items():
+        with reported(f"adding partitions to topic {topic}"):
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.INVALID_PARTITIONS:
+                    raise
