@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import time
 import uuid
+from typing import Any
 
 from calve.sink_core.control.answers import Answer, Lines, no_answer, overtaken
 from calve.sink_core.control.checkpoint import standing
 from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -62,6 +64,7 @@ def _carry_out(plane: MirrorPlane, found: FindingError) -> Lines:
         plane.publisher.fence_and_read([])
         log.append(plane.new_binding())
         end = log.refresh_to_end().next_offset
+        known, bound = standing(plane.new_binding(), log.state), log.state.bound
         log.delete_below(end)
     reach("resolve.after-delete")
     log.close()
@@ -72,7 +75,7 @@ def _carry_out(plane: MirrorPlane, found: FindingError) -> Lines:
     if positions.pop(token, Position(0, "")).metadata != generation:
         raise overtaken(plane, "another run leads")
     _check_complete(plane, found, positions)
-    event = _checkpoint(plane, positions, generation, end=end, slots=slots)
+    event = _checkpoint(plane, positions, generation, known, bound, end=end, slots=slots)
 
     def decide(read: Positions, state: MirrorState) -> Decision:
         if state.last_batch_id == generation:
@@ -89,17 +92,25 @@ def _carry_out(plane: MirrorPlane, found: FindingError) -> Lines:
     return (f"{log.topic} begins at {end} with a checkpoint of {len(placed):,} positions",)
 
 
-def _checkpoint(plane: MirrorPlane, positions: Positions, generation: str, *, end: int, slots: int) -> MirrorCheckpoint:
-    """What stands for every event below `end`; answers and a pause that could still be read go on."""
-    state, mine = plane.log.state, plane.new_binding()
+def _checkpoint(
+    plane: MirrorPlane,
+    positions: Positions,
+    generation: str,
+    known: dict[str, Any],
+    bound: PipelineBound | None,
+    *,
+    end: int,
+    slots: int,
+) -> MirrorCheckpoint:
+    """What stands for every event below `end`; `known` and `bound` are of what could still be read before."""
     offsets = {at: position.offset for at, position in positions.items()}
     remotes = {topic: plane.pipeline.remote_of(topic) for topic in topics.selected(plane)}
     there = {at.topic for at in positions}
     source = describe_topics(plane.source_admin, remotes, timeout_s=ADMIN_TIMEOUT_S)
     remote = describe_topics(plane.admin, there, timeout_s=ADMIN_TIMEOUT_S)
     return MirrorCheckpoint(
-        **standing(mine, state),
-        pipeline_id=state.bound.pipeline_id if state.bound else mine.pipeline_id,
+        **known,
+        pipeline_id=(bound or plane.new_binding()).pipeline_id,
         up_to_offset=end,
         last_complete_batch_id=generation,
         positions=offsets_to_dense(offsets),

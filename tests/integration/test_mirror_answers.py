@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control import keep_alive
+from calve.sink_core.control.pausing import pause
 from calve.sink_core.errors import ConfigError, FindingError
 from tests import mirrors, support
 from tests.mirrors import Mirror
@@ -172,6 +173,18 @@ def test_a_control_topic_that_lost_its_events_is_rebuilt_from_the_positions(
     assert mirror.copied(topic) == mirror.records(topic)
     proof = mirror.proof()
     assert (proof.proven, proof.records) == (True, 1)
+
+
+def test_a_pause_that_could_still_be_read_goes_on_after_a_rebuild(copied: tuple[Mirror, str]) -> None:
+    mirror, _topic = copied
+    with mirror.plane() as plane:
+        paused = pause(plane, "ana", "a move").paused
+    delete_records(mirror.target, mirror.pipeline.control_topic, 3)
+    mirror.resolve("control-topic-truncated", "rebuild")
+    with mirror.plane() as plane:
+        plane.bind()
+        state = plane.log.refresh_to_end()
+    assert str(state.paused) == str(paused) == "paused by ana: a move"
 
 
 def test_a_control_topic_that_was_deleted_is_rebuilt_from_the_positions(
