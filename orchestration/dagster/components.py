@@ -141,9 +141,13 @@ class MirrorScaffolder(dg.Scaffolder[NewMirrorParams]):
 
 
 class PipelineComponent(dg.Component):
-    """A pipeline of one kind, which `attributes` says; its attributes are the pipeline file."""
+    """A pipeline of one kind, which `attributes` says; its attributes are the pipeline file. `describes` and `tags` are
+    what Dagster shows of the component.
+    """
 
     attributes: ClassVar[type[PipelineAttributes]]
+    describes: ClassVar[str]
+    tags: ClassVar[tuple[str, ...]]
 
     def __init__(self, file: Path, name: str | None = None) -> None:
         """`name` is that of the pipeline, of which the file may hold several."""
@@ -153,6 +157,10 @@ class PipelineComponent(dg.Component):
     @classmethod
     def get_model_cls(cls) -> type[BaseModel] | None:
         return cls.attributes
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        return dg.ComponentTypeSpec(description=cls.describes, tags=[*cls.tags], produces=PRODUCES)
 
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
@@ -189,14 +197,8 @@ class KafkaIcebergPipeline(PipelineComponent):
     """
 
     attributes = SinkAttributes
-
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        return dg.ComponentTypeSpec(
-            description="Kafka topics into Iceberg tables, every record exactly once.",
-            tags=["kafka", "iceberg", "streaming"],
-            produces=PRODUCES,
-        )
+    describes = "Kafka topics into Iceberg tables, every record exactly once."
+    tags = ("kafka", "iceberg", "streaming")
 
 
 @dg.scaffold_with(MirrorScaffolder)
@@ -209,14 +211,8 @@ class KafkaMirror(PipelineComponent):
     """
 
     attributes = MirrorAttributes
-
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        return dg.ComponentTypeSpec(
-            description="Kafka topics to another Kafka cluster, every record exactly once.",
-            tags=["kafka", "mirror", "streaming"],
-            produces=PRODUCES,
-        )
+    describes = "Kafka topics to another Kafka cluster, every record exactly once."
+    tags = ("kafka", "mirror", "streaming")
 
 
 def _open(schema: Any) -> Any:

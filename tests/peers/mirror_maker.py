@@ -8,20 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.mirror_maker import MIRROR_MAKER
 from calve.orchestration.local.broker_files import write_logging, write_properties
-from calve.sink_core.jars import JarSet, kafka_jars, resolve
+from calve.sink_core.jars import kafka_jars, resolve
 from calve.spark_jobs.java import find_java
 from calve.spark_jobs.session import JAVA_OPTIONS
 
-MIRROR_MAKER = JarSet(
-    "kafka-mirror",
-    roots=(
-        "org.apache.kafka:connect-mirror:4.3.1",
-        "org.apache.kafka:connect-mirror-client:4.3.1",
-        "org.apache.kafka:connect-json:4.3.1",
-    ),
-)
-"""Beside the broker's, of the same version."""
 ONE_BROKER = (
     "replication",
     "offset-syncs.topic.replication",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from calve.orchestration.dagster.common import tags
 from calve.orchestration.dagster.common.moving import RunConfig, bounds_of, log_progress, say_moved
 from calve.orchestration.dagster.common.names import op_name, pool, resource_key
 from calve.orchestration.dagster.common.runs import held_by_pause
@@ -70,10 +71,10 @@ def _told(pipeline: MirrorPipeline, batch: "CopyReport") -> Iterator[dg.AssetMat
     if not batch.ranges:
         return
     copy, now_ms = asset_key(pipeline, None), time.time_ns() // 1_000_000
-    yield dg.AssetMaterialization(copy, metadata=metadata.of_batch(batch), tags=metadata.tags_of())
+    yield dg.AssetMaterialization(copy, metadata=metadata.of_batch(batch), tags=tags.of_version())
     for remote, ranges in sorted(metadata.by_topic(batch).items()):
         yield dg.AssetMaterialization(
             asset_key(pipeline, remote),
             metadata=metadata.of_topic(batch, pipeline.source_of(remote) or "", ranges, now_ms),
-            tags=metadata.tags_of(copy),
+            tags=tags.following(copy),
         )

@@ -7,23 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from calve.orchestration.compat import (
-    CODE_VERSION_TAG,
-    DATA_VERSION_IS_USER_PROVIDED_TAG,
-    DATA_VERSION_TAG,
-    INPUT_DATA_VERSION_TAG_PREFIX,
-    INPUT_EVENT_POINTER_TAG_PREFIX,
-    NULL_EVENT_POINTER,
-)
-
 if TYPE_CHECKING:
     from calve.sink_core.mirror.batches import CopyReport
     from calve.sink_core.mirror.events import CopiedRange
 
 SHOWN_RANGES = 100
-
-STREAM = "stream"
-"""The data version of all batches: a stream always moves on, and what is behind its checks say."""
 
 _RANGES = dg.TableSchema(
     [
@@ -35,19 +23,6 @@ _RANGES = dg.TableSchema(
         dg.TableColumn("records", "int"),
     ]
 )
-
-
-def tags_of(follows: dg.AssetKey | None = None) -> dict[str, str]:
-    """Of a materialization of the copy, or of a remote topic, which follows from it."""
-    tags = {DATA_VERSION_TAG: STREAM, DATA_VERSION_IS_USER_PROVIDED_TAG: "true"}
-    if follows is None:
-        return tags
-    return {
-        **tags,
-        CODE_VERSION_TAG: STREAM,
-        f"{INPUT_DATA_VERSION_TAG_PREFIX}/{follows.to_user_string()}": STREAM,
-        f"{INPUT_EVENT_POINTER_TAG_PREFIX}/{follows.to_user_string()}": NULL_EVENT_POINTER,
-    }
 
 
 def of_batch(batch: CopyReport) -> dict[str, Any]:

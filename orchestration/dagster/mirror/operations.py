@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from calve.orchestration.dagster.common.checks import metadata_of
 from calve.orchestration.dagster.common.names import POSITIONS, VERIFY
 from calve.orchestration.dagster.common.operations.job import Operation, Told, Work
+from calve.orchestration.dagster.common.operations.looking import positions_table, proof_metadata
 from calve.orchestration.dagster.common.operations.maintenance import LogTaskConfig, Maintaining
 from calve.orchestration.dagster.mirror import checks, verdicts
 from calve.orchestration.dagster.mirror.plane import run_plane
@@ -66,10 +66,7 @@ def verify(pipeline: MirrorPipeline) -> "Operation[MirrorPlane, VerifyConfig]":
             for part in proof.partitions
         ]
         shown = {"read again": dg.MetadataValue.table(rows)} if proof.deep and rows else {}
-        metadata = {"proven": proof.proven, "deep": proof.deep, **metadata_of(verdict), **shown}
-        if not proof.proven:
-            raise dg.Failure(verdict.text, metadata=metadata, allow_retries=False)
-        return metadata
+        return proof_metadata(verdict, proven=proof.proven, deep=proof.deep, **shown)
 
     return Operation(
         VERIFY,
@@ -90,20 +87,7 @@ def positions(pipeline: MirrorPipeline) -> "Operation[MirrorPlane, dg.Config]":
 
         yield from ()
         report = status(at.plane)
-        records = [
-            dg.TableRecord(
-                {
-                    "topic": part.topic,
-                    "partition": part.partition,
-                    "position": -1 if part.position is None else part.position,
-                    "log start": part.log_start,
-                    "end": part.end,
-                    "pending": part.lag,
-                }
-            )
-            for part in report.partitions
-        ]
-        at.say(f"{len(records)} partitions, {report.lag:,} records pending")
-        return {"pending records": report.lag, "positions": dg.MetadataValue.table(records)}
+        at.say(f"{len(report.partitions)} partitions, {report.lag:,} records pending")
+        return {"pending records": report.lag, "positions": positions_table(report.partitions)}
 
     return Operation(POSITIONS, f"Shows the next offset that {pipeline.name} copies of each partition.", None, {}, work)

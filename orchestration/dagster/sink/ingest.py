@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from calve.orchestration.dagster.common import tags
 from calve.orchestration.dagster.common.moving import RunConfig, bounds_of, log_progress, say_moved
 from calve.orchestration.dagster.common.names import op_name, pool, resource_key
 from calve.orchestration.dagster.common.runs import held_by_pause
@@ -95,13 +96,13 @@ class _Run:
             yield dg.MaterializeResult(
                 asset_key=batches_key(self.pipeline),
                 metadata={"records": 0},
-                data_version=dg.DataVersion(metadata.STREAM),
+                data_version=dg.DataVersion(tags.STREAM),
             )
 
     def _batch(self, batch: "BatchReport | None") -> Iterator[dg.AssetMaterialization]:
         if batch is not None and batch.published:
             yield dg.AssetMaterialization(
-                batches_key(self.pipeline), metadata=metadata.of_batch(batch), tags=metadata.tags_of_batches()
+                batches_key(self.pipeline), metadata=metadata.of_batch(batch), tags=tags.of_version()
             )
 
     def _commit(self, report: "CommitReport") -> Iterator[dg.AssetMaterialization]:

@@ -8,14 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from calve.orchestration.compat import (
-    CODE_VERSION_TAG,
-    DATA_VERSION_IS_USER_PROVIDED_TAG,
-    DATA_VERSION_TAG,
-    INPUT_DATA_VERSION_TAG_PREFIX,
-    INPUT_EVENT_POINTER_TAG_PREFIX,
-    NULL_EVENT_POINTER,
-)
 from calve.orchestration.wording import moment_text
 
 if TYPE_CHECKING:
@@ -28,10 +20,6 @@ if TYPE_CHECKING:
 
 SHOWN_RANGES = 100
 
-STREAM = "stream"
-"""The data version of all batches. Dagster would otherwise call a table out of sync until each batch has something for
-it; how far a table is behind says its freshness check."""
-
 _COLUMNS = dg.TableSchema(
     [
         dg.TableColumn("topic", "string"),
@@ -41,22 +29,6 @@ _COLUMNS = dg.TableSchema(
         dg.TableColumn("offsets", "int"),
     ]
 )
-
-
-def tags_of_batches() -> dict[str, str]:
-    """Of a materialization of the batches."""
-    return {DATA_VERSION_TAG: STREAM, DATA_VERSION_IS_USER_PROVIDED_TAG: "true"}
-
-
-def tags_of_table(commit: TableCommit, batches: dg.AssetKey) -> dict[str, str]:
-    """Of a materialization of a table that is no op's output, for which Dagster would write these itself."""
-    return {
-        DATA_VERSION_TAG: str(commit.snapshot_id),
-        DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
-        CODE_VERSION_TAG: STREAM,
-        f"{INPUT_DATA_VERSION_TAG_PREFIX}/{batches.to_user_string()}": STREAM,
-        f"{INPUT_EVENT_POINTER_TAG_PREFIX}/{batches.to_user_string()}": NULL_EVENT_POINTER,
-    }
 
 
 def of_batch(batch: BatchReport) -> dict[str, Any]:

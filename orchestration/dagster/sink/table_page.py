@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from calve.orchestration.dagster.common.tags import following
 from calve.orchestration.dagster.common.topics import topic_key
-from calve.orchestration.dagster.sink.metadata import of_commit, of_schema, tags_of_table
+from calve.orchestration.dagster.sink.metadata import of_commit, of_schema
 from calve.orchestration.dagster.sink.names import batches_key, table_key
 from calve.sink_core.config.references import HIDDEN, names_a_secret
 from calve.sink_core.config.sink_pipeline import SinkPipeline
@@ -24,7 +25,7 @@ SHOWN_COLUMNS = 40
 def landed(pipeline: SinkPipeline, commit: TableCommit, **more: Any) -> dg.AssetMaterialization:
     """The materialization of a table that a commit landed in, told by an op whose output it is not."""
     known = of_commit(commit, time.time_ns() // 1_000_000) | more
-    tags = tags_of_table(commit, batches_key(pipeline))
+    tags = following(batches_key(pipeline), str(commit.snapshot_id))
     return dg.AssetMaterialization(table_key(pipeline, commit.table), metadata=known, tags=tags)
 
 

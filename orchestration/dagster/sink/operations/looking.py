@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from calve.orchestration.dagster.common.checks import metadata_of
 from calve.orchestration.dagster.common.names import POSITIONS, VERIFY
 from calve.orchestration.dagster.common.operations.job import Operation, Told, Work
+from calve.orchestration.dagster.common.operations.looking import positions_table, proof_metadata
 from calve.orchestration.dagster.sink import checks, verdicts
 from calve.orchestration.times import moment_or_age_ms
 from calve.sink_core.config.sink_pipeline import SinkPipeline
@@ -43,10 +43,7 @@ def verify(pipeline: SinkPipeline) -> "Operation[Session, VerifyConfig]":
         verdict = verdicts.proof(pipeline, report)
         at.say(verdict.text)
         yield from checks.evaluations(pipeline, [verdict])
-        metadata = {"proven": report.proven, "deep": report.deep, **metadata_of(verdict)}
-        if not report.proven:
-            raise dg.Failure(verdict.text, metadata=metadata, allow_retries=False)
-        return metadata
+        return proof_metadata(verdict, proven=report.proven, deep=report.deep)
 
     return Operation(
         VERIFY,
@@ -68,23 +65,10 @@ def positions(pipeline: SinkPipeline) -> "Operation[Session, dg.Config]":
         yield from ()
         exported = positions_file.export(at.plane)
         report = status(at.plane)
-        records = [
-            dg.TableRecord(
-                {
-                    "topic": part.topic,
-                    "partition": part.partition,
-                    "position": -1 if part.position is None else part.position,
-                    "log start": part.log_start,
-                    "end": part.end,
-                    "pending": part.lag,
-                }
-            )
-            for part in report.partitions
-        ]
-        at.say(f"{len(records)} partitions, {report.lag:,} records pending")
+        at.say(f"{len(report.partitions)} partitions, {report.lag:,} records pending")
         return {
             "pending records": report.lag,
-            "positions": dg.MetadataValue.table(records),
+            "positions": positions_table(report.partitions),
             "export": dg.MetadataValue.json(exported.model_dump(mode="json")),
         }
 

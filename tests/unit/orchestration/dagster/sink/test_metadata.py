@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
+from calve.orchestration.dagster.common import tags
 from calve.orchestration.dagster.common.runs import error_tags
 from calve.orchestration.dagster.sink import metadata
 from calve.orchestration.local.detached import free_port
@@ -116,7 +117,7 @@ def test_what_is_stored_of_a_batch_is_bounded(ranges: int) -> None:
     known = metadata.of_batch(batch(ranges))
     assert len(known["ranges"].records) == 100
     assert known.get("ranges not shown", 0) == ranges - 100
-    assert len(stored(known, metadata.tags_of_batches())) < EVENT_BYTES
+    assert len(stored(known, tags.of_version())) < EVENT_BYTES
 
 
 def test_a_commit_tells_ids_as_text_and_counts_as_numbers() -> None:
@@ -161,9 +162,9 @@ def test_columns_have_icebergs_types() -> None:
 
 
 def test_tags_of_materializations_are_short_texts() -> None:
-    table = metadata.tags_of_table(commit(), dg.AssetKey(["p" * 41, "batches"]))
-    for tags in (table, metadata.tags_of_batches()):
-        assert all(isinstance(value, str) and len(key) + len(value) < MOST_CHARACTERS for key, value in tags.items())
+    table = tags.following(dg.AssetKey(["p" * 41, "batches"]), str(commit().snapshot_id))
+    for each in (table, tags.of_version()):
+        assert all(isinstance(value, str) and len(key) + len(value) < MOST_CHARACTERS for key, value in each.items())
     assert str(LARGE_ID) in table.values(), "the data version is the snapshot"
 
 
