@@ -85,7 +85,7 @@ def other_guarded_broker(request: pytest.FixtureRequest) -> GuardedBroker:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Whoever started the workers stops the brokers, when they are done."""
     if not is_worker(session.config):
-        for name in ("broker", "other-broker", "guarded-broker"):
+        for name in ("broker", "other-broker", "guarded-broker", "other-guarded-broker"):
             embedded.stop(shared_directory(session.config) / name)
 
 

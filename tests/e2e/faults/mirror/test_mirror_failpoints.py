@@ -15,9 +15,10 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import EXIT_DONE, EXIT_UNREACHABLE
 from tests.e2e.faults.mirror.processes import Strike
 from tests.e2e.faults.mirror.series import DRIVER, SLOT
+from tests.e2e.faults.mirror.test_mirror_answers_killed import CASES
 from tests.e2e.faults.mirror.world import MirrorWorld
 from tests.e2e.faults.outcomes import Outcome, Tell
-from tests.failpoints import FAILPOINTS
+from tests.failpoints import MIRRORS
 
 FIRST_USE = ("bind.after-append", "topics.after-create")
 POINTS = (*FIRST_USE, *DRIVER, *SLOT)
@@ -103,5 +104,5 @@ def test_what_wakes_up_there_late_changes_nothing(failpoint: str, world_for: Wor
 
 
 def test_every_point_of_slots_is_struck() -> None:
-    own = {name for name in FAILPOINTS if name.startswith(("generation.", "slot.", "transaction.", "topics."))}
-    assert own <= set(POINTS)
+    answers = {failpoint.partition("@")[0] for _, _, failpoint in CASES}
+    assert {*POINTS, *answers} >= {name for name in MIRRORS if not name.startswith("groups.")}
