@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Message, Producer
-from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from calve.sink_core.config.load import CONNECTIONS_FILE, load
@@ -159,7 +158,7 @@ def write(bootstrap: str, topic: str, rows: Iterable[Record], partition: int = 0
 @contextmanager
 def producing(bootstrap: str, **conf: Any) -> Any:
     """A producer, whose records are there at the end."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **conf})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True, **conf})
     yield producer
     assert producer.flush(TIMEOUT_S) == 0
 
@@ -180,16 +179,6 @@ def transact(bootstrap: str, topic: str, values: Iterable[bytes], partition: int
 
 def add_partitions(admin: AdminClient, topic: str, number: int) -> None:
     admin.create_partitions([NewPartitions(topic, number)])[topic].result(TIMEOUT_S)
-
-
-def delete_topic(admin: AdminClient, topic: str) -> None:
-    admin.delete_topics([topic])[topic].result(TIMEOUT_S)
-
-
-def delete_records(admin: AdminClient, topic: str, before: int, partition: int = 0) -> None:
-    """What retention does."""
-    for done in admin.delete_records([KafkaPartition(topic, partition, before)]).values():
-        done.result(TIMEOUT_S)
 
 
 def merged(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from confluent_kafka import Message
 
 from calve.orchestration.local.broker import Broker
@@ -19,6 +18,7 @@ from calve.sink_core.mirror.run import MirrorReport, run_mirror
 from calve.sink_core.mirror.verify import Proof, verify
 from calve.sink_core.tasks import Tasks
 from tests import support
+from tests.two_clusters import mirror_file
 
 Record = tuple[bytes | None, bytes | None, object, object]
 
@@ -72,19 +72,8 @@ def mirror(
 ) -> Mirror:
     """The file of a mirror of `topics`; `changes` are merged into its sections."""
     name = support.unique("mirror").replace("-", "_")
-    kafka = {"eu": {"bootstrap.servers": source.bootstrap}, "us": {"bootstrap.servers": target.bootstrap}}
-    document: dict[str, Any] = {
-        "name": name,
-        "kind": "mirror",
-        "source": {"kafka": "eu", **({"topics": list(topics)} if topics else {})},
-        "target": {"kafka": "us", "names": f"{name}.{{topic}}"},
-    }
-    for section, values in changes.items():
-        document[section] = {**document.get(section, {}), **values} if isinstance(values, dict) else values
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "connections.yaml").write_text(yaml.safe_dump({"deployment": "test", "kafka": kafka}))
-    file = folder / f"{name}.yaml"
-    file.write_text(yaml.safe_dump(document))
+    names = {"names": f"{name}.{{topic}}", **changes.pop("target", {})}
+    file = mirror_file(folder, source, target, topics, name=name, target=names, **changes)
     return Mirror(source, target, file, name)
 
 

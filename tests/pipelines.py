@@ -170,8 +170,7 @@ class Flow:
 
     def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
         """What retention does."""
-        for done in self.admin.delete_records([KafkaPartition(topic, partition, before)]).values():
-            done.result(TIMEOUT_S)
+        support.delete_records(self.admin, topic, before, partition)
 
     def recreate_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Delete a topic and create one of its name, which the broker knows of when this returns."""

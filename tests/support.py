@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ Produce = Callable[..., int]
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Java options of servers that live for minutes: the optimising compiler costs more than it gains."""
 
+TIMEOUT_S = 30.0
 _FLUSH_SECONDS = 60.0
 _CLIENTS = 3
 _QUEUE_LIMIT = 50_000
@@ -69,6 +71,21 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping
 def topics(bootstrap: str) -> set[str]:
     """All that there are."""
     return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics)
+
+
+def delete_topic(admin: AdminClient, topic: str) -> None:
+    """Delete a topic, and wait until nobody is told of it any more."""
+    admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+    deadline = time.monotonic() + TIMEOUT_S
+    while topic in admin.list_topics(timeout=TIMEOUT_S).topics:
+        assert time.monotonic() < deadline, f"{topic} is still there"
+        time.sleep(0.05)
+
+
+def delete_records(admin: AdminClient, topic: str, before: int, partition: int = 0) -> None:
+    """What retention does."""
+    for done in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+        done.result(TIMEOUT_S)
 
 
 def topic_config(bootstrap: str, topic: str) -> dict[str, str | None]:

@@ -19,18 +19,19 @@ QUICK = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500, "fetch.wait.
 
 
 def mirror_file(
-    folder: Path, eu: Broker, us: Broker, topics: Sequence[str], *, back: bool = False, **keys: Any
+    folder: Path, eu: Broker, us: Broker, topics: Sequence[str] = (), *, back: bool = False, **keys: Any
 ) -> Path:
     """The file of a mirror of `topics` from eu to us, or with `back` the other way; `keys` are of the file, and add to
     its sections.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     clusters = {"eu": {"bootstrap.servers": eu.bootstrap}, "us": {"bootstrap.servers": us.bootstrap}}
     (folder / "connections.yaml").write_text(yaml.safe_dump({"deployment": "test", "kafka": clusters}))
     source, target = ("us", "eu") if back else ("eu", "us")
     document: dict[str, Any] = {
         "name": support.unique("mirror").replace("-", "_"),
         "kind": "mirror",
-        "source": {"kafka": source, "topics": list(topics)},
+        "source": {"kafka": source, **({"topics": list(topics)} if topics else {})},
         "target": {"kafka": target},
     }
     for key, value in keys.items():

@@ -44,6 +44,28 @@ _REFUSED = {AUTHENTICATION, SSL}
 _OUT_OF_RANGE = {AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 
 
+class _Trouble:
+    """What the client as a whole complained of last.
+
+    Apart from the reader: a client that holds it, and is held by it, stays until Python looks for cycles, and a process
+    has room for a thousand clients.
+    """
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether waiting would not help: librdkafka itself retries for ever."""
+        error = self.error
+        return error is not None and (error.code() in _REFUSED or isinstance(classify(error, "reading"), TerminalError))
+
+    def note(self, error: KafkaError) -> None:
+        # What ends the reading is followed by the loss of the connection, which says less.
+        if not self.is_hopeless:
+            self.error = error
+
+
 class RangeReader:
     """Reads `slices` (a partition at most once, none empty) as `read_committed` shows them, once.
 
@@ -68,9 +90,9 @@ class RangeReader:
         self._ends = np.array([s.end for s in slices], np.int64)
         self._stall_seconds = stall_seconds
         self._record_bytes = _FIRST_GUESS_BYTES
-        self._trouble: KafkaError | None = None
+        self._trouble = _Trouble()
         bounds = {key: value for key, value in _SETTINGS.items() if key not in settings}
-        self._consumer = clients.reader(settings, group=group, error_cb=self._note, **bounds)
+        self._consumer = clients.reader(settings, group=group, error_cb=self._trouble.note, **bounds)
 
     def __enter__(self) -> RangeReader:
         return self
@@ -87,7 +109,7 @@ class RangeReader:
             if received:
                 yield from self._take(received)
                 deadline = Deadline.after(self._stall_seconds)
-            elif deadline.passed or self._is_hopeless():
+            elif deadline.passed or self._trouble.is_hopeless:
                 raise self._stalled()
 
     def _receive(self) -> list[Message]:
@@ -100,7 +122,7 @@ class RangeReader:
         all_records = not any(map(Message.error, received))
         records = received if all_records else [m for m in received if m.error() is None]
         if records:
-            self._trouble = None
+            self._trouble.error = None
             delivered = columns(records, self._index)
             messages = only(delivered, delivered.offsets < self._ends[delivered.slices])
             self._advance(messages)
@@ -139,7 +161,7 @@ class RangeReader:
                 continue
             if event.topic() is None:
                 # Of the client as a whole.
-                self._note(error)
+                self._trouble.note(error)
                 continue
             i = self._index.of(event)
             if self._next[i] >= self._ends[i]:
@@ -160,17 +182,10 @@ class RangeReader:
             return RECORDS_LOST.of(part.topic, stored=stored, found=found).error()
         return POSITIONS_BEYOND_END.of(part.topic, stored=stored, found=found).error()
 
-    def _is_hopeless(self) -> bool:
-        """Whether waiting would not help: librdkafka itself retries for ever."""
-        trouble = self._trouble
-        return trouble is not None and (
-            trouble.code() in _REFUSED or isinstance(classify(trouble, "reading"), TerminalError)
-        )
-
     def _stalled(self) -> CalveError:
-        trouble = self._trouble
+        trouble = self._trouble.error
         doing = f"reading {self._open_shown()}"
-        if trouble is not None and self._is_hopeless():
+        if trouble is not None and self._trouble.is_hopeless:
             return classify(trouble, doing)
         said = f"; last trouble: {trouble.name()}: {trouble.str()}" if trouble else ""
         return Unreachable(
@@ -183,8 +198,3 @@ class RangeReader:
         still = [i for i in range(len(self.slices)) if self._next[i] < self._ends[i]]
         shown = ", ".join(f"{self.slices[i]} at offset {self._next[i]}" for i in still[:_SHOWN])
         return shown if len(still) <= _SHOWN else f"{shown} and {len(still) - _SHOWN} more"
-
-    def _note(self, error: KafkaError) -> None:
-        # What ends the reading is followed by the loss of the connection, which says less.
-        if not self._is_hopeless():
-            self._trouble = error

@@ -316,4 +316,8 @@ def _said(error: ConfigError, code: int) -> bool:
 
 def _answer(future: Future[Any], doing: str, timeout_s: float) -> Any:
     with reported(doing):
-        return future.result(timeout_s + _GRACE_S)
+        failed = future.exception(timeout_s + _GRACE_S)
+    if isinstance(failed, KafkaException):
+        # Raising it would have it hold the frames, and they the future that holds it: their clients would stay.
+        raise classify(failed, doing) from failed
+    return future.result()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,23 +47,16 @@ def stopped(mirror: Mirror) -> FindingError:
 
 
 def delete_records(broker: Broker, topic: str, below: int) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    at = KafkaPartition(topic, 0, below)
-    admin.delete_records([at])[at].result()
+    support.delete_records(AdminClient({"bootstrap.servers": broker.bootstrap}), topic, below)
+
+
+def delete(broker: Broker, topic: str) -> None:
+    support.delete_topic(AdminClient({"bootstrap.servers": broker.bootstrap}), topic)
 
 
 def recreate(broker: Broker, topic: str) -> None:
     delete(broker, topic)
     support.create_topic(broker.bootstrap, topic)
-
-
-def delete(broker: Broker, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_topics([topic])[topic].result()
-    until = time.monotonic() + 30
-    while topic in admin.list_topics(timeout=10).topics:
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def set_position(mirror: Mirror, topic: str, offset: int | None) -> None:

@@ -86,7 +86,15 @@ class Slot:
             # A producer that can't abort leaves it to the next fence.
             with suppress(CalveError, Overtaken):
                 self.abort()
+        # Records that were never acknowledged hold what would be told of it, and that this producer.
+        self._producer.purge()
+        with suppress(KafkaException, SystemError):
+            self._producer.poll(0)
         self._group.close()
+
+    @property
+    def spec(self) -> SlotSpec:
+        return self._spec
 
     @property
     def generation(self) -> str:
@@ -163,6 +171,10 @@ class Slot:
         self._open = False
         with self.reported("aborting a transaction"):
             self._producer.abort_transaction(TRANSACTION_S)
+
+    def leave(self) -> None:
+        """Have the next fence abort the open transaction."""
+        self._open = False
 
     def _commit(self) -> None:
         """A commit without an answer is in doubt: it is only called again, as anything else could undo what landed."""

@@ -131,6 +131,9 @@ class RecordProducer(SimProducer):
         del timeout
         return 0
 
+    def purge(self) -> None:
+        """Who calls it does not ask what became of the records."""
+
     def begin_transaction(self) -> None:
         self._stop_if_fenced()
         if self._begun:
