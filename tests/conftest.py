@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -87,6 +88,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not is_worker(session.config):
         for name in ("broker", "other-broker", "guarded-broker", "other-guarded-broker"):
             embedded.stop(shared_directory(session.config) / name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collected() -> Generator[None]:
+    """A process has room for a thousand Kafka clients, and Python looks for cycles rarely where there is much else."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

@@ -101,6 +101,8 @@ def publish(flow: Flow, engine: SparkEngine) -> None:
         batch = ingest.next_batch()
         assert batch
         assert batch.verdict is Verdict.PUBLISH
+        # A transaction's end reaches the control topic a moment after who committed it hears of it.
+        session.log.refresh_to_end()
 
 
 def test_rows_of_a_compaction_and_of_before_the_column_was_there_are_held_against_as_well(

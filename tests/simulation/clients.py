@@ -308,6 +308,10 @@ class Answer:
         except KafkaException as error:
             self._error = error
 
+    def exception(self, timeout: float = 0) -> KafkaException | None:
+        del timeout
+        return self._error
+
     def result(self, timeout: float = 0) -> Any:
         del timeout
         if self._error is not None:
