@@ -22,7 +22,6 @@ from calve.sink_core.mirror.part import OnRefused, Part
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 
 _TRIES = 2
-_HEAR_S = 0.5
 
 _ANSWERS: Mapping[int, str] = {
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of {topic}, which target.config sets if it names it",
@@ -82,18 +81,13 @@ def named(
     one given if none is refused again, or it can't be found out.
     """
     ears = [_Ear(part.at, at) for part, at in ranges]
-    # The producer of a record that was refused may take a minute over its abort: another of its id fences it instead.
-    slot.leave()
+    # Another producer of its id, whose fence ends what the refused one has open. What the client says of a transaction
+    # may come before what it says of the record.
     for _ in range(_TRIES):
         with suppress(CalveError, Overtaken), Slot(slot.spec) as again:
             again.check(())
             again.begin()
-            try:
-                _send(again, ranges, [ear.hear for ear in ears], source, group)
-            finally:
-                # What the client says of a transaction may come before what it says of the record.
-                again.producer.flush(_HEAR_S)
-                again.leave()
+            _send(again, ranges, [ear.hear for ear in ears], source, group)
         if any(ear.refused for ear in ears):
             break
     # Readers of the target are not to wait for the broker's time-out.

@@ -66,7 +66,9 @@ class SlotSpec:
 
 
 class Refused(RetriableError):
-    """The target has refused a record, or the transaction for another reason: it was aborted, nothing of it counts."""
+    """The target has refused a record, or the transaction for another reason: the next fence aborts it, nothing of it
+    counts.
+    """
 
 
 class Slot:
@@ -172,10 +174,6 @@ class Slot:
         with self.reported("aborting a transaction"):
             self._producer.abort_transaction(TRANSACTION_S)
 
-    def leave(self) -> None:
-        """Have the next fence abort the open transaction."""
-        self._open = False
-
     def _commit(self) -> None:
         """A commit without an answer is in doubt: it is only called again, as anything else could undo what landed."""
         deadline = Deadline.after(TRANSACTION_S)
@@ -221,6 +219,8 @@ class Slot:
             self._open = False
             return Overtaken(error.message)
         if raised.args[0].txn_requires_abort():
+            # Behind a record that was refused the client's own abort may take a minute: it is left to the next fence.
+            self._open = False
             return Refused(error.message, hint=error.hint, code=error.kind)
         return error
 
