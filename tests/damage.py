@@ -17,7 +17,8 @@ from calve.sink_core.offsets import Position, TopicPartition
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
 from calve.sink_core.tables.log.fold import SINK
 from tests import support
-from tests.pipelines import TIMEOUT_S, Flow
+from tests.pipelines import Flow
+from tests.support import TIMEOUT_S
 
 Break = Callable[[Flow], Flow | None]
 

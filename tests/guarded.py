@@ -29,7 +29,8 @@ from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.locks import exclusive
 from tests import support
 from tests.launch import Done, cold, forked
-from tests.pipelines import TIMEOUT_S, Flow
+from tests.pipelines import Flow
+from tests.support import TIMEOUT_S
 
 PASSWORD = support.unique("s3cr3t")
 OTHER_SECRET = support.unique("k3y")

@@ -24,8 +24,7 @@ from calve.sink_core.mirror.state import MIRROR, MirrorState
 from calve.sink_core.offsets import Position, TopicPartition
 from calve.sink_core.tasks import Tasks
 from tests import support
-
-TIMEOUT_S = 30.0
+from tests.support import TIMEOUT_S
 
 Headers = Sequence[tuple[str, bytes | None]]
 Record = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]

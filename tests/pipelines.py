@@ -36,9 +36,9 @@ from calve.sink_core.sink.run import RunReport, run_pipeline
 from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.log.fold import SINK
 from tests import support
+from tests.support import TIMEOUT_S
 
 E = TypeVar("E", bound=Event)
-TIMEOUT_S = 30.0
 COLUMNS = {"id": "long", "text": "string"}
 
 

@@ -23,8 +23,9 @@ from confluent_kafka.admin import NewTopic
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
-from tests.pipelines import TIMEOUT_S, Flow
+from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry, framed
+from tests.support import TIMEOUT_S
 
 TOPICS = 20
 BAD_EVERY = 50

@@ -17,8 +17,8 @@ from calve.orchestration.drill import CRASH_POINTS, PREFIX
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.locks import exclusive
 from tests.failpoints import FAILPOINTS
-from tests.pipelines import TIMEOUT_S, Flow
-from tests.support import TopicFactory
+from tests.pipelines import Flow
+from tests.support import TIMEOUT_S, TopicFactory
 from tests.warm_spark import WarmSpark
 
 ENDS_S = 600.0

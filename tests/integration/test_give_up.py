@@ -24,8 +24,8 @@ from calve.sink_core.sink.run import RunReport, run_pipeline
 from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.log.events import DataComplete, StartCommit
-from tests.pipelines import TIMEOUT_S, Died, Flow, reached
-from tests.support import TopicFactory
+from tests.pipelines import Died, Flow, reached
+from tests.support import TIMEOUT_S, TopicFactory
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests import support
 from tests.guarded import PASSWORD, GuardedBroker, bindings_of, let_in, login
 from tests.launch import calve
 from tests.mirrors import Mirror, mirror
-from tests.pipelines import TIMEOUT_S
+from tests.support import TIMEOUT_S
 
 
 @pytest.fixture

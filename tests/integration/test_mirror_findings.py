@@ -17,9 +17,9 @@ from calve.sink_core.kafka.source import high_watermarks
 from calve.sink_core.offsets import Position, TopicPartition, offsets_to_dense
 from tests import support
 from tests.integration.conftest import NewMirror, StartBroker
-from tests.mirror_flow import TIMEOUT_S, MirrorFlow
+from tests.mirror_flow import MirrorFlow
 from tests.pipelines import reached
-from tests.support import TopicFactory, delete_records, delete_topic
+from tests.support import TIMEOUT_S, TopicFactory, delete_records, delete_topic
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED
 from tests import support
 from tests.guarded import PASSWORD, GuardedBroker, grant, let_in, login, taken_away
 from tests.launch import Done, forked
-from tests.pipelines import TIMEOUT_S
+from tests.support import TIMEOUT_S
 
 SECRET = "CALVE_TEST_PASSWORD"
 

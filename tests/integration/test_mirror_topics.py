@@ -17,8 +17,8 @@ from calve.sink_core.kafka.compat import AlterConfigOpType, ConfigEntry, ConfigR
 from calve.sink_core.offsets import TopicPartition
 from tests import support
 from tests.integration.conftest import NewMirror
-from tests.mirror_flow import TIMEOUT_S, MirrorFlow, add_partitions, partitions
-from tests.support import TopicFactory, delete_records, delete_topic, topic_config
+from tests.mirror_flow import MirrorFlow, add_partitions, partitions
+from tests.support import TIMEOUT_S, TopicFactory, delete_records, delete_topic, topic_config
 
 LONG = str(2**63 - 1)
 

@@ -31,8 +31,8 @@ from calve.sink_core.tables.log.events import CommitToTable, DataComplete, Start
 from calve.sink_core.tables.log.fold import SINK
 from tests import support
 from tests.launch import forked
-from tests.pipelines import TIMEOUT_S, Died, Flow, reached
-from tests.support import TopicFactory
+from tests.pipelines import Died, Flow, reached
+from tests.support import TIMEOUT_S, TopicFactory
 
 
 @pytest.fixture

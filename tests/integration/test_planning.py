@@ -17,8 +17,8 @@ from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.loop.planning import Planner
 from calve.sink_core.tables.log.state import CommitState
 from tests import support
-from tests.pipelines import TIMEOUT_S, Flow
-from tests.support import TopicFactory
+from tests.pipelines import Flow
+from tests.support import TIMEOUT_S, TopicFactory
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from calve.sink_core.offsets import Position, TopicPartition
 from calve.sink_core.sink.loop.planning import Planner
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
 from tests import support
-from tests.pipelines import TIMEOUT_S, Died, Flow, reached
-from tests.support import TopicFactory
+from tests.pipelines import Died, Flow, reached
+from tests.support import TIMEOUT_S, TopicFactory
 
 
 @pytest.fixture

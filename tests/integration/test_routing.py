@@ -22,7 +22,8 @@ from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.dagster_runs import run
-from tests.pipelines import TIMEOUT_S, Flow
+from tests.pipelines import Flow
+from tests.support import TIMEOUT_S
 
 ENTITIES = {"name": "shop.{entity}", "auto_create": {}}
 BIG = {"name": "shop.big", "where": {"field": "size.kind", "matches": "big|huge"}, "auto_create": {}}

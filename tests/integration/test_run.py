@@ -21,8 +21,8 @@ from calve.sink_core.sink.run import run_pipeline
 from calve.sink_core.tables.log.events import CommitComplete, DataComplete
 from calve.spark_jobs.engine import SparkEngine, session_on_spark
 from tests import support
-from tests.pipelines import TIMEOUT_S, Flow, reached
-from tests.support import TopicFactory
+from tests.pipelines import Flow, reached
+from tests.support import TIMEOUT_S, TopicFactory
 
 BAD = [
     b"",

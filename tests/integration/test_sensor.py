@@ -32,8 +32,8 @@ from calve.sink_core.errors import CalveError, FindingError, Unreachable
 from calve.sink_core.kafka.source import end_offsets
 from calve.sink_core.offsets import TopicPartition
 from tests import support
-from tests.pipelines import TIMEOUT_S, Flow
-from tests.support import TopicFactory
+from tests.pipelines import Flow
+from tests.support import TIMEOUT_S, TopicFactory
 
 GONE = Unreachable("no answer from broker:9092", hint="start it")
 ROLLED_BACK = FindingError("table-rolled-back", "db.events", stored="1", found="2", hint="calve resolve p.yaml")

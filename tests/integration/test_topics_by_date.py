@@ -15,9 +15,9 @@ from calve.sink_core.control.publisher import GivenUp
 from calve.sink_core.errors import ConfigError, FindingError
 from calve.sink_core.sink.verify.proof import verify
 from tests import damage
-from tests.pipelines import TIMEOUT_S, Flow, reached
+from tests.pipelines import Flow, reached
 from tests.resolving import resolved
-from tests.support import unique
+from tests.support import TIMEOUT_S, unique
 
 
 class Days:

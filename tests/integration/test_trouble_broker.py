@@ -24,7 +24,8 @@ from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.log.events import DataComplete
 from calve.sink_core.tables.log.fold import SINK
 from tests import support
-from tests.pipelines import TIMEOUT_S, Flow, reached
+from tests.pipelines import Flow, reached
+from tests.support import TIMEOUT_S
 
 HEAP_MB = 512
 STOP_S = 30.0

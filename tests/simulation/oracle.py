@@ -14,15 +14,6 @@ from pyiceberg.table.metadata import TableMetadata
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.errors import (
-    CalveError,
-    ConfigError,
-    FindingError,
-    ProtocolError,
-    RetriableError,
-    TableUnusable,
-    UnknownOutcome,
-)
 from calve.sink_core.iceberg.commit.properties import SummaryKeys, from_summary
 from calve.sink_core.offsets import Offsets, TopicPartition, dense_to_offsets
 from calve.sink_core.sink.resolve.rebuild import BEFORE
@@ -30,35 +21,12 @@ from calve.sink_core.sink.run import RunReport
 from calve.sink_core.tables.batch import BatchPlan, ManifestRef
 from calve.sink_core.tables.log.events import DataComplete, DataWritten, TableCheckpoint
 from tests.simulation.broker import Cluster, Outcome, Transaction
-from tests.simulation.promises import Crash, Promise, Violation
+from tests.simulation.promises import Promise, Violation
 from tests.simulation.storage import Manifest, Row, SimCatalog
 
 TOPIC = "events"
 GAP, GOOD, BAD = "gap", "good", "bad"
 """What is at a source offset: nothing that a consumer is given, a record, one that can't be stored."""
-
-OLD = "old "
-"""Begins the names of processes on hosts of the first version."""
-
-CAUSES: dict[str, set[str]] = {
-    "table-rolled-back": {"roll back", "expire", "restore"},
-    "table-restored": {"restore", "untag", "roll back", "recreate"},
-    "tag-removed": {"untag", "restore"},
-    "table-recreated": {"recreate", "drop"},
-    "table-dropped": {"recreate", "drop"},
-    "topic-recreated": {"recreate topic"},
-    "positions-missing": {"forget positions", "recreate topic"},
-    "positions-changed": {"reset positions", "forget positions", "recreate topic"},
-    "positions-beyond-end": {"reset positions", "recreate topic"},
-    "control-topic-recreated": {"recreate control topic", "truncate control topic"},
-    "control-topic-truncated": {"recreate control topic", "truncate control topic"},
-    # A rebuild that can't know where a partition began begins at offset 0.
-    "records-lost-to-retention": {"recreate control topic", "truncate control topic"},
-    # A process that woke up late writes to a topic that a rebuild has bound to a new pipeline id.
-    "foreign-events": {"recreate control topic", "truncate control topic"},
-}
-"""What a user, a broker or somebody else must have done before a finding is true. One that is not here never is."""
-
 
 Ranges = tuple[tuple[int, int], ...]
 SETTLED = ""
@@ -372,26 +340,6 @@ class Oracle:
                     raise Violation(
                         Promise.FILES_STAY, f"{path} of published batch {event.batch_id} was deleted before its commit"
                     )
-
-    def judge(self, process: str, error: Exception) -> None:
-        """Whether a process may end with `error`. Raises Crash for one that is none of Calve's."""
-        if not isinstance(error, CalveError):
-            raise Crash(f"{process} ended with {type(error).__name__}: {error}") from error
-        if isinstance(error, FindingError):
-            wanted = CAUSES.get(error.finding, set())
-            if not any(deed in wanted and subject == error.subject for deed, subject in self.deeds):
-                raise Violation(Promise.TRUE_FINDINGS, f"false finding {error.message}") from error
-        elif process.startswith(("resolve", "replay")) and isinstance(error, ConfigError | TableUnusable):
-            # A choice that is not possible, a finding that does not stand any more, rows that can't be replaced.
-            pass
-        elif process.startswith(OLD) and isinstance(error, ProtocolError):
-            # It meets a replay.
-            pass
-        elif not isinstance(error, RetriableError | UnknownOutcome):
-            # A table or topic that goes while a process uses it may be reported in other ways.
-            gone = {deed for deed, _ in self.deeds} & {"recreate", "drop", "recreate topic", "recreate control topic"}
-            if not gone:
-                raise Violation(Promise.KNOWN_ENDS, f"{process} ended with {type(error).__name__}: {error}") from error
 
 
 def _ancestors(metadata: TableMetadata) -> set[int | None]:

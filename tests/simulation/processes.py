@@ -25,7 +25,8 @@ from calve.sink_core.sink.range_jobs.selected import Wanted
 from calve.sink_core.sink.resolve.current_findings import current_findings
 from calve.sink_core.sink.resolve.resolve import REFILL, answers_of
 from calve.sink_core.sink.run import run_pipeline
-from tests.simulation.oracle import OLD, TOPIC
+from tests.simulation.endings import OLD
+from tests.simulation.oracle import TOPIC
 from tests.simulation.world import STALE, World
 
 ENDLESS_S = 1e9

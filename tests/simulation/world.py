@@ -31,7 +31,8 @@ from calve.sink_core.tables.batch import BatchPlan, ManifestRef, TableOutput, Wr
 from calve.sink_core.tables.format.lake import LoadedTable
 from tests.simulation.broker import Cluster
 from tests.simulation.clients import Network
-from tests.simulation.oracle import BAD, GAP, OLD, TOPIC, Batch, Oracle
+from tests.simulation.endings import OLD, judge
+from tests.simulation.oracle import BAD, GAP, TOPIC, Batch, Oracle
 from tests.simulation.scheduler import Process
 from tests.simulation.stage import Stage
 from tests.simulation.storage import NO_BUGS, CatalogBug, DataFile, FileStore, ListedFile, Manifest, Row, SimCatalog
@@ -113,7 +114,7 @@ class World(Stage):
             self.stopped_on.add((error.finding, error.subject))
         elif "positions that no publish of this pipeline put there" in str(error):
             self.stopped_on.add((GROUP_IN_USE, self.pipeline.group))
-        self.oracle.judge(process.name, error)
+        judge(process.name, error, self.oracle.deeds)
 
     def fingerprint(self) -> object:
         """What a pipeline that is caught up does not change any more."""

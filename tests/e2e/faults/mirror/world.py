@@ -20,7 +20,8 @@ from calve.sink_core.kafka.source import end_offsets, high_watermarks
 from calve.sink_core.offsets import TopicPartition
 from tests import support
 from tests.e2e.faults.mirror.processes import NONE, Run, Strike
-from tests.mirror_flow import TIMEOUT_S, MirrorFlow, Record, record
+from tests.mirror_flow import MirrorFlow, Record, record
+from tests.support import TIMEOUT_S
 
 KEYS = (None, b"", b"k", b"\0\xff")
 HEADERS: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
