@@ -17,6 +17,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ from calve.sink_core.iceberg.read.rows import all_rows
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import TIMED_OUT, NewTopic
-from calve.sink_core.kafka.failures import reported
+from calve.sink_core.kafka.failures import answered, reported, said
 from calve.sink_core.sink.checks.kafka import KafkaChecks
 from calve.sink_core.sink.checks.tables import TableChecks
 from calve.sink_core.sink.loop.session import Session
@@ -116,8 +117,8 @@ class Drill:
         Raises ConfigError if something is not permitted or set wrongly, Unreachable if a part does not answer.
         """
         try:
-            with reported(f"creating topic {self.name}"):
-                self._admin.create_topics([NewTopic(self.name, PARTITIONS)])[self.name].result(ADMIN_TIMEOUT_S)
+            made = self._admin.create_topics([NewTopic(self.name, PARTITIONS)], request_timeout=ADMIN_TIMEOUT_S)
+            answered(made[self.name], f"creating topic {self.name}", ADMIN_TIMEOUT_S)
         except ConfigError as error:
             raise ConfigError(error.message, hint=self._permissions(), code=DRILL) from None
         deadline = Deadline.after(READY_S)
@@ -255,20 +256,20 @@ class Drill:
                 drop_if_empty(catalog, NAMESPACE)
 
     def _delete_topic(self, name: str) -> None:
-        with reported(f"deleting topic {name}"):
-            _unless_gone(lambda: self._admin.delete_topics([name])[name].result(ADMIN_TIMEOUT_S))
+        deleted = self._admin.delete_topics([name], request_timeout=ADMIN_TIMEOUT_S)
+        _unless_gone(deleted[name], f"deleting topic {name}")
 
     def _delete_group(self) -> None:
         group = self.pipeline.group
-        with reported(f"deleting group {group}"):
-            _unless_gone(lambda: self._admin.delete_consumer_groups([group])[group].result(ADMIN_TIMEOUT_S))
+        deleted = self._admin.delete_consumer_groups([group], request_timeout=ADMIN_TIMEOUT_S)
+        _unless_gone(deleted[group], f"deleting group {group}")
 
 
-def _unless_gone(delete: Callable[[], object]) -> None:
+def _unless_gone(deleted: Future[object], doing: str) -> None:
     try:
-        delete()
-    except KafkaException as error:
-        if error.args[0].code() not in _GONE:
+        answered(deleted, doing, ADMIN_TIMEOUT_S)
+    except CalveError as error:
+        if not said(error, *_GONE):
             raise
 
 

@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -44,6 +45,11 @@ def calve(*arguments: object, **environment: str) -> Done:
     """Give a command in this process. What the command doesn't catch is raised here."""
     given = list(map(str, arguments))
     result = CliRunner().invoke(app, given, env=environment, catch_exceptions=False, prog_name="calve")
+    # The runner keeps the frames of a command that failed, and with them its clients.
+    failed = result.exception
+    while failed is not None:
+        traceback.clear_frames(failed.__traceback__)
+        failed = failed.__context__
     return Done(given, result.exit_code, result.stdout, result.stderr)
 
 

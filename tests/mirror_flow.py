@@ -174,6 +174,7 @@ def transact(bootstrap: str, topic: str, values: Iterable[bytes], partition: int
         producer.commit_transaction(TIMEOUT_S)
     else:
         producer.abort_transaction(TIMEOUT_S)
+    support.until_stable(bootstrap, topic)
 
 
 def add_partitions(admin: AdminClient, topic: str, number: int) -> None:

@@ -11,8 +11,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
@@ -86,6 +94,21 @@ def delete_records(admin: AdminClient, topic: str, before: int, partition: int =
     """What retention does."""
     for done in admin.delete_records([TopicPartition(topic, partition, before)]).values():
         done.result(TIMEOUT_S)
+
+
+def until_stable(bootstrap: str, topic: str) -> None:
+    """Wait until no transaction is open in a topic: its end is there a moment after its producer hears of it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    partitions = admin.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S).partitions
+
+    def ends(level: IsolationLevel) -> list[int]:
+        asked = {TopicPartition(topic, p.id): OffsetSpec.latest() for p in partitions}
+        return [found.result(TIMEOUT_S).offset for found in admin.list_offsets(asked, isolation_level=level).values()]
+
+    deadline = time.monotonic() + TIMEOUT_S
+    while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED):
+        assert time.monotonic() < deadline, f"a transaction is open in {topic}"
+        time.sleep(0.01)
 
 
 def topic_config(bootstrap: str, topic: str) -> dict[str, str | None]:

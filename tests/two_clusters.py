@@ -96,4 +96,5 @@ def produce_transactions(broker: Broker, topic: str, sizes: Sequence[int], *, pa
         producer.flush()
         producer.abort_transaction(30) if aborted else producer.commit_transaction(30)
         written += [] if aborted else own
+    support.until_stable(broker.bootstrap, topic)
     return written

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from calve.orchestration.local import broker_files
 from calve.orchestration.local.detached import HOST, Detached, choose_port, free_port, launch
 from calve.sink_core.error_codes.machine import BROKER_STORAGE, RUNS_OTHERWISE
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.jars import kafka_jars
+from calve.sink_core.kafka.failures import answered
 from calve.sink_core.locks import exclusive
 from calve.spark_jobs.java import find_java
 
@@ -140,10 +140,10 @@ def _answers(broker: Broker) -> bool:
     # librdkafka complains on stderr about refused connections, so it is asked only when something listens.
     if not broker.server.listens():
         return False
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "socket.timeout.ms": 5000})
     try:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "socket.timeout.ms": 5000})
-        answer = admin.describe_cluster(request_timeout=5).result()
-    except KafkaException:
+        answer = answered(admin.describe_cluster(request_timeout=5), "connecting to the broker", 5.0)
+    except CalveError:
         return False
     return answer.cluster_id == broker_files.cluster_id(broker.directory)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -31,7 +32,7 @@ from calve.sink_core.findings import CONTROL_TOPIC_TRUNCATED
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.compat import AUTO_OFFSET_RESET, PARTITION_EOF, ConfigResource, NewTopic, ResourceType
 from calve.sink_core.kafka.creation import create_missing
-from calve.sink_core.kafka.failures import classify, reported
+from calve.sink_core.kafka.failures import answered, classify, reported
 from calve.sink_core.kafka.source import end_offsets, high_watermarks, log_starts, offsets_at, topic_ids
 from calve.sink_core.offsets import TopicPartition, after
 from calve.sink_core.rules import ALL, Rules
@@ -198,7 +199,7 @@ class ControlLog(Generic[S]):
         at = KafkaTopicPartition(self.topic, PARTITION, offset)
         with reported(doing):
             futures = self._admin.delete_records([at], request_timeout=clients.ADMIN_TIMEOUT_S)
-            futures[at].result()
+        answered(futures[at], doing, clients.ADMIN_TIMEOUT_S)
 
     @contextmanager
     def about_to_replace(self) -> Generator[None]:
@@ -217,7 +218,7 @@ class ControlLog(Generic[S]):
     def require_whole(self) -> None:
         """Raise again what the last read was broken off by."""
         if self._broken_off_by is not None and self._rules.broken_read_is_not_used:
-            raise self._broken_off_by
+            raise copy(self._broken_off_by)
 
     def close(self) -> None:
         """What was read stays in `state`; the next read begins again at the log start."""
@@ -253,8 +254,10 @@ class ControlLog(Generic[S]):
 
     def _check_config(self) -> None:
         resource = ConfigResource(ResourceType.TOPIC, self.topic)
-        with reported(f"reading the settings of topic {self.topic}"):
-            found = self._admin.describe_configs([resource])[resource].result()
+        doing = f"reading the settings of topic {self.topic}"
+        with reported(doing):
+            futures = self._admin.describe_configs([resource], request_timeout=clients.ADMIN_TIMEOUT_S)
+        found = answered(futures[resource], doing, clients.ADMIN_TIMEOUT_S)
         wrong = {k: found[k].value for k, v in REQUIRED_CONFIG.items() if k in found and found[k].value != v}
         if wrong:
             settings = ",".join(f"{key}={value}" for key, value in REQUIRED_CONFIG.items())
@@ -287,7 +290,9 @@ class ControlLog(Generic[S]):
             if must_be_same and (now := self._id_now()) != self.topic_id:
                 self._stop_on(checks.control_topic_recreated(self.topic, self.topic_id, now))
         except CalveError as error:
-            self._broken_off_by = error
+            # What is raised holds this log by its frames; held here too, it would keep the clients until Python looks
+            # for cycles.
+            self._broken_off_by = copy(error)
             raise
         return self.state
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
+from calve.sink_core.errors import CalveError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import NewPartitions, NewTopic
-from calve.sink_core.kafka.failures import reported
+from calve.sink_core.kafka.failures import answered, reported, said
 
 
 def create_missing(admin: AdminClient, topics: Sequence[NewTopic]) -> None:
@@ -18,12 +19,11 @@ def create_missing(admin: AdminClient, topics: Sequence[NewTopic]) -> None:
     Raises ConfigError for what the cluster refuses, Unreachable if it does not answer.
     """
     for name, future in admin.create_topics(list(topics), request_timeout=ADMIN_TIMEOUT_S).items() if topics else ():
-        with reported(f"creating topic {name}"):
-            try:
-                future.result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+        try:
+            answered(future, f"creating topic {name}", ADMIN_TIMEOUT_S)
+        except CalveError as error:
+            if not said(error, KafkaError.TOPIC_ALREADY_EXISTS):
+                raise
 
 
 def add_partitions(admin: AdminClient, wanted: Sequence[NewPartitions]) -> None:
@@ -31,9 +31,8 @@ def add_partitions(admin: AdminClient, wanted: Sequence[NewPartitions]) -> None:
     with reported("adding partitions"):
         futures = admin.create_partitions(list(wanted), request_timeout=ADMIN_TIMEOUT_S)
     for topic, future in futures.items():
-        with reported(f"adding partitions to topic {topic}"):
-            try:
-                future.result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.INVALID_PARTITIONS:
-                    raise
+        try:
+            answered(future, f"adding partitions to topic {topic}", ADMIN_TIMEOUT_S)
+        except CalveError as error:
+            if not said(error, KafkaError.INVALID_PARTITIONS):
+                raise

@@ -6,8 +6,10 @@ Codes: https://kafka.apache.org/protocol#protocol_error_codes and librdkafka's `
 from __future__ import annotations
 
 from collections.abc import Generator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -25,6 +27,11 @@ from calve.sink_core.error_codes.kafka import (
 )
 from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, TerminalError, Unreachable
 from calve.sink_core.kafka.compat import TIMED_OUT
+
+GRACE_S = 2.0
+"""librdkafka answers within a request's own time-out; who waits a little longer gets its more exact error."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +166,25 @@ def reported(doing: str) -> Generator[None]:
         raise classify(error, doing) from error
     except TimeoutError as error:
         raise classify(KafkaError(TIMED_OUT), doing) from error
+
+
+def answered(future: Future[T], doing: str, timeout_s: float) -> T:
+    """What the brokers answer to an admin client's request, which has a time-out of `timeout_s` of its own.
+
+    Raises the Calve error for what they answer instead, or for no answer.
+    """
+    with reported(doing):
+        failed = future.exception(timeout_s + GRACE_S)
+    if isinstance(failed, KafkaException):
+        # Raising it would have it hold the frames, and they the future that holds it: their clients would stay.
+        raise classify(failed, doing) from failed
+    return future.result()
+
+
+def said(error: CalveError, *codes: int) -> bool:
+    """Whether one of these of Kafka's error codes is what `error` was made of."""
+    cause = error.__cause__
+    return isinstance(cause, KafkaException) and (found := _kafka_error(cause)) is not None and found.code() in codes
 
 
 def _kafka_error(error: KafkaException | KafkaError) -> KafkaError | None:

@@ -20,7 +20,7 @@ from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import Settings
 from calve.sink_core.kafka.compat import ALL_BROKERS_DOWN, TIMED_OUT, TRANSPORT, DescribeClusterResult
-from calve.sink_core.kafka.failures import classify, reported
+from calve.sink_core.kafka.failures import answered, classify, reported
 from calve.sink_core.timing import Deadline
 
 ANSWER_S = 4.5
@@ -54,8 +54,9 @@ def cluster(
     until, silent_until = Deadline.after(answer_s), Deadline.after(silent_s)
     with reported(doing):
         found = admin.describe_cluster(request_timeout=silent_s)
-        with suppress(TimeoutError):
-            return found.result(min(LATE_S, answer_s / 2))
+    with suppress(TimeoutError):
+        found.exception(min(LATE_S, answer_s / 2))
+        return answered(found, doing, silent_s)
     said = _said(settings, found, until, silent_until)
     if found.done() and found.exception() is None:
         return found.result()

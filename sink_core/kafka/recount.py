@@ -14,7 +14,7 @@ from calve.sink_core.error_codes.kafka import SILENT_PARTITION
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka.clients import Settings, reader, receive
 from calve.sink_core.kafka.compat import AUTO_OFFSET_RESET, PARTITION_EOF, ConfigResource, ResourceType
-from calve.sink_core.kafka.failures import classify, reported
+from calve.sink_core.kafka.failures import answered, classify, reported
 from calve.sink_core.offsets import OffsetRange, TopicPartition, after
 from calve.sink_core.timing import Deadline
 
@@ -100,7 +100,8 @@ def _take(
 def compacted(admin: AdminClient, topics: Iterable[str], *, timeout_s: float) -> set[str]:
     """Those of `topics` whose records the broker may remove one by one (`cleanup.policy` holds `compact`)."""
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-    with reported("reading topic configurations"):
+    doing = "reading topic configurations"
+    with reported(doing):
         futures = admin.describe_configs(resources, request_timeout=timeout_s)
-        policies = {r.name: str(future.result(timeout_s)["cleanup.policy"].value) for r, future in futures.items()}
-    return {topic for topic, policy in policies.items() if "compact" in policy}
+    configs = {resource.name: answered(future, doing, timeout_s) for resource, future in futures.items()}
+    return {topic for topic, config in configs.items() if "compact" in str(config["cleanup.policy"].value)}

@@ -33,7 +33,7 @@ from calve.sink_core.config.routing import matching
 from calve.sink_core.errors import ConfigError, RetriableError
 from calve.sink_core.kafka.clients import Settings, reader, receive
 from calve.sink_core.kafka.compat import NOENT, PARTITION_EOF, ConfigResource, OffsetSpec, ResourceType
-from calve.sink_core.kafka.failures import classify, reported
+from calve.sink_core.kafka.failures import answered, classify, reported, said
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.timing import Deadline, back_off
 
@@ -41,8 +41,6 @@ ASSUMED_BYTES_PER_RECORD = 1024.0
 SAMPLE_RECORDS = 1_000
 """Of each topic, to infer the columns of a table from."""
 
-# librdkafka answers within the request's own time-out; waiting a little longer lets its more exact error arrive first.
-_GRACE_S = 2.0
 # Typed as optional, but filled when confluent_kafka is imported.
 _EARLIEST = cast(OffsetSpec, OffsetSpec.earliest())
 _LATEST = cast(OffsetSpec, OffsetSpec.latest())
@@ -52,6 +50,7 @@ _ELECTION_TRIES = 5
 """How often the brokers are asked while leaders change."""
 # librdkafka wants a group id; without a subscription or a commit the group never comes to exist.
 _GROUP = "calve-sample"
+_AT_A_TIME = 1_000
 _SAMPLE_BYTES = 32 * 1024 * 1024
 _SAMPLING: dict[str, object] = {
     # Retention may move a log start between the look-up and the read.
@@ -106,7 +105,7 @@ def _described(admin: AdminClient, names: Iterable[str], timeout_s: float) -> di
         return {}
     with reported("describing topics"):
         futures = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_s)
-    return {name: _answer(futures[name], f"describing topic {name}", timeout_s) for name in wanted}
+    return {name: answered(futures[name], f"describing topic {name}", timeout_s) for name in wanted}
 
 
 def existing_topic_ids(admin: AdminClient, names: Iterable[str], *, timeout_s: float) -> dict[str, str]:
@@ -117,9 +116,9 @@ def existing_topic_ids(admin: AdminClient, names: Iterable[str], *, timeout_s: f
             futures = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_s)
         for name, future in futures.items():
             try:
-                found[name] = str(_answer(future, f"describing topic {name}", timeout_s).topic_id)
+                found[name] = str(answered(future, f"describing topic {name}", timeout_s).topic_id)
             except ConfigError as error:
-                if not _said(error, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                if not said(error, KafkaError.UNKNOWN_TOPIC_OR_PART):
                     raise
     return found
 
@@ -185,6 +184,24 @@ def sample(
                 else:
                     reading.discard(_ended(message, topic))
     return taken
+
+
+def first_values(settings: Settings, topics: Iterable[str], *, timeout_s: float) -> dict[str, bytes | None]:
+    """Of topics of one partition the value of their first committed record; none of one that has none, or may not be
+    read.
+    """
+    deadline = Deadline.after(timeout_s)
+    waiting, found = set(topics), dict[str, bytes | None]()
+    with reported("reading first records"), closing(reader(settings, group=_GROUP, **_SAMPLING)) as consumer:
+        consumer.assign([KafkaPartition(topic, 0, OFFSET_BEGINNING) for topic in waiting])
+        while waiting:
+            if deadline.passed:
+                raise TimeoutError
+            seen = {str(m.topic()): m for m in reversed(receive(consumer, _AT_A_TIME, _POLL_S)) if m.topic() in waiting}
+            found |= {topic: message.value() for topic, message in seen.items() if message.error() is None}
+            consumer.incremental_unassign([KafkaPartition(topic, 0) for topic in seen])
+            waiting -= seen.keys()
+    return found
 
 
 def sample_values(
@@ -260,7 +277,7 @@ def _list_offsets(
 
 
 def _offset(future: Future[Any], doing: str, timeout_s: float) -> int:
-    offset: int = _answer(future, doing, timeout_s).offset
+    offset: int = answered(future, doing, timeout_s).offset
     if offset == OFFSET_INVALID:
         # A leader that dies under the request leaves an answer with neither an offset nor an error.
         error = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
@@ -286,7 +303,7 @@ def largest_batch(admin: AdminClient, topic: str, *, timeout_s: float) -> int:
     doing = f"reading the configuration of topic {topic}"
     with reported(doing):
         future = admin.describe_configs([resource], request_timeout=timeout_s)[resource]
-    return int(_answer(future, doing, timeout_s)["max.message.bytes"].value)
+    return int(answered(future, doing, timeout_s)["max.message.bytes"].value)
 
 
 def _timestamp_types(admin: AdminClient, names: Iterable[str], timeout_s: float) -> dict[str, int]:
@@ -300,24 +317,10 @@ def _timestamp_types(admin: AdminClient, names: Iterable[str], timeout_s: float)
 def _timestamp_type(topic: str, future: Future[Any], timeout_s: float) -> int:
     doing = f"reading the configuration of topic {topic}"
     try:
-        entries = _answer(future, doing, timeout_s)
+        entries = answered(future, doing, timeout_s)
     except ConfigError as error:
-        if _said(error, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+        if said(error, KafkaError.TOPIC_AUTHORIZATION_FAILED):
             return TIMESTAMP_CREATE_TIME
         raise
     appended = entries["message.timestamp.type"].value == "LogAppendTime"
     return TIMESTAMP_LOG_APPEND_TIME if appended else TIMESTAMP_CREATE_TIME
-
-
-def _said(error: ConfigError, code: int) -> bool:
-    cause = error.__cause__
-    return isinstance(cause, KafkaException) and cause.args[0].code() == code
-
-
-def _answer(future: Future[Any], doing: str, timeout_s: float) -> Any:
-    with reported(doing):
-        failed = future.exception(timeout_s + _GRACE_S)
-    if isinstance(failed, KafkaException):
-        # Raising it would have it hold the frames, and they the future that holds it: their clients would stay.
-        raise classify(failed, doing) from failed
-    return future.result()

@@ -9,11 +9,14 @@ from contextlib import closing
 from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
+from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.error_codes.kafka import CYCLE
-from calve.sink_core.errors import ConfigError, ProtocolError
+from calve.sink_core.errors import ConfigError, FindingError, ProtocolError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.failures import reported
+from calve.sink_core.kafka.source import first_values
+from calve.sink_core.mirror.plane import SOURCE_CLUSTER
 from calve.sink_core.mirror.state import MIRROR, MirrorState
 
 _CONTROL = re.compile(r"calve\.[^.]+\.[^.]+\.control")
@@ -26,11 +29,11 @@ def check_no_cycle(
     reads from this one's target what this one would write. A topic's own name tells it where remote topics have the
     name of a cluster; one without can't.
     """
-    for name in sorted(_control_topics(source)):
+    for name in _control_topics(pipeline, source):
         state = _state(pipeline, source, name)
         if state is None or state.paused or state.bound is None:
             continue
-        if state.bound.fingerprint != f"source cluster {target_cluster_id}":
+        if state.bound.fingerprint != SOURCE_CLUSTER + target_cluster_id:
             continue
         written = {at.topic for at in state.partitions}
         for topic in topics:
@@ -44,17 +47,28 @@ def check_no_cycle(
                 )
 
 
-def _control_topics(source: AdminClient) -> list[str]:
+def _control_topics(pipeline: MirrorPipeline, source: AdminClient) -> list[str]:
+    """Those whose first event is one of a mirror's: a cluster can have a thousand of other kinds."""
     with reported("listing the topics of the source"):
         there = source.list_topics(timeout=ADMIN_TIMEOUT_S).topics
-    return [topic for topic in there if _CONTROL.fullmatch(topic)]
+    control = [topic for topic in there if _CONTROL.fullmatch(topic)]
+    first = first_values(pipeline.source.properties, control, timeout_s=ADMIN_TIMEOUT_S)
+    return sorted(topic for topic, value in first.items() if value is not None and _may_be_a_mirrors(value))
+
+
+def _may_be_a_mirrors(value: bytes) -> bool:
+    try:
+        event = MIRROR.decode(value)
+    except ProtocolError:
+        return False
+    return not isinstance(event, PipelineBound) or event.fingerprint.startswith(SOURCE_CLUSTER)
 
 
 def _state(pipeline: MirrorPipeline, source: AdminClient, topic: str) -> MirrorState | None:
-    """What a control topic says; None for one of another kind of pipeline, and one that may not be read."""
+    """What a control topic says; None if it is another kind's, may not be read, or a finding stops its mirror."""
     log = ControlLog(pipeline.source.properties, topic, MIRROR, admin=source)
     with closing(log):
         try:
             return log.refresh() if log.open(create=False) else None
-        except (ConfigError, ProtocolError):
+        except (ConfigError, ProtocolError, FindingError):
             return None

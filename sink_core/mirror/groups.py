@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from confluent_kafka import ConsumerGroupState, KafkaException
+from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.config.mirror import StartAtMirror
@@ -34,7 +34,7 @@ from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from calve.sink_core.kafka.failures import reported
+from calve.sink_core.kafka.failures import answered, classify, reported
 from calve.sink_core.kafka.reader import RangeReader
 from calve.sink_core.kafka.source import end_offsets, log_starts
 from calve.sink_core.mirror import fail_back, topics
@@ -138,10 +138,12 @@ def look(plane: MirrorPlane) -> list[GroupOffset]:
 
 def states(admin: AdminClient) -> dict[str, ConsumerGroupState]:
     """Of all groups of a cluster, sorted by name. Raises if a part of them could not be listed."""
-    with reported("listing consumer groups"):
-        listed = admin.list_consumer_groups(request_timeout=ADMIN_TIMEOUT_S).result()
-        for error in listed.errors or ():
-            raise error if isinstance(error, KafkaException) else KafkaException(error)
+    doing = "listing consumer groups"
+    with reported(doing):
+        listing = admin.list_consumer_groups(request_timeout=ADMIN_TIMEOUT_S)
+    listed = answered(listing, doing, ADMIN_TIMEOUT_S)
+    for error in listed.errors or ():
+        raise classify(error, doing)
     return {each.group_id: ConsumerGroupState(each.state) for each in sorted(listed.valid, key=lambda g: g.group_id)}
 
 
@@ -201,7 +203,9 @@ class _Translation:
         near = [part for part in near if part.span <= MOST_MARKERS]
         full = {part.at for part in self._with_records(near)}
         empty = {at for at in wanted if self._ends[at] <= known[at]} | ({part.at for part in near} - full)
-        return {at: self._ends[at] if at in empty else known[at] if at in last else None for at in wanted}
+        # The end lies before the mirror's own records while a transaction of others, or its own last one, isn't over.
+        behind = {at: max(self._ends[at], known[at]) for at in empty}
+        return {at: behind.get(at, known[at] if at in last else None) for at in wanted}
 
     def _with_records(self, ranges: list[OffsetRange]) -> set[OffsetRange]:
         if not ranges:

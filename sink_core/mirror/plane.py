@@ -28,6 +28,9 @@ from calve.sink_core.tasks import InProcessTasks, Tasks
 HIDDEN_S = 3.0
 """So long a living slot may take to commit an event that it has written; a dead one is fenced then."""
 
+SOURCE_CLUSTER = "source cluster "
+"""How the fingerprint of a mirror begins, before the cluster's id."""
+
 
 class MirrorPlane(ControlPlane[MirrorPipeline, MirrorState]):
     """`admin` asks the target, `source_admin` the source. `tasks` runs the slots."""
@@ -63,7 +66,7 @@ class MirrorPlane(ControlPlane[MirrorPipeline, MirrorState]):
 
     @property
     def fingerprint(self) -> str:
-        return f"source cluster {self.source_cluster_id}"
+        return SOURCE_CLUSTER + self.source_cluster_id
 
     def source_partitions(self) -> list[TopicPartition]:
         """Those of remote topics that are there, by which positions are kept."""

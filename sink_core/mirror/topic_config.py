@@ -18,7 +18,7 @@ from calve.sink_core.kafka.compat import (
     ConfigSource,
     ResourceType,
 )
-from calve.sink_core.kafka.failures import reported
+from calve.sink_core.kafka.failures import answered, reported
 
 LARGEST_BATCH = "max.message.bytes"
 
@@ -63,8 +63,7 @@ def topic_configs(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicC
         futures = admin.describe_configs(resources, request_timeout=ADMIN_TIMEOUT_S)
     found: dict[str, TopicConfig] = {}
     for resource, future in futures.items():
-        with reported(f"reading the configuration of topic {resource.name}"):
-            entries: Mapping[str, Any] = future.result()
+        entries = answered(future, f"reading the configuration of topic {resource.name}", ADMIN_TIMEOUT_S)
         own = {name: e.value for name, e in entries.items() if _is_own(e)}
         found[resource.name] = TopicConfig(own, {name: e.value for name, e in entries.items() if e.value is not None})
     return found
@@ -102,8 +101,7 @@ def alter(admin: AdminClient, changes: Mapping[str, Mapping[str, str]]) -> None:
     with reported("changing topic configurations"):
         futures = admin.incremental_alter_configs(resources, request_timeout=ADMIN_TIMEOUT_S)
     for resource, future in futures.items():
-        with reported(f"changing the configuration of topic {resource.name}"):
-            future.result()
+        answered(future, f"changing the configuration of topic {resource.name}", ADMIN_TIMEOUT_S)
 
 
 def _is_own(entry: Any) -> bool:

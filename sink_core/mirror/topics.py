@@ -56,7 +56,10 @@ class Seen:
 
 
 def selected(plane: MirrorPlane) -> list[str]:
-    """The source topics to copy, as they are now. Raises ConfigError for one that is named and isn't there."""
+    """The source topics to copy, as they are now.
+
+    Raises ConfigError for one that is named and isn't there, or was copied and may no longer be described.
+    """
     with reported("listing the topics of the source"):
         there = plane.source_admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
     lacking = [topic for topic in plane.pipeline.config.source.topics if topic not in there]
@@ -66,6 +69,9 @@ def selected(plane: MirrorPlane) -> list[str]:
             hint="correct the name, or leave it out; what was copied of it stays",
             code=NO_SUCH_TOPIC,
         )
+    # One that may no longer be described isn't among them; asked for by name, the brokers say so.
+    gone = plane.pipeline.selected(topic for topic in plane.log.state.upstream_ids if topic not in there)
+    existing_topic_ids(plane.source_admin, gone, timeout_s=ADMIN_TIMEOUT_S)
     return plane.pipeline.selected(there)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyspark
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from typer.testing import CliRunner
 
@@ -26,6 +26,7 @@ from calve.sink_core.mirror.run import run_mirror
 from calve.spark_jobs.java import find_java
 from tests import support
 from tests.peers.mirror_maker import class_path
+from tests.support import TIMEOUT_S
 from tests.two_clusters import Member, mirror, mirror_file, produce_transactions
 
 PARTITIONS = 2
@@ -98,8 +99,29 @@ def test_who_has_read_all_is_put_at_the_end_and_who_has_read_nothing_at_the_firs
     commit(other_broker, group, [(topic, 0, end), (topic, 1, 0)])
     run(pipeline)
     remote = pipeline.remote_of(topic)
+    support.until_stable(broker.bootstrap, remote)
+    run(pipeline)
     # Behind the marker of the slot's transaction too: no lag is left there.
     assert committed(broker, group, remote) == [ends(broker, remote)[0], 0]
+
+
+def test_who_has_read_all_is_put_behind_it_while_a_transaction_of_others_hides_it(
+    other_broker: Broker, broker: Broker, pipeline: MirrorPipeline, topic: str, group: str
+) -> None:
+    remote = support.create_topic(broker.bootstrap, pipeline.remote_of(topic), PARTITIONS)
+    others = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": support.unique("others")})
+    others.init_transactions(TIMEOUT_S)
+    others.begin_transaction()
+    others.produce(remote, b"theirs", partition=0)
+    others.flush()
+    support.produce(other_broker.bootstrap, topic, [b"1", b"2", b"3"])
+    commit(other_broker, group, [(topic, 0, 3)])
+    [place] = run(pipeline)
+    assert ends(broker, remote)[0] == 0
+    assert (place.target_offset, place.done) == (4, True)
+    others.abort_transaction(TIMEOUT_S)
+    with Member(broker, group, remote) as member:
+        assert member.read() == []
 
 
 def test_an_offset_that_is_yet_to_be_copied_is_put_behind_what_is_there(
@@ -107,6 +129,7 @@ def test_an_offset_that_is_yet_to_be_copied_is_put_behind_what_is_there(
 ) -> None:
     support.produce(other_broker.bootstrap, topic, [b"1", b"2", b"3"])
     run(pipeline)
+    support.until_stable(broker.bootstrap, pipeline.remote_of(topic))
     support.produce(other_broker.bootstrap, topic, [b"4", b"5"])
     commit(other_broker, group, [(topic, 0, 5)])
     remote = pipeline.remote_of(topic)

@@ -66,6 +66,7 @@ def test_records_of_every_kind_end_where_they_belong(flow: Flow, engine: SparkEn
     open_transaction(flow, range(900, 910)).abort_transaction(TIMEOUT_S)
     committed = open_transaction(flow, range(60, 70))
     committed.commit_transaction(TIMEOUT_S)
+    support.until_stable(flow.bootstrap, flow.topic)
     report = flow.run(engine)
     assert report.ended == "caught up"
     assert len(report.batches) >= 2

@@ -27,6 +27,7 @@ from calve.sink_core.kafka.source import (
     sample,
 )
 from calve.sink_core.offsets import TopicPartition
+from tests import support
 from tests.support import Produce, TopicFactory, unique
 
 TIMEOUT_S = 30.0
@@ -212,6 +213,7 @@ def test_aborted_records_are_not_sampled(
 ) -> None:
     topic = known_topic()
     begun(settings, topic, [b"aborted"]).abort_transaction(TIMEOUT_S)
+    support.until_stable(str(settings["bootstrap.servers"]), topic)
     produce(topic, [b"kept"])
     assert [s.value for s in sample(settings, topic, 10, timeout_s=TIMEOUT_S)] == [b"kept"]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
 from functools import cached_property
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import ConsumerGroupState, KafkaError, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.config.effective import KafkaSettings
@@ -18,10 +17,10 @@ from calve.sink_core.control.checking.checklist import MissingPermission, Note
 from calve.sink_core.control.fold import Fold
 from calve.sink_core.control.log import CREATED_CONFIG, ControlLog
 from calve.sink_core.error_codes.kafka import GROUP_IN_USE, OFFSETS_RETENTION
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.compat import AclOperation, ConfigResource, DescribeClusterResult, NewTopic, ResourceType
-from calve.sink_core.kafka.failures import reported
+from calve.sink_core.kafka.failures import answered, reported, said
 from calve.sink_core.kafka.first_contact import cluster
 from calve.sink_core.timing import Deadline
 
@@ -29,7 +28,6 @@ TIMEOUT_S = 10.0
 RETENTION_MINUTES_NEEDED = int(DAY // 60)
 """The keep-alive runs at a quarter of the retention; below a day a missed one or two lose the positions."""
 
-_GRACE_S = 2.0
 _BETWEEN_S = 0.2
 _RETENTION = "offsets.retention.minutes"
 _NO_COORDINATOR_YET = (
@@ -113,44 +111,45 @@ class ClusterChecks:
 
     def may_create(self, new: NewTopic) -> None:
         """Raises ConfigError if the topic may not be created, or the cluster would refuse it as it is."""
-        with reported(f"asking whether topic {new.topic} may be created"):
+        doing = f"asking whether topic {new.topic} may be created"
+        with reported(doing):
             made = self.admin.create_topics([new], validate_only=True, request_timeout=self._timeout_s)
-            self._answer(made[new.topic])
+        answered(made[new.topic], doing, self._timeout_s)
 
     def describe_group(self, group: str, needed: Iterable[AclOperation]) -> Any:
         """The group with what we may do with it, None if there is none yet. Raises MissingPermission."""
-        with reported(f"describing group {group}"):
-            try:
-                found = self._ask_coordinator(group)
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                    return None
-                raise
+        try:
+            found = self._ask_coordinator(group)
+        except CalveError as error:
+            if said(error, KafkaError.GROUP_ID_NOT_FOUND):
+                return None
+            raise
         _require(f"group {group}", needed, found.authorized_operations)
         return found
 
     def require_on_topics(self, names: Sequence[str], operations: Iterable[AclOperation]) -> None:
         """Raises MissingPermission for what the principal may not do with one of them."""
-        with reported("asking what may be done with topics"):
+        doing = "asking what may be done with topics"
+        with reported(doing):
             asked = self.admin.describe_topics(
                 TopicCollection(list(names)), include_authorized_operations=True, request_timeout=self._timeout_s
             )
-            allowed = {name: self._answer(asked[name]).authorized_operations for name in names}
+        allowed = {name: answered(asked[name], doing, self._timeout_s).authorized_operations for name in names}
         for name in names:
             _require(f"topic {name}", operations, allowed[name])
 
     def broker_setting(self, name: str) -> str | None:
         """None if it may not be read."""
-        with reported("describing the cluster"):
-            brokers = self._answer(self.admin.describe_cluster(request_timeout=self._timeout_s)).nodes
-            resource = ConfigResource(ResourceType.BROKER, str(brokers[0].id))
-            asked = self.admin.describe_configs([resource], request_timeout=self._timeout_s)
-            try:
-                entry = self._answer(asked[resource]).get(name)
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-                    return None
-                raise
+        doing = "describing the cluster"
+        brokers = answered(self.admin.describe_cluster(request_timeout=self._timeout_s), doing, self._timeout_s).nodes
+        resource = ConfigResource(ResourceType.BROKER, str(brokers[0].id))
+        asked = self.admin.describe_configs([resource], request_timeout=self._timeout_s)
+        try:
+            entry = answered(asked[resource], doing, self._timeout_s).get(name)
+        except CalveError as error:
+            if said(error, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
+                return None
+            raise
         return entry.value if entry else None
 
     def _ask_coordinator(self, group: str) -> Any:
@@ -161,14 +160,11 @@ class ClusterChecks:
                 [group], include_authorized_operations=True, request_timeout=self._timeout_s
             )
             try:
-                return self._answer(asked[group])
-            except KafkaException as error:
-                if error.args[0].code() not in _NO_COORDINATOR_YET or deadline.passed:
+                return answered(asked[group], f"describing group {group}", self._timeout_s)
+            except CalveError as error:
+                if not said(error, *_NO_COORDINATOR_YET) or deadline.passed:
                     raise
             time.sleep(_BETWEEN_S)
-
-    def _answer(self, future: Future[Any]) -> Any:
-        return future.result(self._timeout_s + _GRACE_S)
 
 
 def _require(what: str, operations: Iterable[AclOperation], allowed: Iterable[AclOperation] | None) -> None:
