@@ -14,10 +14,8 @@ from calve.sink_core.control.slots.events import PositionsSet
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED
 from calve.sink_core.mirror.state import MIRROR
 from tests import support
-from tests.guarded import PASSWORD, GuardedBroker, bindings_of, let_in, login
 from tests.launch import calve
 from tests.mirrors import Mirror, mirror
-from tests.support import TIMEOUT_S
 
 
 @pytest.fixture
@@ -159,71 +157,3 @@ def test_records_of_others_in_a_remote_topic_are_told(copied: Mirror) -> None:
     support.produce(copied.target.bootstrap, remote, ["not ours"], partition=1)
     assert document("status", copied.file)["topics"][0]["foreign"] == 1
     assert f"others have written to 1 partition of {remote}" in calve("status", copied.file).stdout
-
-
-def guarded(tmp_path: Path, secure: GuardedBroker, plain: Broker, secure_side: str, topic: str) -> tuple[Path, str]:
-    """A mirror one of whose sides asks for a password, and the user that has it and may do nothing yet."""
-    user = support.unique("calve-user")
-    let_in(secure.bootstrap, user)
-    kafka = {
-        "secure": {"bootstrap.servers": secure.address, **login(secure, user)},
-        "plain": {"bootstrap.servers": plain.bootstrap},
-    }
-    sides = ("secure", "plain") if secure_side == "source" else ("plain", "secure")
-    name = support.unique("guarded").replace("-", "_")
-    config: dict[str, Any] = {
-        "name": name,
-        "kind": "mirror",
-        "source": {"kafka": sides[0], "topics": [topic]},
-        "target": {"kafka": sides[1]},
-        "maintenance": {"trim": {"older_than": 0}},
-    }
-    (tmp_path / "connections.yaml").write_text(yaml.safe_dump({"deployment": "test", "kafka": kafka}))
-    (tmp_path / "mirror.yaml").write_text(yaml.safe_dump(config))
-    return tmp_path / "mirror.yaml", user
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_the_acls_that_are_printed_are_enough_and_each_is_needed(
-    side: str, guarded_broker: GuardedBroker, other_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from confluent_kafka.admin import AclBindingFilter, AclPermissionType, AdminClient
-
-    monkeypatch.setenv("CALVE_TEST_PASSWORD", PASSWORD)
-    source = guarded_broker.bootstrap if side == "source" else other_broker.bootstrap
-    topic = support.create_topic(source, support.unique("guarded"), 2)
-    file, user = guarded(tmp_path, guarded_broker, other_broker, side, topic)
-    admin = AdminClient({"bootstrap.servers": guarded_broker.bootstrap})
-    printed = [line for line in calve("check", file, "--acls").stdout.splitlines() if line.startswith("kafka-acls ")]
-    lines = [line for line in printed if f"User:{user}" in line]
-    assert all(guarded_broker.address in line for line in lines)
-    assert calve("check", file).returncode != EXIT_DONE
-
-    def grant(*wanted: str) -> None:
-        for granted in admin.create_acls([b for line in wanted for b in bindings_of(line)]).values():
-            granted.result(TIMEOUT_S)
-
-    grant(*lines)
-    support.produce(source, topic, [f"a{i}" for i in range(20)])
-    checked = calve("check", file)
-    assert checked.returncode == EXIT_DONE, checked.stdout
-    for command in ("run", "status", "verify --deep", "maintain trim", "maintain keep-alive", "run", "check"):
-        verb, *options = command.split()
-        done = calve(verb, file, *options)
-        assert done.returncode == EXIT_DONE, f"{command}: {done.stdout}{done.stderr}"
-        assert PASSWORD not in done.stdout + done.stderr
-
-    for line in lines:
-        filters = [
-            AclBindingFilter(
-                b.restype, b.name, b.resource_pattern_type, b.principal, b.host, b.operation, AclPermissionType.ALLOW
-            )
-            for b in bindings_of(line)
-        ]
-        for removed in admin.delete_acls(filters).values():
-            assert removed.result(TIMEOUT_S)
-        checked = calve("check", file)
-        assert checked.returncode != EXIT_DONE, line
-        assert line in checked.stdout, "printed again, to be granted"
-        grant(line)
-    assert calve("check", file).returncode == EXIT_DONE
