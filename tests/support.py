@@ -96,6 +96,21 @@ def delete_records(admin: AdminClient, topic: str, before: int, partition: int =
         done.result(TIMEOUT_S)
 
 
+def commit_offset(bootstrap: str, group: str, topic: str, offset: int, partition: int = 0) -> None:
+    """What a consumer of the group does that has read up to there."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+    consumer.close()
+
+
+def committed_offset(bootstrap: str, group: str, topic: str, partition: int = 0) -> int:
+    """Where a group goes on; negative if it has no offset there."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    [found] = consumer.committed([TopicPartition(topic, partition)], TIMEOUT_S)
+    consumer.close()
+    return found.offset
+
+
 def until_stable(bootstrap: str, topic: str) -> None:
     """Wait until no transaction is open in a topic: its end is there a moment after its producer hears of it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -11,6 +11,7 @@ from calve.sink_core.config.topics import StartAtGroup
 from calve.sink_core.control.checking import acls
 from calve.sink_core.control.checking.acls import Acl
 from calve.sink_core.kafka.compat import AclOperation
+from calve.sink_core.mirror.checkpoints import topics_of
 from calve.sink_core.mirror.fail_back import control_topic_of
 
 
@@ -23,6 +24,7 @@ def on_source(pipeline: MirrorPipeline) -> tuple[Acl, ...]:
         Acl("group", acls.SHARED_GROUPS, acls.READ_WITH_GROUP, prefixed=True),
         *([Acl("group", start.group, acls.READ_WITH_GROUP)] if isinstance(start, StartAtGroup) else ()),
         *(_other_mirror(control_topic_of(pipeline, start.mirror)) if isinstance(start, StartAtMirror) else ()),
+        *_groups(pipeline, acls.READ_WITH_GROUP),
     )
 
 
@@ -34,7 +36,24 @@ def on_target(pipeline: MirrorPipeline) -> tuple[Acl, ...]:
         *(Acl("topic", pipeline.remote_of(topic), operations) for topic in source.topics),
         *([Acl("topic", begins or "*", operations, prefixed=bool(begins))] if source.topics_regex is not None else ()),
         *acls.of_home(pipeline.group, pipeline.control_topic),
+        *_groups(pipeline, acls.USE_GROUP),
+        *(Acl("topic", topic, needed) for topic, needed in checkpoint_topics(pipeline).items()),
     )
+
+
+def group_beginnings(pipeline: MirrorPipeline) -> list[str]:
+    """How the names of groups begin whose positions are put on the target, as far as their patterns say."""
+    return sorted({beginning(pattern) for pattern in pipeline.config.groups.include})
+
+
+def checkpoint_topics(pipeline: MirrorPipeline) -> dict[str, tuple[AclOperation, ...]]:
+    """What is done with the topics that MirrorMaker 2's client looks into; empty if no checkpoints are written."""
+    groups = pipeline.config.groups
+    if not groups.include or not groups.checkpoints:
+        return {}
+    checkpoints, heartbeats = topics_of(pipeline)
+    made = (AclOperation.CREATE, AclOperation.DESCRIBE)
+    return {checkpoints: (AclOperation.CREATE, AclOperation.WRITE, AclOperation.DESCRIBE), heartbeats: made}
 
 
 def remote_operations(pipeline: MirrorPipeline) -> tuple[AclOperation, ...]:
@@ -57,6 +76,11 @@ def kafka_acls_lines(pipeline: MirrorPipeline) -> list[str]:
         *acls.lines(pipeline.source.properties, on_source(pipeline)),
         *acls.lines(pipeline.kafka.properties, on_target(pipeline)),
     ]
+
+
+def _groups(pipeline: MirrorPipeline, needed: tuple[AclOperation, ...]) -> Iterator[Acl]:
+    for begins in group_beginnings(pipeline):
+        yield Acl("group", begins or "*", needed, prefixed=bool(begins))
 
 
 def _remote_beginning(pipeline: MirrorPipeline) -> str:

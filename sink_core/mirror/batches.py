@@ -24,6 +24,7 @@ from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import bytes_per_record, end_offsets, sample
 from calve.sink_core.mirror import fail_back, topics
 from calve.sink_core.mirror.copy import CopySpec, SlotResult, copy_slot
+from calve.sink_core.mirror.cycle import check_no_cycle
 from calve.sink_core.mirror.events import CopiedRange
 from calve.sink_core.mirror.plan import Ranges, by_slot, spans
 from calve.sink_core.mirror.plane import MirrorPlane
@@ -123,11 +124,18 @@ class Copier:
         self.lag = self._lag(seen)
         if not self.lag and self._stands_at_the_end(seen):
             return None
+        self._check_no_cycle(seen)
         remote_ids = topics.ensure_remote(self._plane, seen)
         led = self._plane.leader.lead(partial(self._wanted, seen, remote_ids))
         if led is None:
             return CopyReport("", (), 0, self.lag, seconds, overtaken=True)
         return self._generation(led, seen, begun, seconds)
+
+    def _check_no_cycle(self, seen: Seen) -> None:
+        """Of topics that are copied for the first time: of two mirrors the one that comes second is refused."""
+        pipeline, known = self._plane.pipeline, self._plane.log.state.upstream_ids
+        if fresh := [topic for topic in seen.topics if topic not in known]:
+            check_no_cycle(pipeline, self._plane.source_admin, self._plane.cluster_id, fresh)
 
     def keep_alive(self) -> None:
         """Keep the positions of a pipeline that copies nothing."""

@@ -14,8 +14,9 @@ from calve.sink_core.kafka.compat import AclOperation, NewTopic
 from calve.sink_core.kafka.failures import reported
 from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, existing_topic_ids
 from calve.sink_core.mirror import topics
-from calve.sink_core.mirror.acls import remote_operations
+from calve.sink_core.mirror.acls import checkpoint_topics, group_beginnings, remote_operations
 from calve.sink_core.mirror.cycle import check_no_cycle
+from calve.sink_core.mirror.groups import is_selected, states
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.state import MIRROR
 from calve.sink_core.mirror.topic_config import differences, topic_configs, wanted
@@ -43,6 +44,7 @@ class MirrorChecks:
             Check("reading groups", self.reading_groups, needs=(source,)),
             Check("remote topics", self.remote_topics, needs=("topics", target)),
             Check("cycle", self.cycle, needs=("topics", target)),
+            *([Check("groups", self.groups, needs=(source, target))] if self._pipeline.config.groups.include else ()),
             Check("control topic", control_topic, needs=(target,)),
             Check("source group", self._target.source_group, needs=(target,)),
             Check("transactions", self._target.transactions, needs=(target,)),
@@ -120,6 +122,20 @@ class MirrorChecks:
             done = "the next run sets it" if target.sync_config else "set target.sync_config, or set it by hand"
             return Note(f"{numbers}; configured otherwise than the source topic: {told}", done)
         return numbers
+
+    def groups(self) -> str:
+        """Those of the source may be read, and put in place on the target, and checkpoints written there."""
+        for begins in group_beginnings(self._pipeline):
+            # A name that no group has: what may be done with the pattern's groups may be done with it.
+            self._source.describe_group(f"{begins}calve-check", acls.READ_WITH_GROUP)
+            self._target.describe_group(f"{begins}calve-check", acls.USE_GROUP)
+        for topic, needed in checkpoint_topics(self._pipeline).items():
+            if existing_topic_ids(self._target.admin, [topic], timeout_s=self._timeout_s):
+                self._target.require_on_topics([topic], [o for o in needed if o is not AclOperation.CREATE])
+            else:
+                self._target.may_create(NewTopic(topic, 1, self._pipeline.config.target.replication_factor or -1))
+        selected = [name for name in states(self._source.admin) if is_selected(self._pipeline, name)]
+        return f"{count(len(selected), 'group')} of {self._names[0]} may be put in place on {self._names[1]}"
 
     def cycle(self) -> str:
         """Raises ConfigError as `check_no_cycle`."""

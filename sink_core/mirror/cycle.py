@@ -26,9 +26,11 @@ def check_no_cycle(
     pipeline: MirrorPipeline, source: AdminClient, target_cluster_id: str, topics: Iterable[str]
 ) -> None:
     """Raise ConfigError for a topic whose control topics on the source say that a mirror at work writes to it, and
-    reads from this one's target what this one would write. A topic's own name tells it where remote topics have the
-    name of a cluster; one without can't.
+    reads from this one's target what this one would write. Where remote topics have the name of their cluster, no
+    mirror gives a topic its first name back.
     """
+    if "{cluster}" in pipeline.config.target.names:
+        return
     for name in _control_topics(pipeline, source):
         state = _state(pipeline, source, name)
         if state is None or state.paused or state.bound is None:

@@ -29,6 +29,7 @@ from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.config.mirror import StartAtMirror
+from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.errors import CalveError, ConfigError
@@ -122,7 +123,7 @@ def look(plane: MirrorPlane) -> list[GroupOffset]:
     """All that the selected groups have read of what the mirror copies, translated; nothing is written."""
     seen = topics.look(plane)
     remotes = seen.remote
-    names = [name for name in states(plane.source_admin) if _is_selected(plane, name)]
+    names = [name for name in states(plane.source_admin) if is_selected(plane.pipeline, name)]
     found = [
         GroupOffset(group, *at, remotes[at].topic, p.offset, max(0, seen.real_ends[at] - p.offset), p.metadata)
         for group, positions in zip(names, _at_once(lambda name: _read(plane, name, seen.ends), names), strict=True)
@@ -220,8 +221,9 @@ class _Translation:
 _AT_END = "no record that was copied follows"
 
 
-def _is_selected(plane: MirrorPlane, group: str) -> bool:
-    return plane.pipeline.config.groups.has(group) and not group.startswith(_CALVES)
+def is_selected(pipeline: MirrorPipeline, group: str) -> bool:
+    """Whether a group's positions are put on the target."""
+    return pipeline.config.groups.has(group) and not group.startswith(_CALVES)
 
 
 def _read(plane: MirrorPlane, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:

@@ -146,8 +146,11 @@ def test_a_mirror_that_would_go_round_is_refused(broker: Broker, other_broker: B
     status, said = outcomes(back)["cycle"]
     assert status == "failed"
     assert f"mirror {there.name} reads {topic} of us and writes to {topic} of eu" in said
+    refused = calve("run", back.file)
+    assert (refused.returncode, "each record would go round for ever" in refused.stderr) == (EXIT_BAD_INPUT, True)
     assert calve("pause", there.file).returncode == EXIT_DONE
     assert outcomes(back)["cycle"][0] == "ok"
+    assert calve("run", back.file).returncode == EXIT_DONE
 
 
 def test_records_of_others_in_a_remote_topic_are_told(copied: Mirror) -> None:

@@ -52,6 +52,7 @@ class GuardedMirror:
             "kind": "mirror",
             "source": {"kafka": "eu", "topics": [topic], "topics_regex": f"{other}.*"},
             "target": {"kafka": "us"},
+            "groups": {"include": [f"{topic}-readers"]},
             # Nothing of the control topic is younger than what a trim may delete.
             "maintenance": {"trim": {"older_than": 0}},
         }
@@ -96,8 +97,11 @@ def test_the_acls_that_are_printed_are_enough_and_each_is_needed(mirror: Guarded
 
     for topic in (mirror.topic, mirror.other):
         support.produce(source, topic, [b"%d" % i for i in range(20)], keys=[b"k%d" % i for i in range(20)])
+    readers = f"{mirror.topic}-readers"
+    support.commit_offset(source, readers, mirror.topic, 7)
     for command in ("check", "run", "status", "verify --deep", "maintain trim", "maintain keep-alive", "run"):
         _ok(mirror, command)
+    assert support.committed_offset(target, readers, f"eu.{mirror.topic}") == 7
     # What comes later: a partition, a setting of the topic, a topic of the pattern.
     admin = AdminClient({"bootstrap.servers": source})
     admin.create_partitions([NewPartitions(mirror.topic, 3)])[mirror.topic].result(TIMEOUT_S)
