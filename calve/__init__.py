@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from calve.orchestration.dagster.build import build_pipeline_defs
     from calve.orchestration.dagster.check_alerts import check_alert_sensor
     from calve.orchestration.dagster.cleanup import cleanup_job
-    from calve.orchestration.dagster.components import KafkaIcebergPipeline, KafkaMirror
+    from calve.orchestration.dagster.components import KafkaIcebergPipeline, KafkaMirror, KafkaSource
     from calve.sink_core.config.effective import Pipeline
     from calve.sink_core.config.load import load as load_pipeline
     from calve.sink_core.errors import CalveError, ConfigError, FindingError
@@ -22,6 +22,7 @@ __all__ = [
     "FindingError",
     "KafkaIcebergPipeline",
     "KafkaMirror",
+    "KafkaSource",
     "Pipeline",
     "alert_sensor",
     "build_pipeline_defs",
@@ -37,6 +38,7 @@ _HOMES = {
     "FindingError": "calve.sink_core.errors:FindingError",
     "KafkaIcebergPipeline": "calve.orchestration.dagster.components:KafkaIcebergPipeline",
     "KafkaMirror": "calve.orchestration.dagster.components:KafkaMirror",
+    "KafkaSource": "calve.orchestration.dagster.components:KafkaSource",
     "Pipeline": "calve.sink_core.config.effective:Pipeline",
     "alert_sensor": "calve.orchestration.dagster.alerts:alert_sensor",
     "build_pipeline_defs": "calve.orchestration.dagster.build:build_pipeline_defs",

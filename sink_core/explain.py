@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from types import ModuleType
 
-from calve.sink_core.error_codes import catalogs, files, general, kafka, machine, operations, records, tables
+from calve.sink_core.error_codes import catalogs, files, general, kafka, machine, operations, records, source, tables
 from calve.sink_core.error_codes.code import ErrorCode
 from calve.sink_core.error_codes.files import NO_SUCH_NAME
 from calve.sink_core.errors import ConfigError
@@ -30,6 +30,7 @@ AREAS = {
     "Records": _rows(records),
     "Operating a pipeline": _rows(operations),
     "The machine": _rows(machine),
+    "Sources": _rows(source),
     "What has no closer code": _rows(general),
 }
 """The codes of errors, by area."""

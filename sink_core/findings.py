@@ -92,6 +92,16 @@ OTHER_SOURCE = FindingKind(
     remedy="Correct the connection. A mirror of another cluster takes a new name.",
     hint="correct the connection of source.kafka; to copy from another cluster take a new name",
 )
+OTHER_SYSTEM = FindingKind(
+    code="CLV-9105",
+    name="other-system",
+    part="binding",
+    title="The source reads another system than the one it was bound to",
+    seen_by="`PIPELINE_BOUND` names another fingerprint than the source has on this host",
+    meaning="Changed options, or a system that was made anew. Source offsets of another system mean other rows.",
+    remedy="Correct `source.options`. A source of another system takes a new name.",
+    hint="correct source.options; to read another system take a new name",
+)
 CONTROL_TOPIC_RECREATED = FindingKind(
     code="CLV-9201",
     name="control-topic-recreated",
@@ -230,6 +240,17 @@ POSITIONS_BEYOND_END = FindingKind(
     remedy="If the topic can be put back as it was, do so. If not, delete it and create it again: it is then "
     "`topic-recreated`. `restore` is refused as long as the positions are those of the last publish.",
     choices=(_RESTORE,),
+)
+SOURCE_OFFSET_MOVED = FindingKind(
+    code="CLV-9404",
+    name="source-offset-moved",
+    part="positions",
+    title="A source offset is not the one that was stored last",
+    seen_by="the offsets topic has another offset of a source partition than the control log, after the fence",
+    meaning="Somebody wrote to the offsets topic, or it was made anew. Going on, rows would be read twice or passed "
+    "over.",
+    remedy="Find out who writes to the offsets topic. Then write the stored offset to it again, under the same key.",
+    hint="stop whoever writes to the offsets topic, and write the stored offset to it again",
 )
 TABLE_ROLLED_BACK = FindingKind(
     code="CLV-9501",

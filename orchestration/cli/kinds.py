@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from calve.sink_core.config.mirror_pipeline import MirrorPipeline
     from calve.sink_core.config.sink_pipeline import SinkPipeline
+    from calve.sink_core.config.source_pipeline import SourcePipeline
     from calve.sink_core.control.plane import AnyPlane
 
 OF_ALL = ("config", "maintain keep-alive", "maintain trim", "pause", "resume")
@@ -95,5 +96,23 @@ MIRROR = Kind(
     own=("groups show", "groups sync"),
 )
 
-KINDS: dict[str, Kind] = {"sink": SINK, "mirror": MIRROR}
+
+def _open_source(pipeline: SourcePipeline) -> AnyPlane:
+    from calve.sink_core.source.plane import SourcePlane
+
+    return SourcePlane(pipeline)
+
+
+_SOURCE = "calve.orchestration.cli.source"
+SOURCE = Kind(
+    _open_source,
+    does={
+        "check": f"{_SOURCE}.check:checkup",
+        "plan": f"{_SOURCE}.looking:plan",
+        "run": f"{_SOURCE}.run:run",
+        "status": f"{_SOURCE}.looking:status",
+    },
+)
+
+KINDS: dict[str, Kind] = {"sink": SINK, "mirror": MIRROR, "source": SOURCE}
 """By the kind's name."""

@@ -59,6 +59,12 @@ class MirrorAttributes(PipelineAttributes):
     kind = "mirror"
 
 
+class SourceAttributes(PipelineAttributes):
+    """Those of a source."""
+
+    kind = "source"
+
+
 class NewPipelineParams(BaseModel):
     """The flags of `dg scaffold defs calve.KafkaIcebergPipeline NAME`."""
 
@@ -213,6 +219,19 @@ class KafkaMirror(PipelineComponent):
     attributes = MirrorAttributes
     describes = "Kafka topics to another Kafka cluster, every record exactly once."
     tags = ("kafka", "mirror", "streaming")
+
+
+class KafkaSource(PipelineComponent):
+    """Sends what a system holds to Kafka topics, each record exactly once.
+
+    The attributes are those of a Calve pipeline file with `kind: source`, and `calve` commands take the `defs.yaml` as
+    well. Connections stand in a `connections.yaml` beside it or in a folder above. References are written
+    `${ENV:NAME}`.
+    """
+
+    attributes = SourceAttributes
+    describes = "Records and rows of other systems to Kafka topics, every record exactly once."
+    tags = ("kafka", "source", "streaming")
 
 
 def _open(schema: Any) -> Any:

@@ -16,6 +16,8 @@ from calve.sink_core.config.mirror import MirrorConfig
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.config.sink import SinkConfig
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.config.source import SourceConfig
+from calve.sink_core.config.source_pipeline import SourcePipeline
 
 C = TypeVar("C", bound=PipelineConfig)
 
@@ -34,6 +36,7 @@ class Kind(Generic[C]):
 KINDS: dict[str, Kind[Any]] = {
     "sink": Kind(SinkConfig, SinkPipeline, SinkPipeline.of),
     "mirror": Kind(MirrorConfig, MirrorPipeline, MirrorPipeline.of),
+    "source": Kind(SourceConfig, SourcePipeline, SourcePipeline.of),
 }
 """By what `kind` says."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.sink_core.config.connections import RegistryConnection
-from calve.sink_core.config.source import KeyFormat, Source, TopicFormats, ValueFormat
+from calve.sink_core.config.sink_source import KeyFormat, Source, TopicFormats, ValueFormat
 from calve.sink_core.error_codes.files import KEYS_DIFFER, TWO_FORMATS
 from calve.sink_core.error_codes.records import SCHEMA_FILE
 from calve.sink_core.errors import ConfigError

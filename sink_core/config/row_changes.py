@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from calve.sink_core.config.model import Location
-from calve.sink_core.config.source import Source
+from calve.sink_core.config.sink_source import Source
 from calve.sink_core.config.tables import KAFKA, Table, TableDefaults
 
 Problem = tuple[Location, str, object]

@@ -16,7 +16,7 @@ from calve.sink_core.config.fields import KeyPart, TableName, TopicName
 from calve.sink_core.config.model import Location, Model, refuse_at
 from calve.sink_core.config.routing import TOPIC, VALUE, is_internal, placeholders
 from calve.sink_core.config.row_changes import row_changes
-from calve.sink_core.config.source import KeyFormat, Source, ValueFormat
+from calve.sink_core.config.sink_source import KeyFormat, Source, ValueFormat
 from calve.sink_core.config.table_maintenance import SinkMaintenance
 from calve.sink_core.config.tables import Table, TableDefaults
 from calve.sink_core.config.units import DAY, BatchOrDuration, Duration, Percent

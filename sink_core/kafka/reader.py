@@ -67,7 +67,8 @@ class _Trouble:
 
 
 class RangeReader:
-    """Reads `slices` (a partition at most once, none empty) as `read_committed` shows them, once.
+    """Reads `slices` (a partition at most once, none empty) as `read_committed` shows them, once; unless `committed`,
+    records of open and aborted transactions too.
 
     `settings` are librdkafka's with references unresolved and win over the reader's own bounds on memory. `group` only
     serves the brokers' access control; nothing is committed. Iterating raises Unreachable if nothing arrives for
@@ -81,6 +82,7 @@ class RangeReader:
         *,
         group: str,
         stall_seconds: float = STALL_SECONDS,
+        committed: bool = True,
     ) -> None:
         self.slices = tuple(slices)
         self.counts = [PartitionCounts(s.topic, s.partition, s.start, s.end) for s in slices]
@@ -92,6 +94,7 @@ class RangeReader:
         self._record_bytes = _FIRST_GUESS_BYTES
         self._trouble = _Trouble()
         bounds = {key: value for key, value in _SETTINGS.items() if key not in settings}
+        bounds |= {} if committed else clients.UNCOMMITTED
         self._consumer = clients.reader(settings, group=group, error_cb=self._trouble.note, **bounds)
 
     def __enter__(self) -> RangeReader:

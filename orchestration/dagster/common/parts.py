@@ -14,6 +14,7 @@ from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
     from calve.orchestration.compat import UnresolvedAssetJobDefinition
+    from calve.sink_core.control.state import AnyState
 
     AssetJob: TypeAlias = UnresolvedAssetJobDefinition
 
@@ -30,6 +31,14 @@ class Watch(Protocol):
 
     def observations(self) -> Sequence[dg.AssetObservation]:
         """What the last look saw, for the pages of the assets that others write."""
+        ...
+
+
+class StateWatch(Protocol):
+    """Knows what the control log says."""
+
+    def state(self) -> AnyState | None:
+        """The control log's fold as of now; None if the pipeline has never run."""
         ...
 
 

@@ -36,6 +36,11 @@ def copy_key(pipeline: str) -> dg.AssetKey:
     return dg.AssetKey([pipeline, COPY])
 
 
+def system_key(pipeline: Pipeline) -> dg.AssetKey:
+    """Stands for the system that a source reads."""
+    return dg.AssetKey([pipeline.name, "system"])
+
+
 def source_keys(pipeline: Pipeline, source: Topics) -> list[dg.AssetKey]:
     """What a pipeline reads."""
     pattern = [pattern_key(pipeline)] if source.topics_regex else []

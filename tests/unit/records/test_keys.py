@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from calve.sink_core.config.reading import FormatsByTopic, KeySettings, SchemaFile, TopicFormat, ValueSettings
-from calve.sink_core.config.source import TopicFormats
+from calve.sink_core.config.sink_source import TopicFormats
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.kafka_column import RAW_KEY
 from calve.sink_core.records.decode.decoded import DECODE, FIT

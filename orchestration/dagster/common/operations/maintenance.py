@@ -11,9 +11,9 @@ import dagster as dg
 from calve.orchestration.dagster.common.names import job_name, op_name, pool, resource_key, run_tags
 from calve.orchestration.dagster.common.opening import Opens
 from calve.orchestration.dagster.common.operations.job import P, Work, of_config
+from calve.orchestration.dagster.common.parts import StateWatch
 from calve.orchestration.dagster.common.schedules import default_status, own_minute
 from calve.orchestration.dagster.common.spark import own_resources, session_of
-from calve.orchestration.dagster.common.watch import LogWatch
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError
 
@@ -73,7 +73,7 @@ def maintenance_jobs(pipeline: Pipeline, maintaining: Maintaining[P]) -> dict[st
 
 
 def maintenance_schedules(
-    pipeline: Pipeline, jobs: Mapping[str, dg.JobDefinition], watch: LogWatch[Any, Any], *, off: Sequence[str] = ()
+    pipeline: Pipeline, jobs: Mapping[str, dg.JobDefinition], watch: StateWatch, *, off: Sequence[str] = ()
 ) -> list[dg.ScheduleDefinition]:
     """Schedules of the tasks that are not off."""
     settings, minute = pipeline.config.maintenance, own_minute(pipeline)
@@ -153,7 +153,7 @@ def _line(numbers: Mapping[str, int]) -> str:
 
 
 def _schedule(
-    pipeline: Pipeline, task: str, cron: str, job: dg.JobDefinition, watch: LogWatch[Any, Any]
+    pipeline: Pipeline, task: str, cron: str, job: dg.JobDefinition, watch: StateWatch
 ) -> dg.ScheduleDefinition:
     """A paused pipeline is left alone, but its positions must not be forgotten."""
 

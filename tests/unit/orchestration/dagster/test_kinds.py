@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from calve import KafkaIcebergPipeline, KafkaMirror, build_pipeline_defs, load_pipeline
+from calve import KafkaIcebergPipeline, KafkaMirror, KafkaSource, build_pipeline_defs, load_pipeline
 from calve.orchestration.cli.main import app
 from calve.orchestration.dagster import kinds
 from calve.orchestration.dagster.common.names import PIPELINE_TAG, STAGE_TAG
@@ -56,7 +56,7 @@ def test_its_file_is_shown_as_it_takes_effect(file: Path) -> None:
     [
         ("reads", "raeds", "toy.yaml:4: raeds: unknown; did you mean reads?"),
         ("kafka: main", "kafka: mian", "toy.yaml:3: kafka: connections.yaml has no kafka named 'mian'"),
-        ("kind: toy", "kind: tow", "toy.yaml:2: kind: 'tow' is no kind; known here: mirror, sink, toy"),
+        ("kind: toy", "kind: tow", "toy.yaml:2: kind: 'tow' is no kind; known here: mirror, sink, source, toy"),
     ],
 )
 def test_a_mistake_in_its_file_is_named_as_any_other_is(file: Path, before: str, after: str, said: str) -> None:
@@ -71,6 +71,7 @@ def test_schema_and_reference_have_it_beside_the_others(file: Path) -> None:
     assert [named["$ref"] for named in json.loads(written["pipeline.schema.json"])["anyOf"]] == [
         "#/$defs/SinkConfig",
         "#/$defs/MirrorConfig",
+        "#/$defs/SourceConfig",
         "#/$defs/ToyConfig",
     ]
     page = written["reference.md"]
@@ -79,7 +80,11 @@ def test_schema_and_reference_have_it_beside_the_others(file: Path) -> None:
 
 
 def test_a_component_shows_the_schema_of_its_kind_alone() -> None:
-    for component, wanted in ((KafkaIcebergPipeline, "SinkConfig"), (KafkaMirror, "MirrorConfig")):
+    for component, wanted in (
+        (KafkaIcebergPipeline, "SinkConfig"),
+        (KafkaMirror, "MirrorConfig"),
+        (KafkaSource, "SourceConfig"),
+    ):
         schema = component.attributes.model_json_schema()
         assert schema["$ref"] == f"#/$defs/{wanted}"
         assert "ToyConfig" not in schema["$defs"]

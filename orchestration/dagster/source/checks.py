@@ -1,0 +1,85 @@
+"""Asset checks of a source: after each run within it, and on a schedule in a job of their own."""
+
+# Without postponed annotations: Dagster looks at those of ops as they stand.
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from calve.orchestration.dagster.common.checks import check_specs, checks_op, told
+from calve.orchestration.dagster.common.topics import copy_key
+from calve.orchestration.dagster.common.verdicts import Check, Verdict, judged, lag
+from calve.orchestration.dagster.source.plane import run_plane
+from calve.orchestration.wording import bytes_text
+from calve.sink_core.config.source_pipeline import SourcePipeline
+
+if TYPE_CHECKING:
+    from calve.sink_core.source.plane import SourcePlane
+    from calve.sink_core.source.status import SourceStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What the checks look at."""
+
+    pipeline: SourcePipeline
+    report: "SourceStatus"
+
+
+def checks_of(pipeline: SourcePipeline) -> dg.AssetChecksDefinition:
+    """All of them."""
+    specs = check_specs(pipeline, ((check, copy_key(pipeline.name)) for check in CHECKS))
+    return checks_op(pipeline, specs, run_plane, partial(look, pipeline), lambda _subject: copy_key(pipeline.name))
+
+
+def look(pipeline: SourcePipeline, plane: "SourcePlane") -> Iterator[Verdict]:
+    """Every verdict."""
+    from calve.sink_core.source.status import status
+
+    return judged(CHECKS, Health(pipeline, status(plane)), lambda _check: [None])
+
+
+def evaluations(pipeline: SourcePipeline, found: Iterable[Verdict]) -> Iterator[dg.AssetCheckEvaluation]:
+    """The verdicts as events that any op may yield."""
+    return told(found, lambda _subject: copy_key(pipeline.name))
+
+
+def held(report: "SourceStatus") -> Verdict:
+    """What the system keeps for this source; of interest for its course."""
+    size = report.held_bytes
+    text = "the system keeps nothing for this source" if size is None else f"the system keeps {bytes_text(size)} for it"
+    return Verdict(True, text, {} if size is None else {"held_bytes": size})
+
+
+def findings(report: "SourceStatus") -> Verdict:
+    text = "\n".join(report.findings) or f"none, with {len(report.offsets):,} source partitions"
+    return Verdict(not report.findings, text, {"findings": len(report.findings)})
+
+
+CHECKS: tuple[Check[Health], ...] = (
+    Check(
+        "lag",
+        "copy",
+        "Records that wait, against objectives.lag.",
+        "more records wait than `objectives.lag`",
+        lambda seen, _subject: lag(seen.report.lag, seen.pipeline.config.objectives.lag),
+    ),
+    Check(
+        "held",
+        "copy",
+        "What the system keeps until this source has read it.",
+        "never: its course tells",
+        lambda seen, _subject: held(seen.report),
+    ),
+    Check(
+        "findings",
+        "copy",
+        "Stored states that contradict the world: a run would stop on them.",
+        "`calve status` shows a finding",
+        lambda seen, _subject: findings(seen.report),
+    ),
+)
+"""Every check of a source. Dagster's specs are made of it, and docs/dagster.md has its rows."""

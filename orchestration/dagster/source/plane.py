@@ -1,0 +1,30 @@
+"""The opened source of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from calve.orchestration.dagster.common.runs import Context, failures_told, made_by
+from calve.sink_core.config.source_pipeline import SourcePipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from calve.sink_core.source.plane import SourcePlane
+
+
+@contextmanager
+def run_plane(
+    context: Context, pipeline: SourcePipeline, spark: Callable[[], SparkSession] | None = None
+) -> Generator[SourcePlane]:
+    """The source of a run, which tells its failures. `spark` starts its Spark session."""
+    # Imported late: definitions are loaded without what a run needs.
+    from calve.spark_jobs.source import plane_on_spark
+
+    with (
+        failures_told(context.instance, context.run, pipeline),
+        plane_on_spark(pipeline, spark=spark, made_by=made_by(context.run)) as plane,
+    ):
+        yield plane

@@ -1,0 +1,122 @@
+"""The op of a source: generations in a loop, each told to Dagster once its slots have ended."""
+
+# Without postponed annotations: Dagster looks at `config`'s as it stands.
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from calve.orchestration.dagster.common import tags
+from calve.orchestration.dagster.common.assets import group_and_owners, pipeline_file
+from calve.orchestration.dagster.common.moving import RunConfig, bounds_of, log_progress, say_moved
+from calve.orchestration.dagster.common.names import op_name, pool, resource_key
+from calve.orchestration.dagster.common.runs import held_by_pause
+from calve.orchestration.dagster.common.spark import session_of
+from calve.orchestration.dagster.common.topics import COPY, copy_key, system_key, written_key
+from calve.orchestration.dagster.source import checks
+from calve.orchestration.dagster.source.plane import run_plane
+from calve.sink_core.config.source_pipeline import SourcePipeline
+from calve.sink_core.errors import CalveError
+
+if TYPE_CHECKING:
+    from calve.sink_core.control.rounds import Bounds
+    from calve.sink_core.source.batches import SendReport
+    from calve.sink_core.source.plane import SourcePlane
+
+Told = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[Any]
+
+
+def system_of(pipeline: SourcePipeline) -> dg.AssetSpec:
+    """The system that is read: external, observed by the sensor."""
+    return dg.AssetSpec(
+        system_key(pipeline),
+        description=f"What {pipeline.config.source.type} reads.",
+        metadata={"source": pipeline.config.source.type},
+        **group_and_owners(pipeline),
+    )
+
+
+def copy_of(pipeline: SourcePipeline) -> dg.AssetsDefinition:
+    """What is sent, all in one. "Materialize" sends whatever waits; topics are materialized beside it."""
+    spec = dg.AssetSpec(
+        copy_key(pipeline.name),
+        deps=[system_key(pipeline)],
+        description=f"What is sent to {pipeline.kafka.name}: records and source offsets in one transaction for each "
+        "slot and piece.",
+        kinds={"kafka", "spark"},
+        metadata={
+            "source": pipeline.config.source.type,
+            "target": pipeline.kafka.name,
+            "offsets topic": pipeline.offsets_topic,
+            "control topic": pipeline.control_topic,
+            **pipeline_file(pipeline),
+        },
+        skippable=True,
+        **group_and_owners(pipeline),
+    )
+
+    @dg.multi_asset(
+        name=op_name(pipeline, COPY),
+        specs=[spec],
+        pool=pool(pipeline, COPY),
+        required_resource_keys={resource_key(pipeline)},
+    )
+    def copy(context: dg.AssetExecutionContext, config: RunConfig) -> Iterator[Told]:
+        start_session = session_of(getattr(context.resources, resource_key(pipeline)))
+        with run_plane(context, pipeline, start_session) as plane:
+            yield from _through(context, pipeline, plane, bounds_of(pipeline, config))
+
+    return copy
+
+
+def _through(
+    context: dg.AssetExecutionContext, pipeline: SourcePipeline, plane: "SourcePlane", bounds: "Bounds"
+) -> Iterator[Told]:
+    from calve.sink_core.source.run import SourceReport, run_steps
+
+    report = SourceReport()
+    for batch in run_steps(plane, report, bounds=bounds, on_progress=partial(log_progress, context)):
+        yield from _told(pipeline, batch)
+    if not held_by_pause(context, pipeline, plane.log.state.paused) or report.batches:
+        say_moved(context, report.records, len([batch for batch in report.batches if batch.sent]), report.ended)
+    try:
+        found = [*checks.look(pipeline, plane)]
+    except CalveError as error:
+        # Without them a run is still a good run.
+        context.log.warning(f"the checks could not be made: {error}")
+    else:
+        yield from checks.evaluations(pipeline, found)
+
+
+def _told(pipeline: SourcePipeline, batch: "SendReport") -> Iterator[dg.AssetMaterialization]:
+    """One materialization of all, and of each topic that got something."""
+    if not batch.sent:
+        return
+    copy = copy_key(pipeline.name)
+    yield dg.AssetMaterialization(copy, metadata=_of_batch(batch), tags=tags.of_version())
+    by_topic: dict[str, list[Any]] = {}
+    for written in batch.written:
+        by_topic.setdefault(written.topic, []).append(written)
+    for topic, runs in sorted(by_topic.items()):
+        got = {"records": sum(run.records for run in runs), "bytes": sum(run.bytes for run in runs)}
+        yield dg.AssetMaterialization(
+            written_key(pipeline.name, topic),
+            metadata={**got, "batch id": batch.batch_id, "slots": batch.slots},
+            tags=tags.following(copy),
+        )
+
+
+def _of_batch(batch: "SendReport") -> dict[str, Any]:
+    return {
+        "batch id": batch.batch_id,
+        "records": batch.records,
+        "bytes": batch.bytes,
+        "source offsets moved": batch.moved,
+        "rows dropped": batch.dropped,
+        "dead letters": batch.dead_letters,
+        "slots": batch.slots,
+        "waiting after": batch.lag_after,
+        **{f"seconds to {step}": round(seconds, 3) for step, seconds in batch.seconds.items()},
+    }

@@ -1,0 +1,166 @@
+"""`Source`: what somebody writes who wants to read from a system of their own, and the values it gives and gets.
+
+Calve calls it like this, and validates all it returns (`checked.py`):
+
+    driver  waiting → plan → (tasks) → acknowledge
+    task    read → update_offsets, before each transaction ends
+
+A source is made on each host by its class and its options, holds what connections it needs, and is closed at the end.
+It never writes to Kafka and stores nothing: records and offsets go into one transaction that Calve makes, and the
+offset of a source partition is the truth about it. `docs/sources.md` has an example of thirty lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from calve.sink_core.source.flat_map import FlatMap
+
+Stored = Mapping[FlatMap, FlatMap]
+"""Source offsets by source partition, as they were committed last."""
+
+Update = Mapping[FlatMap, FlatMap | None]
+"""Source offsets to store; None takes a partition's offset away, by a tombstone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record for Kafka. `partition` None is that of the key, `timestamp_ms` None the time of sending."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """What can't be made a record: as it was read, and why. It goes to the dead letters in the same transaction."""
+
+    raw: bytes
+    error: str
+    where: FlatMap
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What was read since the last: its records in their order, and the source `offset` behind them.
+
+    `bad` and `dropped` rows, of which there is no record, count as read: their offset moves with the others'. A `Rows`
+    without records moves the offset alone.
+    """
+
+    offset: FlatMap
+    records: Sequence[Record] = ()
+    bad: Sequence[BadRow] = ()
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one task reads of a source partition: from behind `start` (None: from its beginning) up to `bound`.
+
+    `bound` is fixed by the plan, in whatever form the source understands; a task that is tried again reads as far.
+    `size` estimates records, by which it is decided where tasks run.
+    """
+
+    partition: FlatMap
+    start: FlatMap | None
+    bound: FlatMap
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that a plan may ask for: records, and bytes as the source has them, both estimates."""
+
+    max_records: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What there is to read: `records` as far as it is known, `what` says it to people ("3 files", "12 MiB of WAL").
+
+    `held_bytes` is what the system keeps for this source until it acknowledges, None where it keeps nothing.
+    """
+
+    records: int
+    what: str
+    held_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Whether a source gives every record exactly once; where it doesn't, `why_not` says to people under which
+    condition it would.
+    """
+
+    exactly_once: bool
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that records may go to, made before the first of them if it is missing; `partitions` None is the
+    cluster's own number.
+    """
+
+    name: str
+    partitions: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Source(Protocol):
+    """A system to read from. Methods raise CalveErrors for what they find wrong, or errors of their own, which stop the
+    run and name the source.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """What is read, the same on every host and without secrets: a pipeline is bound to it at first use."""
+        ...
+
+    def topics(self) -> Sequence[Topic]:
+        """All that records of the next plan may go to."""
+        ...
+
+    def plan(self, stored: Stored, limits: Limits) -> Sequence[Work]:
+        """What is to be read next; empty if nothing waits. A source partition is in at most one `Work`."""
+        ...
+
+    def read(self, work: Work) -> Iterator[Rows]:
+        """Its records, in order, up to the bound. Each `Rows` may end a transaction."""
+        ...
+
+    def update_offsets(self, pending: Stored) -> Update | None:
+        """Called with what is about to be stored, in the transaction that does: also when that is nothing (KIP-910).
+
+        What it returns is stored beside it, or in its place; None takes an offset away, and what it leaves out stays as
+        it is. None or nothing leaves all as it is. It must not go beyond what was read. If it raises, nothing of the
+        transaction is stored.
+        """
+        ...
+
+    def acknowledge(self, committed: Stored) -> None:
+        """Called with offsets that were read back as committed: the system may forget what lies before them.
+
+        Called again after a crash, with the same or later ones, and never by two runs in an order that goes backwards.
+        """
+        ...
+
+    def waiting(self, stored: Stored) -> Waiting:
+        """What there is to read, cheaply: the sensor asks every few seconds."""
+        ...
+
+    def exactly_once(self) -> Support:
+        """Whether it gives every record exactly once, as it is set up."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...

@@ -1,0 +1,306 @@
+"""One batch of a source: a generation of slots, from what is stored to what its slots have sent.
+
+    record, fence → source offsets as they are stored → acknowledge, plan → slots → the log tells → acknowledge
+
+Crash points beside those of slots, and what the next run finds:
+
+    topics.after-create        an empty topic, which it takes as it is
+    source.before-acknowledge  records and offsets; the next generation acknowledges by itself
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from calve.sink_core.config.source_pipeline import SourcePipeline
+from calve.sink_core.control.events import Paused
+from calve.sink_core.control.keep_alive import is_due
+from calve.sink_core.control.rounds import OnProgress, Progress
+from calve.sink_core.control.slots.events import PositionsKept
+from calve.sink_core.control.slots.leading import Led, Wanted
+from calve.sink_core.error_codes.source import NOT_EXACTLY_ONCE
+from calve.sink_core.errors import CalveError, ConfigError, RetriableError
+from calve.sink_core.failpoints import reach
+from calve.sink_core.findings import SOURCE_OFFSET_MOVED
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.compat import NewTopic
+from calve.sink_core.kafka.creation import create_missing
+from calve.sink_core.kafka.source import existing_topic_ids
+from calve.sink_core.source.base import Limits, Stored, Support, Work
+from calve.sink_core.source.events import RowsSent, Written
+from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.plane import SourcePlane
+from calve.sink_core.source.send import SendSpec, SlotResult, send_slot
+from calve.sink_core.source.state import SourceState
+from calve.sink_core.timing import Deadline
+
+_KNOWN_S = 30.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class SendReport:
+    """One generation. `sent` is what its slots committed, of which some may have failed: `failed` is then the first
+    error. `seconds` of wall time by step. `overtaken`: another driver leads by now, and has the rest.
+    """
+
+    batch_id: str
+    sent: tuple[RowsSent, ...]
+    slots: int
+    lag_after: int
+    seconds: Mapping[str, float]
+    overtaken: bool = False
+    failed: CalveError | None = None
+
+    @property
+    def given_up(self) -> bool:
+        return False
+
+    @property
+    def written(self) -> list[Written]:
+        return [each for event in self.sent for each in event.written]
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.written) - self.dead_letters
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.written)
+
+    @property
+    def dropped(self) -> int:
+        return sum(event.dropped for event in self.sent)
+
+    @property
+    def dead_letters(self) -> int:
+        return sum(event.dead_letters for event in self.sent)
+
+    @property
+    def moved(self) -> int:
+        """Source partitions whose offset moved."""
+        return len({each.partition for event in self.sent for each in event.moved})
+
+
+class Sender:
+    """Makes the batches of one source."""
+
+    def __init__(self, plane: SourcePlane, *, on_progress: OnProgress | None = None) -> None:
+        self._plane = plane
+        self._config = plane.pipeline.config
+        self._progress = on_progress or (lambda _progress: None)
+        self.lag = 0
+        """Records that were waiting at the last look, as far as the source knows."""
+
+    @property
+    def paused(self) -> Paused | None:
+        return self._plane.log.state.paused
+
+    def bind(self) -> None:
+        """Bind the pipeline. That is all for a paused one. Raises ConfigError for a source that is not exactly once
+        where that is required.
+        """
+        self._progress(Progress("start", "binding the pipeline"))
+        refuse_unless_exactly_once(self._plane.pipeline, self._plane.source.exactly_once())
+        self._plane.bind()
+
+    def look(self) -> int:
+        """What waits, by the log; reads it on."""
+        self.lag = self._plane.source.waiting(self._plane.log.refresh().offsets).records
+        return self.lag
+
+    def go_on(self) -> None:
+        """Nothing to do: each plan is of what is pending then."""
+
+    def next_batch(self) -> SendReport | None:
+        """One generation; None if the pipeline is paused or nothing waits by what the log has stored.
+
+        A generation that another has overtaken is reported with what it committed.
+        """
+        begun, seconds = time.monotonic(), dict[str, float]()
+        state, source = self._plane.log.refresh(), self._plane.source
+        if self.paused:
+            return None
+        self.lag = source.waiting(state.offsets).records
+        if not source.plan(state.offsets, self._limits) and not _updates(self._plane, state.offsets):
+            return None
+        self._plane.ensure_offsets_topic()
+        ids = self._ensure_topics()
+        led = self._plane.leader.lead(partial(self._wanted, ids))
+        if led is None:
+            return SendReport("", (), 0, self.lag, seconds, overtaken=True)
+        return self._generation(led, begun, seconds)
+
+    def keep_alive(self) -> None:
+        """Keep the token of a pipeline that sends nothing."""
+        if is_due(self._plane.log.state, time.time_ns() // 1_000_000):
+            self._plane.keep_alive()
+
+    @property
+    def _limits(self) -> Limits:
+        return Limits(self._config.batch.max_records, self._config.batch.max_bytes)
+
+    def _ensure_topics(self) -> dict[str, str]:
+        """The topics that records may go to, by name with their UUIDs; made where they are missing."""
+        config, factor = self._config.target.config, self._config.target.replication_factor or -1
+        topics = list(self._plane.source.topics())
+        names = [topic.name for topic in topics]
+        if self._config.dead_letters is not None:
+            names.append(self._config.dead_letters.topic)
+        there = existing_topic_ids(self._plane.admin, names, timeout_s=ADMIN_TIMEOUT_S)
+        stated = {key: _text(value) for key, value in config.items()}
+        by_name = {topic.name: topic for topic in topics}
+        new = [
+            NewTopic(
+                name,
+                (by_name[name].partitions if name in by_name else None) or -1,
+                factor,
+                config={**(by_name[name].config if name in by_name else {}), **stated},
+            )
+            for name in names
+            if name not in there
+        ]
+        if new:
+            create_missing(self._plane.admin, new)
+            reach("topics.after-create")
+            there = _known(self._plane, names)
+        return there
+
+    def _wanted(self, ids: Mapping[str, str], _state: SourceState) -> Wanted:
+        slots = max(1, self._plane.tasks.parallelism(self.lag))
+        return Wanted(self._plane.pipeline_id, slots, ids, {}, {})
+
+    def _generation(self, led: Led[SourceState], begun: float, seconds: dict[str, float]) -> SendReport:
+        why, failed = "", None
+        given: list[tuple[Work, ...]] = []
+        results: list[SlotResult] = []
+        stored: Stored = {}
+        try:
+            stored = dict(self._plane.offsets.refresh())
+            self._hold_against_log(led.state, stored)
+            self._plane.source.acknowledge(stored)
+            if is_due(led.state, time.time_ns() // 1_000_000):
+                kept = PositionsKept(pipeline_id=self._plane.pipeline_id, batch_id=led.generation)
+                self._plane.leader.move(led, [kept], {})
+            work = self._plane.source.plan(stored, self._limits)
+            # One slot also where nothing is to be read: offsets may move without records.
+            given = by_slot(work, led.slots)
+            seconds["plan"] = time.monotonic() - begun
+            size = sum(each.size for each in work)
+            where = f"{len(given)} slots" if len(given) > 1 else "one slot"
+            self._progress(Progress("write", f"reading {len(work):,} parts by {where}", led.generation, size))
+            results = self._plane.tasks.run(
+                partial(send_slot, self._spec(led.generation, given)), len(given), records=size
+            )
+        except CalveError as error:
+            failed, why = error, error.message
+        finally:
+            seconds["write"] = time.monotonic() - begun - seconds.get("plan", 0.0)
+            state = self._plane.leader.read_to_end()
+            overtaken = state.last_batch_id != led.generation
+            if not overtaken:
+                # For people: that it can't be said must not hide what came before.
+                with suppress(CalveError):
+                    self._plane.end(led.generation, why or "done")
+        sent = tuple(state.of_generation()) if not overtaken else ()
+        if failed is None and not overtaken:
+            failed = _unexplained(results, sent)
+        if not overtaken and sent:
+            reach("source.before-acknowledge")
+            self._plane.source.acknowledge(_moved(stored, sent))
+        self.lag = self._plane.source.waiting(state.offsets).records
+        return SendReport(led.generation, sent, len(given), self.lag, seconds, overtaken, failed)
+
+    def _hold_against_log(self, state: SourceState, stored: Stored) -> None:
+        """Raise FindingError for an offset that is another than the log says: nobody of ours moved it.
+
+        What the log does not know was there before the first run.
+        """
+        for partition, known in sorted(state.offsets.items()):
+            found = stored.get(partition)
+            if known != found:
+                finding = SOURCE_OFFSET_MOVED.of(
+                    partition.json, stored=known.json, found=found.json if found is not None else "none"
+                )
+                raise finding.error(str(self._plane.pipeline.path))
+
+    def _spec(self, generation: str, given: Sequence[tuple[Work, ...]]) -> SendSpec:
+        pipeline, transaction = self._plane.pipeline, self._config.transaction
+        letters = self._config.dead_letters
+        return SendSpec(
+            pipeline_id=self._plane.pipeline_id,
+            source=self._plane.spec,
+            slots=tuple(self._plane.slot_spec(number, generation) for number in range(len(given))),
+            work=tuple(given),
+            connector=pipeline.connector,
+            offsets_topic=pipeline.offsets_topic,
+            offset_keys=dict(self._plane.offsets.keys),
+            offset_ends=dict(self._plane.offsets.ends),
+            reserved=self._plane.reserved,
+            dead_letters=letters.topic if letters else None,
+            max_bytes=transaction.max_bytes,
+            interval_s=transaction.interval if transaction.boundary == "interval" else None,
+        )
+
+
+def refuse_unless_exactly_once(pipeline: SourcePipeline, support: Support) -> None:
+    """Raise ConfigError for a source that is not, where that is required."""
+    if pipeline.config.exactly_once == "required" and not support.exactly_once:
+        raise ConfigError(
+            f"{pipeline.config.source.type} does not give every record exactly once: {support.why_not}",
+            hint="set it up so that it does, or set exactly_once: requested",
+            code=NOT_EXACTLY_ONCE,
+        )
+
+
+def by_slot(work: Sequence[Work], slots: int) -> list[tuple[Work, ...]]:
+    """The work, given to at most `slots` slots: largest first, to whom has least; one slot where there is none."""
+    given: list[list[Work]] = [[] for _ in range(max(1, min(slots, len(work))))]
+    loads = [0] * len(given)
+    for each in sorted(work, key=lambda each: (-each.size, each.partition)):
+        least = loads.index(min(loads))
+        given[least].append(each)
+        loads[least] += max(1, each.size)
+    return [tuple(sorted(each, key=lambda work: work.partition)) for each in given]
+
+
+def _moved(stored: Stored, sent: Sequence[RowsSent]) -> Stored:
+    """Source offsets as they are once all of `sent` is committed."""
+    after = dict(stored)
+    for each in (each for event in sent for each in event.moved):
+        if each.after:
+            after[FlatMap.parsed(each.partition)] = FlatMap.parsed(each.after)
+        else:
+            after.pop(FlatMap.parsed(each.partition), None)
+    return after
+
+
+def _known(plane: SourcePlane, names: Sequence[str]) -> dict[str, str]:
+    """The UUIDs of topics that were just made: some brokers hear a moment later of them."""
+    deadline = Deadline.after(_KNOWN_S)
+    while True:
+        there = existing_topic_ids(plane.admin, names, timeout_s=ADMIN_TIMEOUT_S)
+        if len(there) == len(set(names)) or deadline.passed:
+            return there
+        time.sleep(_POLL_S)
+
+
+def _updates(plane: SourcePlane, stored: Stored) -> bool:
+    """Whether the source would move offsets without any rows."""
+    return any(offset != stored.get(at) for at, offset in plane.source.update_offsets({}).items())
+
+
+def _unexplained(results: Sequence[SlotResult], sent: Sequence[RowsSent]) -> CalveError | None:
+    """A task that was overtaken, although no other generation leads and none of its own tries has committed."""
+    overtaken = next((each.overtaken for each in results if each.overtaken), "")
+    if not overtaken or sent:
+        return None
+    return RetriableError(f"a slot was overtaken, and nobody leads who did it: {overtaken}", hint="run again")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,257 @@
+"""What a slot's task does: it reads its part of the plan and sends the records, with their source offsets.
+
+    fence → token → has a former try of this task moved my offsets? → transaction after transaction
+
+A transaction has records, dead letters, the source offsets behind them (with what `update_offsets` makes of these) and
+the event that says so. Crash points are those of `control/slots/slot.py`; `source.after-offsets` lies between the
+offsets and the event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, Message
+
+from calve.sink_core.control.slots.slot import Overtaken, Slot, SlotSpec
+from calve.sink_core.error_codes.source import BAD_ROW
+from calve.sink_core.errors import BadRecord
+from calve.sink_core.failpoints import reach
+from calve.sink_core.garbage import infrequent_gc
+from calve.sink_core.kafka import clients
+from calve.sink_core.offsets import Offsets, TopicPartition
+from calve.sink_core.source.base import BadRow, Record, Rows, Work
+from calve.sink_core.source.events import Moved, RowsSent, Written
+from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.offsets_topic import OffsetsTopic, key_of
+from calve.sink_core.source.opening import OpenedSource, SourceSpec
+from calve.sink_core.source.state import SOURCE
+from calve.sink_core.timing import Deadline
+
+PRODUCER: Mapping[str, object] = {
+    # Records go where Java's producer would put them: Connect looks for source offsets there, and so do consumers that
+    # join topics by key.
+    "partitioner": "murmur2_random",
+    "batch.size": 1_000_000,
+    "batch.num.messages": 100_000,
+    "linger.ms": 50,
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 64 * 1024,
+    "message.max.bytes": 1_000_000_000,
+}
+
+_FULL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class SendSpec:
+    """What the slots of one batch do; picklable, settings and options with their references unresolved.
+
+    `slots` and `work` belong together. `offset_keys` are keys of source offsets as they were found, `offset_ends` the
+    ends of the offsets topic when the work was planned. `interval_s` None ends a transaction with each `Rows`.
+    """
+
+    pipeline_id: str
+    source: SourceSpec = field(repr=False)
+    slots: tuple[SlotSpec, ...]
+    work: tuple[tuple[Work, ...], ...]
+    connector: str
+    offsets_topic: str
+    offset_keys: Mapping[FlatMap, bytes]
+    offset_ends: Offsets
+    reserved: tuple[str, ...]
+    dead_letters: str | None
+    max_bytes: int
+    interval_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotResult:
+    """How a task ended; what it did is in the control log. `overtaken` says by what, empty if it came to its end."""
+
+    overtaken: str = ""
+
+
+def send_slot(spec: SendSpec, number: int) -> SlotResult:
+    """Send what one slot has of the plan.
+
+    A task that another generation, or a later try of itself, overtook ends without an error: the driver finds out from
+    the log what that means. Raises what the source and the producer raise.
+    """
+    try:
+        with (
+            infrequent_gc(),
+            Slot(spec.slots[number]) as slot,
+            OpenedSource(spec.source, reserved=spec.reserved) as source,
+        ):
+            slot.check(())
+            _require_untouched(spec, spec.work[number])
+            _send(spec, number, slot, source)
+    except Overtaken as overtaken:
+        return SlotResult(str(overtaken))
+    return SlotResult()
+
+
+def _require_untouched(spec: SendSpec, work: Sequence[Work]) -> None:
+    """Raise Overtaken if a former try of this task came further than the plan knows: the next plan goes on there."""
+    slot = spec.slots[0]
+    admin = clients.admin(slot.settings)
+    topic = OffsetsTopic(slot.settings, spec.offsets_topic, spec.connector, admin=admin, group=slot.group)
+    mine = {each.partition for each in work}
+    if touched := sorted(mine & topic.touched_since(spec.offset_ends)):
+        raise Overtaken(f"a former try of this task has moved {touched[0].json}")
+
+
+def _send(spec: SendSpec, number: int, slot: Slot, source: OpenedSource) -> None:
+    stored = {work.partition: work.start for work in spec.work[number] if work.start is not None}
+    piece = _Piece(spec, number, slot, source, stored)
+    for work in spec.work[number]:
+        for rows in source.read(work):
+            piece.take(work.partition, rows)
+            if piece.is_full:
+                piece.commit()
+    piece.commit()
+
+
+class _Piece:
+    """The transaction that a slot has open, or will. `stored` are the offsets of its source partitions until then."""
+
+    def __init__(
+        self, spec: SendSpec, number: int, slot: Slot, source: OpenedSource, stored: dict[FlatMap, FlatMap]
+    ) -> None:
+        self._spec, self._number, self._slot, self._source, self._stored = spec, number, slot, source, stored
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        self._open = False
+        self._pending: dict[FlatMap, FlatMap] = {}
+        self._written: dict[TopicPartition, _Run] = {}
+        self._bytes = self._dropped = self._dead_letters = 0
+        self._deadline = Deadline.after(0.0)
+
+    def take(self, partition: FlatMap, rows: Rows) -> None:
+        """Send the next rows. The transaction begins with the first record: an open one holds readers back."""
+        self._dropped += rows.dropped
+        self._pending[partition] = rows.offset
+        if not rows.records and not rows.bad:
+            return
+        self._begin()
+        with self._slot.reported("sending records"):
+            for record in rows.records:
+                self._produce(record)
+        for bad in rows.bad:
+            self._bury(bad)
+
+    @property
+    def is_full(self) -> bool:
+        if self._bytes >= self._spec.max_bytes:
+            return True
+        # Offsets alone wait for records, or for the end.
+        return self._open and (self._spec.interval_s is None or self._deadline.passed)
+
+    def commit(self) -> None:
+        """End the transaction with its source offsets; nothing if there is nothing to store."""
+        moved = self._moved()
+        if not moved and not self._open:
+            return
+        self._begin()
+        with self._slot.reported("storing source offsets"):
+            for partition, offset in moved.items():
+                key = self._spec.offset_keys.get(partition) or key_of(self._spec.connector, partition)
+                value = None if offset is None else offset.json.encode()
+                self._slot.producer.produce(self._spec.offsets_topic, value, key)
+            reach("source.after-offsets")
+        self._slot.flush()
+        event = RowsSent(
+            pipeline_id=self._spec.pipeline_id,
+            batch_id=self._slot.generation,
+            slot=self._number,
+            positions={},
+            moved=tuple(
+                Moved(
+                    partition=partition.json,
+                    before=known.json if (known := self._stored.get(partition)) is not None else "",
+                    after="" if offset is None else offset.json,
+                )
+                for partition, offset in sorted(moved.items())
+            ),
+            written=tuple(run.written(at) for at, run in sorted(self._written.items())),
+            dropped=self._dropped,
+            dead_letters=self._dead_letters,
+        )
+        self._slot.commit(event, SOURCE.encode(event), {})
+        for partition, offset in moved.items():
+            if offset is None:
+                self._stored.pop(partition, None)
+            else:
+                self._stored[partition] = offset
+        self._begin_next()
+
+    def _moved(self) -> dict[FlatMap, FlatMap | None]:
+        """What is to be stored: what differs from what is (an offset that stays is not written again)."""
+        wanted = self._source.update_offsets(self._pending)
+        return {partition: offset for partition, offset in wanted.items() if offset != self._stored.get(partition)}
+
+    def _begin(self) -> None:
+        if not self._open:
+            self._slot.begin()
+            self._open = True
+            if self._spec.interval_s is not None:
+                self._deadline = Deadline.after(self._spec.interval_s)
+
+    def _produce(self, record: Record) -> None:
+        producer = self._slot.producer
+        options: dict[str, Any] = {} if record.timestamp_ms is None else {"timestamp": record.timestamp_ms}
+        if record.partition is not None:
+            options["partition"] = record.partition
+        while True:
+            try:
+                producer.produce(
+                    record.topic,
+                    record.value,
+                    record.key,
+                    headers=list(record.headers),
+                    on_delivery=self._note,
+                    **options,
+                )
+                break
+            except BufferError:
+                producer.poll(_FULL_S)
+        self._bytes += len(record.key or b"") + len(record.value or b"")
+
+    def _bury(self, bad: BadRow) -> None:
+        if self._spec.dead_letters is None:
+            raise BadRecord(f"{bad.where.json}: {bad.error}", hint="set dead_letters: {topic: …}", code=BAD_ROW)
+        headers = (
+            ("calve.error", bad.error.encode()),
+            ("calve.pipeline", self._spec.connector.encode()),
+            ("calve.where", bad.where.json.encode()),
+        )
+        with self._slot.reported("sending dead letters"):
+            self._produce(Record(self._spec.dead_letters, None, bad.raw, headers))
+        self._dead_letters += 1
+
+    def _note(self, error: KafkaError | None, message: Message) -> None:
+        """A record was acknowledged. One that was refused makes the commit fail."""
+        if error is None:
+            at = TopicPartition(message.topic() or "", message.partition() or 0)
+            self._written.setdefault(at, _Run()).add(message.offset() or 0, len(message))
+
+
+@dataclass(slots=True)
+class _Run:
+    """What a partition of a topic got in one transaction."""
+
+    first: int = -1
+    records: int = 0
+    bytes: int = 0
+
+    def add(self, offset: int, size: int) -> None:
+        self.first = offset if self.first < 0 else min(self.first, offset)
+        self.records += 1
+        self.bytes += size
+
+    def written(self, at: TopicPartition) -> Written:
+        return Written(topic=at.topic, partition=at.partition, first=self.first, records=self.records, bytes=self.bytes)

@@ -1,0 +1,125 @@
+"""Where a source stands, from its system, the offsets topic and the control log. Reads only, and guesses nothing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from calve.sink_core.control.status import (
+    ControlTopicStatus,
+    InFlight,
+    Pause,
+    control_topic_of,
+    in_flight,
+    iso,
+    pause_of,
+)
+from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.plane import SourcePlane
+from calve.sink_core.source.state import SourceState
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffset:
+    """A source partition and the offset that was stored last, both as they are in JSON."""
+
+    partition: dict[str, Any]
+    offset: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """The last generation: what its slots have committed, and how it ended; `ended` is None while it is at work, or if
+    it died without a word.
+    """
+
+    batch_id: str
+    started_at: str
+    slots: int
+    transactions: int
+    records: int
+    dropped: int
+    dead_letters: int
+    ended: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """Where a source stands. Times are ISO 8601 in UTC, ages in seconds by this host's clock.
+
+    `lag` counts records that wait, as far as the source knows, `waiting` says it in its words. `held_bytes` is what the
+    system keeps for this source, None where it keeps nothing. `records` and `dead_letters` are all that were ever sent.
+    """
+
+    pipeline: str
+    source: str
+    target: str
+    bootstrapped: bool
+    lag: int
+    waiting: str
+    held_bytes: int | None
+    records: int
+    dead_letters: int
+    offsets: tuple[PartitionOffset, ...]
+    paused: Pause | None
+    last_batch: LastBatch | None
+    in_flight: tuple[InFlight, ...]
+    control_topic: ControlTopicStatus | None
+    findings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def status(plane: SourcePlane) -> SourceStatus:
+    """Look at everything once. Raises Unreachable or ConfigError; findings are in the report."""
+    ran = plane.read_only()
+    state, now_ms = plane.log.state, time.time_ns() // 1_000_000
+    waiting = plane.source.waiting(state.offsets)
+    finding = plane.other_binding() if ran else None
+    return SourceStatus(
+        pipeline=plane.pipeline.name,
+        source=plane.pipeline.config.source.type,
+        target=plane.pipeline.kafka.name,
+        bootstrapped=state.last_batch_id is not None,
+        lag=waiting.records,
+        waiting=waiting.what,
+        held_bytes=waiting.held_bytes,
+        records=state.records,
+        dead_letters=state.dead_letters,
+        offsets=offsets_of(state),
+        paused=pause_of(state),
+        last_batch=last_batch(state),
+        in_flight=tuple(in_flight(state, now_ms)),
+        control_topic=control_topic_of(plane.log.topic, state, now_ms) if ran else None,
+        findings=(*((str(finding.error(str(plane.pipeline.path))),) if finding else ()), *state.breaks),
+    )
+
+
+def offsets_of(state: SourceState) -> tuple[PartitionOffset, ...]:
+    """Those that the log knows, sorted by partition."""
+    return tuple(PartitionOffset(_plain(partition), _plain(at)) for partition, at in sorted(state.offsets.items()))
+
+
+def last_batch(state: SourceState) -> LastBatch | None:
+    """None before the first one, and where only a checkpoint tells of it."""
+    logged = state.generation
+    if logged is None:
+        return None
+    sent = state.of_generation()
+    letters = sum(event.dead_letters for event in sent)
+    return LastBatch(
+        batch_id=logged.event.batch_id,
+        started_at=iso(logged.event.written_at_ms),
+        slots=logged.event.slots,
+        transactions=len(sent),
+        records=sum(each.records for event in sent for each in event.written) - letters,
+        dropped=sum(event.dropped for event in sent),
+        dead_letters=letters,
+        ended=state.ended.why if state.ended else None,
+    )
+
+
+def _plain(values: FlatMap) -> dict[str, Any]:
+    return dict(values)

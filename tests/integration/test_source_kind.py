@@ -1,0 +1,183 @@
+"""A source of somebody's own, from its files into a real broker's topics."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import Producer
+
+from calve.orchestration.local.broker import Broker
+from calve.sink_core.config.load import load_as
+from calve.sink_core.config.source_pipeline import SourcePipeline
+from calve.sink_core.errors import EXIT_DONE, BadRecord, FindingError
+from calve.sink_core.failpoints import VARIABLE
+from calve.sink_core.source.plane import SourcePlane
+from calve.sink_core.source.run import SourceReport, run_source
+from tests import support
+from tests.launch import calve, forked
+
+
+@dataclass(frozen=True)
+class Made:
+    broker: Broker
+    file: Path
+    folder: Path
+    topic: str
+
+    @property
+    def pipeline(self) -> SourcePipeline:
+        return load_as(SourcePipeline, self.file)
+
+    def write(self, name: str, *lines: str) -> None:
+        with (self.folder / f"{name}.txt").open("a") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+
+    def run(self) -> SourceReport:
+        with SourcePlane(self.pipeline) as plane:
+            return run_source(plane)
+
+    def values(self, topic: str = "") -> list[str]:
+        return [
+            (value or b"").decode()
+            for partition in range(3 if not topic else 1)
+            for value in support.consume(self.broker.bootstrap, topic or self.topic, partition=partition)
+        ]
+
+    def key(self, name: str) -> str:
+        """As Connect writes it."""
+        return f'["{self.pipeline.name}",{{"file":"{name}.txt"}}]'
+
+    def offsets(self) -> dict[str, Any]:
+        """As a consumer of the offsets topic has them that knows Connect's form."""
+        found = support.messages(self.broker.bootstrap, self.pipeline.offsets_topic)
+        return {(m.key() or b"").decode(): json.loads(m.value() or b"null") for m in found}
+
+
+@pytest.fixture
+def made(broker: Broker, tmp_path: Path) -> Made:
+    name, topic = support.unique("lines").replace("-", "_"), support.unique("lines")
+    (folder := tmp_path / "in").mkdir()
+    config = {
+        "name": name,
+        "kind": "source",
+        "source": {"type": "tests.lines_source:Lines", "options": {"folder": str(folder), "topic": topic}},
+        "target": {"kafka": "here"},
+        "dead_letters": {"topic": f"{topic}.dead"},
+    }
+    connections = {"deployment": "test", "kafka": {"here": {"bootstrap.servers": broker.bootstrap}}}
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(connections))
+    (tmp_path / "source.yaml").write_text(yaml.safe_dump(config))
+    return Made(broker, tmp_path / "source.yaml", folder, topic)
+
+
+def test_each_line_is_there_once_and_the_offsets_in_connects_form(made: Made) -> None:
+    made.write("a", *(f"a{i}" for i in range(25)))
+    made.write("b", "b0", "# dropped", "!bad", "b1")
+    report = made.run()
+    assert (report.ended, report.records) == ("caught up", 27)
+    assert Counter(made.values()) == Counter([*(f"a{i}" for i in range(25)), "b0", "b1"])
+    assert made.values(f"{made.topic}.dead") == ["!bad"]
+    name = made.pipeline.name
+    assert made.offsets() == {
+        f'["{name}",{{"file":"a.txt"}}]': {"line": 25},
+        f'["{name}",{{"file":"b.txt"}}]': {"line": 4},
+    }
+    [batch] = report.batches
+    assert (batch.moved, batch.dropped, batch.dead_letters) == (2, 1, 1)
+    assert (made.folder / "acknowledged").read_text() == "a.txt 25\nb.txt 4\n"
+
+    assert made.run().batches == []
+    made.write("b", "b2")
+    assert made.run().records == 1
+    assert Counter(made.values())["b2"] == 1
+
+
+POINTS = (
+    "topics.after-create",
+    "generation.after-record",
+    "generation.after-fence",
+    "slot.before-init",
+    "slot.after-init",
+    "slot.after-check",
+    "transaction.after-begin",
+    "source.after-offsets",
+    "transaction.after-event",
+    "transaction.after-offsets",
+    "transaction.after-commit",
+    "source.before-acknowledge",
+)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_run_that_is_killed_loses_and_doubles_nothing(point: str, made: Made) -> None:
+    made.write("a", *(f"a{i}" for i in range(35)))
+    made.write("b", "b0", "!bad", "b1")
+    # In the middle, where a transaction is not the first.
+    second = "@2" if point.startswith(("transaction", "source.after")) else ""
+    killed = forked("run", made.file, **{VARIABLE: f"{point}=kill{second}"})
+    assert killed.returncode == -signal.SIGKILL
+    made.write("a", "late")
+    done = calve("run", made.file)
+    assert done.returncode == EXIT_DONE, done.stderr
+    assert Counter(made.values()) == Counter([*(f"a{i}" for i in range(35)), "late", "b0", "b1"])
+    assert made.values(f"{made.topic}.dead") == ["!bad"]
+    assert made.offsets() == {made.key("a"): {"line": 36}, made.key("b"): {"line": 3}}
+    assert (made.folder / "acknowledged").read_text() == "a.txt 36\nb.txt 3\n"
+
+
+def test_what_the_commands_say(made: Made) -> None:
+    made.write("a", "a0", "a1", "# nothing")
+    checked = calve("check", made.file)
+    assert checked.returncode == EXIT_DONE, checked.stdout
+    assert f"lines of {made.folder}: 3 lines from its beginning" in checked.stdout
+    planned = json.loads(calve("plan", made.file, "--json").stdout)
+    assert planned == {
+        "bootstrapped": False,
+        "batch": [{"partition": {"file": "a.txt"}, "from": None, "to": {"line": 3}, "records": 3}],
+    }
+    said = calve("run", made.file).stdout.splitlines()
+    assert ": 2 records, 4 bytes by 1 slot" in said[0]
+    assert said[1].strip() == "1 row dropped by the source"
+    assert said[-1] == "2 records sent; caught up"
+    assert "nothing to read" in calve("plan", made.file).stdout
+    shown = json.loads(calve("status", made.file, "--json").stdout)
+    assert (shown["lag"], shown["records"], shown["waiting"], shown["findings"]) == (0, 2, "0 lines", [])
+    assert shown["offsets"] == [{"partition": {"file": "a.txt"}, "offset": {"line": 3}}]
+    assert "file a.txt\tline 3" in calve("status", made.file).stdout
+    assert calve("pause", made.file, "--wait").returncode == EXIT_DONE
+    made.write("a", "a3")
+    assert "paused" in calve("run", made.file).stdout
+    assert calve("resume", made.file).returncode == EXIT_DONE
+    assert made.run().records == 1
+    assert calve("check", made.file).returncode == EXIT_DONE
+
+
+def test_an_offset_that_somebody_else_wrote_stops_with_both(made: Made) -> None:
+    made.write("a", *(f"a{i}" for i in range(5)))
+    made.run()
+    producer = Producer({"bootstrap.servers": made.broker.bootstrap})
+    producer.produce(made.pipeline.offsets_topic, b'{"line":2}', made.key("a").encode())
+    producer.flush()
+    made.write("a", "a5")
+    with pytest.raises(FindingError, match="source-offset-moved") as raised:
+        made.run()
+    assert (raised.value.stored, raised.value.found) == ('{"line":5}', '{"line":2}')
+    assert len(made.values()) == 5
+
+
+def test_a_bad_row_without_a_topic_for_it_stops_and_nothing_is_there(made: Made) -> None:
+    written = yaml.safe_load(made.file.read_text())
+    del written["dead_letters"]
+    made.file.write_text(yaml.safe_dump(written))
+    made.write("a", "a0", "!bad")
+    with pytest.raises(BadRecord, match="begins with !"):
+        made.run()
+    assert made.values() == []
+    assert made.offsets() == {}

@@ -1,0 +1,104 @@
+"""What a source returns is held to the rules of `Source`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calve.sink_core.errors import CalveError, ConfigError, ProtocolError, TerminalError
+from calve.sink_core.source.base import Limits, Record, Rows, Stored, Topic, Update, Work
+from calve.sink_core.source.batches import by_slot
+from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.opening import OpenedSource, SourceSpec
+from tests.lines_source import Lines
+
+A, B = FlatMap({"file": "a.txt"}), FlatMap({"file": "b.txt"})
+ONE = FlatMap({"line": 1})
+LIMITS = Limits(10, 10)
+WORK = Work(A, None, ONE, 1)
+
+
+class Broken(Lines):
+    """Does what a source must not, as it is told."""
+
+    def __init__(self, does: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._does = does
+
+    def plan(self, stored: Stored, limits: Limits) -> Sequence[Work]:
+        if self._does == "twice":
+            return [WORK, WORK]
+        if self._does == "elsewhere":
+            return [Work(A, ONE, ONE)]
+        return super().plan(stored, limits)
+
+    def topics(self) -> Sequence[Topic]:
+        return ["topic"] if self._does == "type" else super().topics()  # type: ignore[list-item]  # pyright: ignore
+
+    def read(self, work: Work) -> Iterator[Rows]:  # noqa: ARG002 - as it is
+        if self._does == "raise":
+            raise OSError("gone")
+        yield Rows(ONE, [Record("other", None, b"x")])
+
+    def update_offsets(self, pending: Stored) -> Update | None:  # noqa: ARG002 - as it is
+        return {B: {"line": 1}} if self._does == "update" else {B: ONE, A: None}  # pyright: ignore
+
+
+def opened(folder: Path, does: str, reserved: Sequence[str] = ()) -> OpenedSource:
+    (folder / "a.txt").write_text("x\n")
+    options = {"does": does, "folder": str(folder), "topic": "lines"}
+    return OpenedSource(SourceSpec("tests.unit.source.test_opening:Broken", options), reserved=reserved)
+
+
+@pytest.mark.parametrize(
+    ("does", "asks", "error", "said"),
+    [
+        ("twice", lambda s: s.plan({}, LIMITS), ProtocolError, "plan\\(\\) has .* twice"),
+        ("elsewhere", lambda s: s.plan({}, LIMITS), ProtocolError, "starts at .*, stored is None"),
+        ("type", lambda s: s.topics(), ProtocolError, "topics\\(\\) gave str, not Topic"),
+        ("topic", lambda s: list(s.read(WORK)), ProtocolError, "for other, which topics\\(\\) does not name"),
+        ("raise", lambda s: list(s.read(WORK)), TerminalError, "reading .*: OSError: gone"),
+        ("update", lambda s: s.update_offsets({}), ProtocolError, "update_offsets\\(\\) gave dict, not FlatMap"),
+    ],
+)
+def test_it_is_told_what_it_did(does: str, asks: Any, error: type[CalveError], said: str, tmp_path: Path) -> None:
+    with opened(tmp_path, does) as source, pytest.raises(error, match=said):
+        asks(source)
+
+
+def test_calves_own_topics_are_not_to_be_named(tmp_path: Path) -> None:
+    with (
+        opened(tmp_path, "", reserved=["lines"]) as source,
+        pytest.raises(ProtocolError, match="names lines, which is Calve's own"),
+    ):
+        source.topics()
+
+
+def test_an_update_is_laid_over_what_is_pending(tmp_path: Path) -> None:
+    with opened(tmp_path, "") as source:
+        assert source.update_offsets({A: ONE}) == {A: None, B: ONE}
+
+
+@pytest.mark.parametrize(
+    ("type_", "options", "said"),
+    [
+        ("nowhere.at_all:Class", {}, "No module named 'nowhere'"),
+        ("tests.lines_source:Nothing", {}, "has no attribute 'Nothing'"),
+        ("tests.lines_source:Lines", {"folder": "x"}, "missing 1 required positional argument: 'topic'"),
+    ],
+)
+def test_a_class_that_cannot_be_used_is_named(type_: str, options: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        OpenedSource(SourceSpec(type_, options))
+
+
+def test_work_is_given_largest_first_to_whom_has_least() -> None:
+    sizes = {"a": 5, "b": 4, "c": 3, "d": 3}
+    work = [Work(FlatMap({"file": name}), None, ONE, size) for name, size in sizes.items()]
+    names = [[each.partition["file"] for each in given] for given in by_slot(work, 2)]
+    assert names == [["a", "d"], ["b", "c"]]
+    assert by_slot([], 4) == [()]
+    assert len(by_slot(work, 9)) == 4
