@@ -134,6 +134,9 @@ class Copier:
     def _check_no_cycle(self, seen: Seen) -> None:
         """Of topics that are copied for the first time: of two mirrors the one that comes second is refused."""
         pipeline, known = self._plane.pipeline, self._plane.log.state.upstream_ids
+        if not known and isinstance(self._config.source.start, StartAtMirror):
+            # It asks the mirror that came the other way itself, which must be paused.
+            return
         if fresh := [topic for topic in seen.topics if topic not in known]:
             check_no_cycle(pipeline, self._plane.source_admin, self._plane.cluster_id, fresh)
 

@@ -109,7 +109,7 @@ class Sender:
         self._plane.bind()
 
     def look(self) -> int:
-        """What waits, by the log; reads it on."""
+        """What is pending, by the log; reads it on."""
         self.lag = self._plane.source.waiting(self._plane.log.refresh().offsets).records
         return self.lag
 

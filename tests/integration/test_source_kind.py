@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 import yaml
 from confluent_kafka import Producer
+from dagster import DagsterInstance
 
+from calve import build_pipeline_defs
+from calve.orchestration.dagster.common.names import job_name
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.load import load_as
 from calve.sink_core.config.source_pipeline import SourcePipeline
@@ -157,6 +161,32 @@ def test_what_the_commands_say(made: Made) -> None:
     assert calve("resume", made.file).returncode == EXIT_DONE
     assert made.run().records == 1
     assert calve("check", made.file).returncode == EXIT_DONE
+
+
+def test_a_run_in_dagster_is_told_by_batch_and_by_topic(made: Made, instance: DagsterInstance) -> None:
+    made.write("a", "a0", "a1", "!bad")
+    definitions = build_pipeline_defs(made.pipeline)
+    sensor = definitions.get_repository_def().get_sensor_def(f"{made.pipeline.name}_lag")
+    with dg.build_sensor_context(instance) as context:
+        assert len(sensor.evaluate_tick(context).run_requests or ()) == 1
+    job = definitions.resolve_job_def(job_name(made.pipeline, "copy"))
+    done = job.execute_in_process(instance=instance)
+    told = {
+        "/".join(each.asset_key.path): {name: value.value for name, value in each.metadata.items()}
+        for each in (e.step_materialization_data.materialization for e in done.all_events if e.is_step_materialization)
+    }
+    name = made.pipeline.name
+    assert told.keys() == {f"{name}/copy", f"{name}/{made.topic}", f"{name}/{made.topic}.dead"}
+    assert (told[f"{name}/copy"]["records"], told[f"{name}/copy"]["dead letters"]) == (2, 1)
+    assert told[f"{name}/{made.topic}"]["records"] == 2
+    assert {each.check_name: each.passed for each in done.get_asset_check_evaluations()} == dict.fromkeys(
+        ["lag", "held", "findings"], True
+    )
+    with dg.build_sensor_context(instance) as context:
+        ticked = sensor.evaluate_tick(context)
+    assert ticked.skip_message == "caught up: no record waits"
+    [seen] = ticked.asset_events
+    assert seen.asset_key.path == [name, "system"]
 
 
 def test_an_offset_that_somebody_else_wrote_stops_with_both(made: Made) -> None:

@@ -51,7 +51,7 @@ def plan(pipeline: SourcePipeline, *, as_json: bool) -> None:
 
 
 def status(pipeline: SourcePipeline, *, as_json: bool) -> None:
-    """What waits, what was sent, and the source offsets."""
+    """What is pending, what was sent, and the source offsets."""
     from calve.sink_core.source.plane import SourcePlane
     from calve.sink_core.source.status import status as look
 
