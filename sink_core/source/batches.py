@@ -93,6 +93,7 @@ class Sender:
         self._plane = plane
         self._config = plane.pipeline.config
         self._progress = on_progress or (lambda _progress: None)
+        self._found: Stored = {}
         self.lag = 0
         """Records that were waiting at the last look, as far as the source knows."""
 
@@ -110,7 +111,7 @@ class Sender:
 
     def look(self) -> int:
         """What is pending, by the log; reads it on."""
-        self.lag = self._plane.source.waiting(self._plane.log.refresh().offsets).records
+        self.lag = self._plane.source.waiting(self._known(self._plane.log.refresh())).records
         return self.lag
 
     def go_on(self) -> None:
@@ -125,8 +126,9 @@ class Sender:
         state, source = self._plane.log.refresh(), self._plane.source
         if self.paused:
             return None
-        self.lag = source.waiting(state.offsets).records
-        if not source.plan(state.offsets, self._limits) and not _updates(self._plane, state.offsets):
+        known = self._known(state)
+        self.lag = source.waiting(known).records
+        if not source.plan(known, self._limits) and not _updates(self._plane, known):
             return None
         self._plane.ensure_offsets_topic()
         ids = self._ensure_topics()
@@ -180,7 +182,7 @@ class Sender:
         results: list[SlotResult] = []
         stored: Stored = {}
         try:
-            stored = dict(self._plane.offsets.refresh())
+            stored = self._found = dict(self._plane.offsets.refresh())
             self._hold_against_log(led.state, stored)
             self._plane.source.acknowledge(stored)
             if is_due(led.state, time.time_ns() // 1_000_000):
@@ -211,9 +213,14 @@ class Sender:
             failed = _unexplained(results, sent)
         if not overtaken and sent:
             reach("source.before-acknowledge")
-            self._plane.source.acknowledge(_moved(stored, sent))
-        self.lag = self._plane.source.waiting(state.offsets).records
+            self._found = _moved(stored, sent)
+            self._plane.source.acknowledge(self._found)
+        self.lag = self._plane.source.waiting(self._known(state)).records
         return SendReport(led.generation, sent, len(given), self.lag, seconds, overtaken, failed)
+
+    def _known(self, state: SourceState) -> Stored:
+        """Source offsets by the log, and those that the offsets topic had before the first run."""
+        return {**self._found, **state.offsets}
 
     def _hold_against_log(self, state: SourceState, stored: Stored) -> None:
         """Raise FindingError for an offset that is another than the log says: nobody of ours moved it.

@@ -189,6 +189,22 @@ def test_a_run_in_dagster_is_told_by_batch_and_by_topic(made: Made, instance: Da
     assert seen.asset_key.path == [name, "system"]
 
 
+def test_offsets_that_are_there_before_the_first_run_are_gone_on_from(made: Made) -> None:
+    made.write("a", *(f"a{i}" for i in range(5)))
+    made.write("b", "b0")
+    # As a worker of Connect leaves them: fields in an order of its own, and spaces.
+    support.create_topic(made.broker.bootstrap, made.pipeline.offsets_topic, 1, {"cleanup.policy": "compact"})
+    key = f'["{made.pipeline.name}", {{"file": "a.txt"}}]'
+    producer = Producer({"bootstrap.servers": made.broker.bootstrap})
+    producer.produce(made.pipeline.offsets_topic, b'{"line": 3}', key.encode())
+    producer.flush()
+    report = made.run()
+    assert (report.ended, report.records, len(report.batches)) == ("caught up", 3, 1)
+    assert Counter(made.values()) == Counter(["a3", "a4", "b0"])
+    # Under the key as it was found: another would be another record to the compaction.
+    assert made.offsets() == {key: {"line": 5}, made.key("b"): {"line": 1}}
+
+
 def test_an_offset_that_somebody_else_wrote_stops_with_both(made: Made) -> None:
     made.write("a", *(f"a{i}" for i in range(5)))
     made.run()
