@@ -16,3 +16,6 @@ MIRRORS = {
     "resolve.after-token",
 }
 """Those that only mirrors reach."""
+
+SOURCES = {name for name in FAILPOINTS if name.startswith("source.")}
+"""Those that only sources reach, which reach most of a mirror's too."""

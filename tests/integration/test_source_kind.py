@@ -25,6 +25,7 @@ from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.run import SourceReport, run_source
 from tests import support
+from tests.failpoints import SOURCES
 from tests.launch import calve, forked
 
 
@@ -117,6 +118,10 @@ POINTS = (
     "transaction.after-commit",
     "source.before-acknowledge",
 )
+
+
+def test_every_point_of_a_source_has_its_kill() -> None:
+    assert {*POINTS} >= SOURCES
 
 
 @pytest.mark.parametrize("point", POINTS)
