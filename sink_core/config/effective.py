@@ -109,6 +109,18 @@ class Pipeline:
         }
 
 
+@dataclass(frozen=True)
+class SlotPipeline(Pipeline):
+    """A pipeline whose tasks have transactions of their own; `kafka` is the cluster that is written to."""
+
+    def slot_id(self, slot: int) -> str:
+        """The transactional id of a slot."""
+        return f"{self.group}.slot-{slot}"
+
+    def _derived(self) -> dict[str, str]:
+        return {**super()._derived(), "slots": self.slot_id(0).removesuffix("0") + "N"}
+
+
 def name_of(chosen: object) -> str:
     """What a connection is called that a pipeline file names, or has within it."""
     return chosen if isinstance(chosen, str) else INLINE

@@ -10,7 +10,7 @@ from typing import Any
 
 from calve.sink_core.config.assemble import kafka_settings, spark_settings
 from calve.sink_core.config.connections import Connections
-from calve.sink_core.config.effective import KafkaSettings, Pipeline
+from calve.sink_core.config.effective import KafkaSettings, SlotPipeline
 from calve.sink_core.config.mirror import CLUSTER, TOPIC, MirrorConfig
 from calve.sink_core.config.references import redact
 from calve.sink_core.config.routing import is_internal
@@ -19,7 +19,7 @@ _NEVER = re.compile(r".*[.-]internal|(.*\.)?heartbeats|mm2-.*")
 
 
 @dataclass(frozen=True)
-class MirrorPipeline(Pipeline):
+class MirrorPipeline(SlotPipeline):
     """A pipeline of kind `mirror`; `kafka` is the target, which has its control topic and its group, and `source` the
     cluster that is read.
 
@@ -41,10 +41,6 @@ class MirrorPipeline(Pipeline):
             spark=spark_settings(config.spark, connections),
             path=path,
         )
-
-    def slot_id(self, slot: int) -> str:
-        """The transactional id of a slot."""
-        return f"{self.group}.slot-{slot}"
 
     def remote_of(self, topic: str) -> str:
         """What the remote topic of a source topic is called."""
@@ -73,6 +69,3 @@ class MirrorPipeline(Pipeline):
     def _connections(self) -> dict[str, Any]:
         shown = super()._connections()
         return {**shown, "kafka": {self.source.name: redact(self.source.properties), **shown["kafka"]}}
-
-    def _derived(self) -> dict[str, str]:
-        return {**super()._derived(), "slots": self.slot_id(0).removesuffix("0") + "N"}

@@ -8,13 +8,13 @@ from typing import Any
 
 from calve.sink_core.config.assemble import kafka_settings, spark_settings
 from calve.sink_core.config.connections import Connections
-from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.effective import SlotPipeline
 from calve.sink_core.config.references import redact
 from calve.sink_core.config.source import SourceConfig
 
 
 @dataclass(frozen=True)
-class SourcePipeline(Pipeline):
+class SourcePipeline(SlotPipeline):
     """A pipeline of kind `source`; `kafka` is the cluster that is written to, which has its control topic, its source
     offsets and its group.
     """
@@ -32,10 +32,6 @@ class SourcePipeline(Pipeline):
             path=path,
         )
 
-    def slot_id(self, slot: int) -> str:
-        """The transactional id of a slot."""
-        return f"{self.group}.slot-{slot}"
-
     @property
     def connector(self) -> str:
         """What stands in the keys of source offsets."""
@@ -51,5 +47,4 @@ class SourcePipeline(Pipeline):
         return {**shown, "source": redact(shown["source"])}
 
     def _derived(self) -> dict[str, str]:
-        slots = self.slot_id(0).removesuffix("0") + "N"
-        return {**super()._derived(), "slots": slots, "offsets_topic": self.offsets_topic}
+        return {**super()._derived(), "offsets_topic": self.offsets_topic}

@@ -7,15 +7,18 @@ integers, so that the bounds hold exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import TypeVar
 
 from calve.sink_core.error_codes.files import LEAST_ONE
 from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.error_codes.kafka import BEYOND_END, PARTITIONS_ADDED
 from calve.sink_core.errors import ConfigError, ProtocolError
 from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,17 @@ def shared(*, starts: Offsets, ends: Offsets, bytes_per_record: Mapping[str, flo
     total = sum(span * b.cost for b, span in zip(backlogs, spans, strict=True))
     pieces = min(limits.max_tasks, ceil_div(total, limits.min_task_bytes))
     return Shares(ranges, tuple(b.cost for b in backlogs), pieces)
+
+
+def dealt(sized: Iterable[tuple[int, T]], hands: int) -> list[list[T]]:
+    """What has a size, given to so many: in its order, each to whom has least."""
+    given: list[list[T]] = [[] for _ in range(hands)]
+    loads = [0] * hands
+    for size, each in sized:
+        least = loads.index(min(loads))
+        given[least].append(each)
+        loads[least] += size
+    return given
 
 
 def _backlogs(starts: Offsets, ends: Offsets, bytes_per_record: Mapping[str, float]) -> list[_Backlog]:

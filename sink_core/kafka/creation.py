@@ -13,6 +13,11 @@ from calve.sink_core.kafka.compat import NewPartitions, NewTopic
 from calve.sink_core.kafka.failures import answered, reported, said
 
 
+def config_text(value: object) -> str:
+    """A value of a topic's configuration as Kafka has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def create_missing(admin: AdminClient, topics: Sequence[NewTopic]) -> None:
     """Create the topics that are not there. Brokers may not know of one for a moment.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,12 +17,13 @@ from calve.sink_core.control.keep_alive import is_due
 from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.control.shares import Limits, Shares, shared
 from calve.sink_core.control.slots.leading import Led, Wanted
+from calve.sink_core.control.slots.slot import SlotResult, unexplained
 from calve.sink_core.control.starting import start_offsets
-from calve.sink_core.errors import CalveError, RetriableError
+from calve.sink_core.errors import CalveError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import bytes_per_record, end_offsets, sample
 from calve.sink_core.mirror import fail_back, topics
-from calve.sink_core.mirror.copy import CopySpec, SlotResult, copy_slot
+from calve.sink_core.mirror.copy import CopySpec, copy_slot
 from calve.sink_core.mirror.cycle import check_no_cycle
 from calve.sink_core.mirror.events import CopiedRange
 from calve.sink_core.mirror.plan import Ranges, by_slot, spans
@@ -168,14 +168,9 @@ class Copier:
             failed, why = error, error.message
         finally:
             seconds["write"] = time.monotonic() - begun - seconds.get("plan", 0.0)
-            state = self._plane.leader.read_to_end()
-            overtaken = state.last_batch_id != led.generation
-            if not overtaken:
-                # For people: that it can't be said must not hide what came before.
-                with suppress(CalveError):
-                    self._plane.end(led.generation, why or "done")
+            state, overtaken = self._plane.concluded(led.generation, why or "done")
         if failed is None and not overtaken:
-            failed = _unexplained(results)
+            failed = unexplained(results)
         self.lag = self._lag(seen)
         ranges = tuple(state.of_generation()) if not overtaken else ()
         return CopyReport(led.generation, ranges, len(given), self.lag, seconds, overtaken, failed)
@@ -282,9 +277,3 @@ class Copier:
                 records = sample(settings, topic, _SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
                 self._sampled[topic] = bytes_per_record(records)
         return self._sampled
-
-
-def _unexplained(results: list[SlotResult]) -> CalveError | None:
-    """A slot that says it was overtaken by a generation that nobody has led: the broker has let go of its producer."""
-    said = next((result.overtaken for result in results if result.overtaken), "")
-    return RetriableError(f"a slot lost its producer: {said}", hint="run again") if said else None

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from calve.sink_core.control import checks
-from calve.sink_core.control.slots.slot import Overtaken, Refused, Slot, SlotSpec
+from calve.sink_core.control.slots.slot import Overtaken, Refused, Slot, SlotResult, SlotSpec
 from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.garbage import infrequent_gc
@@ -25,16 +25,6 @@ from calve.sink_core.mirror.refused import named
 from calve.sink_core.mirror.state import MIRROR
 from calve.sink_core.offsets import OffsetRange, TopicPartition, offsets_to_dense
 from calve.sink_core.timing import Deadline
-
-PRODUCER: Mapping[str, object] = {
-    "batch.size": 1_000_000,
-    "batch.num.messages": 100_000,
-    "linger.ms": 50,
-    "queue.buffering.max.messages": 200_000,
-    "queue.buffering.max.kbytes": 64 * 1024,
-    # The client compares the record as it is with this, the broker the compressed batch with the topic's own.
-    "message.max.bytes": 1_000_000_000,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +46,6 @@ class CopySpec:
     max_bytes: int
     max_duration_s: float
     adjusts: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SlotResult:
-    """How a task ended; what it did is in the control log. `overtaken` says by what, empty if it came to its end."""
-
-    overtaken: str = ""
 
 
 def copy_slot(spec: CopySpec, number: int) -> SlotResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calve.sink_core.control.shares import Shares
+from calve.sink_core.control.shares import Shares, dealt
 from calve.sink_core.offsets import OffsetRange
 
 Ranges = tuple[OffsetRange, ...]
@@ -16,12 +16,8 @@ def by_slot(shares: Shares, slots: int) -> list[Ranges]:
     A partition is one slot's in a batch, never two's: its records would not keep their order.
     """
     sized = [(r.span * cost, r) for r, cost in zip(shares.ranges, shares.costs, strict=True) if r.span]
-    given: list[list[OffsetRange]] = [[] for _ in range(max(1, min(slots, shares.pieces, len(sized))))]
-    loads = [0] * len(given)
-    for size, part in sorted(sized, key=lambda each: (-each[0], each[1])):
-        least = loads.index(min(loads))
-        given[least].append(part)
-        loads[least] += size
+    largest_first = sorted(sized, key=lambda each: (-each[0], each[1]))
+    given = dealt(largest_first, max(1, min(slots, shares.pieces, len(sized))))
     return [tuple(sorted(ranges)) for ranges in given if ranges]
 
 

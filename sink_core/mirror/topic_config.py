@@ -18,6 +18,7 @@ from calve.sink_core.kafka.compat import (
     ConfigSource,
     ResourceType,
 )
+from calve.sink_core.kafka.creation import config_text
 from calve.sink_core.kafka.failures import answered, reported
 
 LARGEST_BATCH = "max.message.bytes"
@@ -72,7 +73,7 @@ def topic_configs(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicC
 def wanted(source: TopicConfig, target: MirrorTarget) -> dict[str, str]:
     """What a remote topic is to have set: the source topic's own, what a mirror needs, and what the file says."""
     taken = {key: value for key, value in source.own.items() if key not in LEFT_OUT}
-    stated = {key: _text(value) for key, value in resolve(target.config).items()}
+    stated = {key: config_text(value) for key, value in resolve(target.config).items()}
     return {**taken, **REQUIRED, LARGEST_BATCH: str(source.largest_batch), **stated}
 
 
@@ -106,7 +107,3 @@ def alter(admin: AdminClient, changes: Mapping[str, Mapping[str, str]]) -> None:
 
 def _is_own(entry: Any) -> bool:
     return entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value and not entry.is_sensitive
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

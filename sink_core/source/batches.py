@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,21 +19,23 @@ from calve.sink_core.config.source_pipeline import SourcePipeline
 from calve.sink_core.control.events import Paused
 from calve.sink_core.control.keep_alive import is_due
 from calve.sink_core.control.rounds import OnProgress, Progress
-from calve.sink_core.control.slots.events import PositionsKept
+from calve.sink_core.control.shares import dealt
 from calve.sink_core.control.slots.leading import Led, Wanted
+from calve.sink_core.control.slots.slot import SlotResult, unexplained
 from calve.sink_core.error_codes.source import NOT_EXACTLY_ONCE
-from calve.sink_core.errors import CalveError, ConfigError, RetriableError
+from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.findings import SOURCE_OFFSET_MOVED
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import NewTopic
-from calve.sink_core.kafka.creation import create_missing
+from calve.sink_core.kafka.creation import config_text, create_missing
 from calve.sink_core.kafka.source import existing_topic_ids
 from calve.sink_core.source.base import Limits, Stored, Support, Work
 from calve.sink_core.source.events import RowsSent, Written
 from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.opening import SourceSpec
 from calve.sink_core.source.plane import SourcePlane
-from calve.sink_core.source.send import SendSpec, SlotResult, send_slot
+from calve.sink_core.source.send import SendSpec, send_slot
 from calve.sink_core.source.state import SourceState
 from calve.sink_core.timing import Deadline
 
@@ -154,7 +155,7 @@ class Sender:
         if self._config.dead_letters is not None:
             names.append(self._config.dead_letters.topic)
         there = existing_topic_ids(self._plane.admin, names, timeout_s=ADMIN_TIMEOUT_S)
-        stated = {key: _text(value) for key, value in config.items()}
+        stated = {key: config_text(value) for key, value in config.items()}
         by_name = {topic.name: topic for topic in topics}
         new = [
             NewTopic(
@@ -186,8 +187,7 @@ class Sender:
             self._hold_against_log(led.state, stored)
             self._plane.source.acknowledge(stored)
             if is_due(led.state, time.time_ns() // 1_000_000):
-                kept = PositionsKept(pipeline_id=self._plane.pipeline_id, batch_id=led.generation)
-                self._plane.leader.move(led, [kept], {})
+                self._plane.keep_positions(led)
             work = self._plane.source.plan(stored, self._limits)
             # One slot also where nothing is to be read: offsets may move without records.
             given = by_slot(work, led.slots)
@@ -202,15 +202,11 @@ class Sender:
             failed, why = error, error.message
         finally:
             seconds["write"] = time.monotonic() - begun - seconds.get("plan", 0.0)
-            state = self._plane.leader.read_to_end()
-            overtaken = state.last_batch_id != led.generation
-            if not overtaken:
-                # For people: that it can't be said must not hide what came before.
-                with suppress(CalveError):
-                    self._plane.end(led.generation, why or "done")
+            state, overtaken = self._plane.concluded(led.generation, why or "done")
         sent = tuple(state.of_generation()) if not overtaken else ()
-        if failed is None and not overtaken:
-            failed = _unexplained(results, sent)
+        # A task that ends for what a former try of it has sent is none that is to be explained.
+        if failed is None and not overtaken and not sent:
+            failed = unexplained(results)
         if not overtaken and sent:
             reach("source.before-acknowledge")
             self._found = _moved(stored, sent)
@@ -240,14 +236,13 @@ class Sender:
         letters = self._config.dead_letters
         return SendSpec(
             pipeline_id=self._plane.pipeline_id,
-            source=self._plane.spec,
+            source=SourceSpec.of(pipeline),
             slots=tuple(self._plane.slot_spec(number, generation) for number in range(len(given))),
             work=tuple(given),
             connector=pipeline.connector,
             offsets_topic=pipeline.offsets_topic,
             offset_keys=dict(self._plane.offsets.keys),
             offset_ends=dict(self._plane.offsets.ends),
-            reserved=self._plane.reserved,
             dead_letters=letters.topic if letters else None,
             max_bytes=transaction.max_bytes,
             interval_s=transaction.interval if transaction.boundary == "interval" else None,
@@ -266,12 +261,8 @@ def refuse_unless_exactly_once(pipeline: SourcePipeline, support: Support) -> No
 
 def by_slot(work: Sequence[Work], slots: int) -> list[tuple[Work, ...]]:
     """The work, given to at most `slots` slots: largest first, to whom has least; one slot where there is none."""
-    given: list[list[Work]] = [[] for _ in range(max(1, min(slots, len(work))))]
-    loads = [0] * len(given)
-    for each in sorted(work, key=lambda each: (-each.size, each.partition)):
-        least = loads.index(min(loads))
-        given[least].append(each)
-        loads[least] += max(1, each.size)
+    sized = [(max(1, each.size), each) for each in sorted(work, key=lambda each: (-each.size, each.partition))]
+    given = dealt(sized, max(1, min(slots, len(work))))
     return [tuple(sorted(each, key=lambda work: work.partition)) for each in given]
 
 
@@ -299,15 +290,3 @@ def _known(plane: SourcePlane, names: Sequence[str]) -> dict[str, str]:
 def _updates(plane: SourcePlane, stored: Stored) -> bool:
     """Whether the source would move offsets without any rows."""
     return any(offset != stored.get(at) for at, offset in plane.source.update_offsets({}).items())
-
-
-def _unexplained(results: Sequence[SlotResult], sent: Sequence[RowsSent]) -> CalveError | None:
-    """A task that was overtaken, although no other generation leads and none of its own tries has committed."""
-    overtaken = next((each.overtaken for each in results if each.overtaken), "")
-    if not overtaken or sent:
-        return None
-    return RetriableError(f"a slot was overtaken, and nobody leads who did it: {overtaken}", hint="run again")
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -43,9 +43,12 @@ class SourceChecks:
 
     @cached_property
     def _source(self) -> OpenedSource:
-        system = self._pipeline.config.source
-        reserved = (self._pipeline.offsets_topic, self._pipeline.control_topic)
-        return OpenedSource(SourceSpec(system.type, system.options), reserved=reserved)
+        return OpenedSource(SourceSpec.of(self._pipeline))
+
+    def close(self) -> None:
+        """Let go of the source, if it was asked."""
+        if "_source" in self.__dict__:
+            self._source.close()
 
     def source(self) -> str:
         """Its class is there, takes the options, and its system answers."""
@@ -98,7 +101,7 @@ class SourceChecks:
 
 def kafka_acls_lines(pipeline: SourcePipeline) -> list[str]:
     """The lines that grant what a source does. Its topics are known once it is opened."""
-    with OpenedSource(SourceSpec(pipeline.config.source.type, pipeline.config.source.options)) as source:
+    with OpenedSource(SourceSpec.of(pipeline)) as source:
         names = [topic.name for topic in source.topics()]
     if letters := pipeline.config.dead_letters:
         names.append(letters.topic)

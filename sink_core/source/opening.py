@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Any, TypeVar, cast
 
 from calve.sink_core.config.references import resolve
+from calve.sink_core.config.source_pipeline import SourcePipeline
 from calve.sink_core.error_codes.source import NO_SOURCE_CLASS, SOURCE_BROKE_RULES, SOURCE_FAILED
 from calve.sink_core.errors import CalveError, ConfigError, ProtocolError, TerminalError
 from calve.sink_core.source.base import (
@@ -31,22 +32,32 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """What makes a source, on any host: its class and its options, whose references are unresolved."""
+    """What makes a source, on any host: its class and its options, whose references are unresolved.
+
+    `reserved` are topics that no record of it may go to.
+    """
 
     type: str
     options: Mapping[str, Any] = field(repr=False)
+    reserved: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, pipeline: SourcePipeline) -> SourceSpec:
+        """That of a pipeline."""
+        system = pipeline.config.source
+        return cls(system.type, system.options, (pipeline.offsets_topic, pipeline.control_topic))
 
 
 class OpenedSource:
     """A source whose answers are what they must be; use as a context manager.
 
     Every method raises what the source raised, if that is a CalveError, else TerminalError naming the class; and
-    ProtocolError for an answer that breaks a rule of `Source`. `reserved` are topics that no record may go to.
+    ProtocolError for an answer that breaks a rule of `Source`.
     """
 
-    def __init__(self, spec: SourceSpec, *, reserved: Sequence[str] = ()) -> None:
+    def __init__(self, spec: SourceSpec) -> None:
         """Raises ConfigError for a class that isn't there, or does not take these options."""
-        self._type, self._reserved = spec.type, frozenset(reserved)
+        self._type, self._reserved = spec.type, frozenset(spec.reserved)
         self._topics: frozenset[str] | None = None
         try:
             made: Callable[..., Source] = resolve_name(spec.type)

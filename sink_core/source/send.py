@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
-from calve.sink_core.control.slots.slot import Overtaken, Slot, SlotSpec
+from calve.sink_core.control.slots.slot import Overtaken, Slot, SlotResult, SlotSpec
 from calve.sink_core.error_codes.source import BAD_ROW
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.failpoints import reach
@@ -29,18 +29,6 @@ from calve.sink_core.source.offsets_topic import OffsetsTopic, key_of
 from calve.sink_core.source.opening import OpenedSource, SourceSpec
 from calve.sink_core.source.state import SOURCE
 from calve.sink_core.timing import Deadline
-
-PRODUCER: Mapping[str, object] = {
-    # Records go where Java's producer would put them: Connect looks for source offsets there, and so do consumers that
-    # join topics by key.
-    "partitioner": "murmur2_random",
-    "batch.size": 1_000_000,
-    "batch.num.messages": 100_000,
-    "linger.ms": 50,
-    "queue.buffering.max.messages": 200_000,
-    "queue.buffering.max.kbytes": 64 * 1024,
-    "message.max.bytes": 1_000_000_000,
-}
 
 _FULL_S = 0.1
 
@@ -61,17 +49,9 @@ class SendSpec:
     offsets_topic: str
     offset_keys: Mapping[FlatMap, bytes]
     offset_ends: Offsets
-    reserved: tuple[str, ...]
     dead_letters: str | None
     max_bytes: int
     interval_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class SlotResult:
-    """How a task ended; what it did is in the control log. `overtaken` says by what, empty if it came to its end."""
-
-    overtaken: str = ""
 
 
 def send_slot(spec: SendSpec, number: int) -> SlotResult:
@@ -84,7 +64,7 @@ def send_slot(spec: SendSpec, number: int) -> SlotResult:
         with (
             infrequent_gc(),
             Slot(spec.slots[number]) as slot,
-            OpenedSource(spec.source, reserved=spec.reserved) as source,
+            OpenedSource(spec.source) as source,
         ):
             slot.check(())
             _require_untouched(spec, spec.work[number])

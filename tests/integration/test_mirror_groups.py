@@ -55,16 +55,12 @@ def run(pipeline: MirrorPipeline) -> list[GroupOffset]:
 
 
 def commit(broker: Broker, group: str, offsets: Iterable[tuple[str, int, int]]) -> None:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(*each) for each in offsets], asynchronous=False)
-    consumer.close()
+    for topic, partition, offset in offsets:
+        support.commit_offset(broker.bootstrap, group, topic, offset, partition)
 
 
 def committed(broker: Broker, group: str, topic: str) -> list[int]:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
-    found = consumer.committed([TopicPartition(topic, p) for p in range(PARTITIONS)], 30)
-    consumer.close()
-    return [each.offset for each in found]
+    return [support.committed_offset(broker.bootstrap, group, topic, p) for p in range(PARTITIONS)]
 
 
 def ends(broker: Broker, topic: str) -> list[int]:

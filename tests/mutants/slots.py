@@ -135,7 +135,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "slot-of-the-first",
-        "sink_core/mirror/plan.py",
+        "sink_core/control/shares.py",
         "least = loads.index(min(loads))",
         "least = 0",
         (f"{_PLAN}::test_the_largest_range_is_alone_and_small_ones_share",),

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 def run(pipeline: MirrorPipeline, bounds: Bounds, *, as_json: bool) -> None:
     """Copy until it is caught up."""
+    from calve.sink_core.mirror.plane import MirrorPlane
     from calve.sink_core.mirror.run import run_mirror
-    from calve.spark_jobs.mirror import plane_on_spark
+    from calve.spark_jobs.slots import on_spark
 
-    with working("connecting") as status, plane_on_spark(pipeline) as plane:
+    with working("connecting") as status, on_spark(MirrorPlane, pipeline) as plane:
         report = run_mirror(
             plane,
             bounds=bounds,

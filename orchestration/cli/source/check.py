@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,4 +28,5 @@ def _outcomes(pipeline: SourcePipeline, before: Callable[[Check], None], *, spar
 
     settings = {f"kafka {pipeline.kafka.name}": dict(pipeline.kafka.properties)}
     engine = engine_check(pipeline.spark, lambda: Probe(settings), spark=spark)
-    yield from answers([*SourceChecks(pipeline).checks(), engine], before=before)
+    with closing(SourceChecks(pipeline)) as source:
+        yield from answers([*source.checks(), engine], before=before)

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 def run(pipeline: SourcePipeline, bounds: Bounds, *, as_json: bool) -> None:
     """Send until it is caught up."""
+    from calve.sink_core.source.plane import SourcePlane
     from calve.sink_core.source.run import run_source
-    from calve.spark_jobs.source import plane_on_spark
+    from calve.spark_jobs.slots import on_spark
 
-    with working("connecting") as status, plane_on_spark(pipeline) as plane:
+    with working("connecting") as status, on_spark(SourcePlane, pipeline) as plane:
         report = run_source(
             plane,
             bounds=bounds,

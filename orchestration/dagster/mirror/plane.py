@@ -21,10 +21,11 @@ def run_plane(
 ) -> Generator[MirrorPlane]:
     """The mirror of a run, which tells its failures. `spark` starts its Spark session."""
     # Imported late: definitions are loaded without what a run needs.
-    from calve.spark_jobs.mirror import plane_on_spark
+    from calve.sink_core.mirror.plane import MirrorPlane
+    from calve.spark_jobs.slots import on_spark
 
     with (
         failures_told(context.instance, context.run, pipeline),
-        plane_on_spark(pipeline, spark=spark, made_by=made_by(context.run)) as plane,
+        on_spark(MirrorPlane, pipeline, spark=spark, made_by=made_by(context.run)) as plane,
     ):
         yield plane

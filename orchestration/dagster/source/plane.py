@@ -21,10 +21,11 @@ def run_plane(
 ) -> Generator[SourcePlane]:
     """The source of a run, which tells its failures. `spark` starts its Spark session."""
     # Imported late: definitions are loaded without what a run needs.
-    from calve.spark_jobs.source import plane_on_spark
+    from calve.sink_core.source.plane import SourcePlane
+    from calve.spark_jobs.slots import on_spark
 
     with (
         failures_told(context.instance, context.run, pipeline),
-        plane_on_spark(pipeline, spark=spark, made_by=made_by(context.run)) as plane,
+        on_spark(SourcePlane, pipeline, spark=spark, made_by=made_by(context.run)) as plane,
     ):
         yield plane

@@ -59,8 +59,7 @@ class SourceWatch:
         return self._log.state if self._log is not None else None
 
     def _look(self) -> Sight:
-        system = self._pipeline.config.source
-        self._source = self._source or OpenedSource(SourceSpec(system.type, system.options))
+        self._source = self._source or OpenedSource(SourceSpec.of(self._pipeline))
         log = self._log = self._log or self._opened()
         state = log.refresh(timeout_s=READ_TIMEOUT_S) if log is not None else None
         waiting = self._waiting = self._source.waiting(state.offsets if state is not None else {})

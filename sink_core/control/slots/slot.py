@@ -17,7 +17,7 @@ Crash points of a task, and what the next run finds (docs/design.md has the whol
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +39,17 @@ from calve.sink_core.timing import Deadline
 
 TRANSACTION_S = clients.TRANSACTION_TIMEOUT_MS / 1000
 """After this the broker aborts a transaction by itself: pieces stay far below it."""
+
+BULK: Mapping[str, object] = {
+    "batch.size": 1_000_000,
+    "batch.num.messages": 100_000,
+    "linger.ms": 50,
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 64 * 1024,
+    # The client compares the record as it is with this, the broker the compressed batch with the topic's own.
+    "message.max.bytes": 1_000_000_000,
+}
+"""Settings of a producer that sends as much as it can."""
 
 _RETRY_S = 0.1
 _LOOK_S = 0.5
@@ -69,6 +80,19 @@ class Refused(RetriableError):
     """The target has refused a record, or the transaction for another reason: the next fence aborts it, nothing of it
     counts.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class SlotResult:
+    """How a task ended; what it did is in the control log. `overtaken` says by what, empty if it came to its end."""
+
+    overtaken: str = ""
+
+
+def unexplained(results: Iterable[SlotResult]) -> CalveError | None:
+    """A slot that says it was overtaken by a generation that nobody has led: the broker has let go of its producer."""
+    said = next((result.overtaken for result in results if result.overtaken), "")
+    return RetriableError(f"a slot lost its producer: {said}", hint="run again") if said else None
 
 
 class Slot:

@@ -50,7 +50,7 @@ class Broken(Lines):
 def opened(folder: Path, does: str, reserved: Sequence[str] = ()) -> OpenedSource:
     (folder / "a.txt").write_text("x\n")
     options = {"does": does, "folder": str(folder), "topic": "lines"}
-    return OpenedSource(SourceSpec("tests.unit.source.test_opening:Broken", options), reserved=reserved)
+    return OpenedSource(SourceSpec("tests.unit.source.test_opening:Broken", options, tuple(reserved)))
 
 
 @pytest.mark.parametrize(
