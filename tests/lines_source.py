@@ -22,6 +22,9 @@ class Lines:
     def topics(self) -> Sequence[Topic]:
         return [Topic(self._topic, self._partitions)]
 
+    def prepare(self, stored: Stored) -> None:
+        pass
+
     def plan(self, stored: Stored, limits: Limits) -> Sequence[Work]:  # noqa: ARG002 - small files
         found = list[Work]()
         for file in sorted(self._folder.glob("*.txt")):

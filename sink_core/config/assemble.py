@@ -6,8 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from calve.sink_core.config.common import PipelineConfig
-from calve.sink_core.config.connections import CatalogConnection, Connections, KafkaConnection, SparkSettings
-from calve.sink_core.config.effective import INLINE, CatalogSettings, KafkaSettings
+from calve.sink_core.config.connections import (
+    CatalogConnection,
+    Connections,
+    DatabaseConnection,
+    KafkaConnection,
+    SparkSettings,
+)
+from calve.sink_core.config.effective import INLINE, CatalogSettings, DatabaseSettings, KafkaSettings
 from calve.sink_core.config.model import Location
 from calve.sink_core.config.problems import nearest
 
@@ -38,6 +44,11 @@ def kafka_settings(chosen: str | KafkaConnection, connections: Connections) -> K
 def catalog_settings(chosen: str | CatalogConnection, connections: Connections) -> CatalogSettings:
     name, connection = (chosen, connections.catalog[chosen]) if isinstance(chosen, str) else (INLINE_CATALOG, chosen)
     return CatalogSettings(connection.name or name, connection.properties, dict(connection.spark))
+
+
+def database_settings(chosen: str | DatabaseConnection, connections: Connections) -> DatabaseSettings:
+    name, connection = (chosen, connections.database[chosen]) if isinstance(chosen, str) else (INLINE, chosen)
+    return DatabaseSettings(name, connection.properties)
 
 
 def spark_settings(chosen: str | SparkSettings, connections: Connections) -> SparkSettings:

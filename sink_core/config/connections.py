@@ -113,6 +113,19 @@ class CatalogConnection(PassThrough):
         return {key: value for key, value in ours.items() if value is not None} | self.__pydantic_extra__
 
 
+class DatabaseConnection(Model):
+    """A database that a source reads."""
+
+    url: Text = Field(min_length=1)
+    """Its address as SQLAlchemy takes it, such as `postgresql://user:${ENV:PASSWORD}@host:5432/shop`. For the log of a
+    PostgreSQL database the user needs `REPLICATION`, and `SELECT` on the tables."""
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """The address, references unresolved."""
+        return {"url": self.url}
+
+
 class SparkSettings(Model):
     """Where Spark runs. `master` starts a driver in Calve's process, `remote` uses Spark Connect."""
 
@@ -158,6 +171,9 @@ class Connections(Model):
     catalog: dict[Name, CatalogConnection] = Field(default={})
     """Iceberg catalogs by name."""
 
+    database: dict[Name, DatabaseConnection] = Field(default={})
+    """Databases that sources read, by name."""
+
     spark: dict[Name, SparkSettings] = Field(default={})
     """Places to run Spark, by name."""
 
@@ -173,5 +189,6 @@ def _name_or_inline(given: object) -> str:
 _EITHER = Discriminator(_name_or_inline)
 KafkaChoice = Annotated[Annotated[Name, _NAMED] | Annotated[KafkaConnection, _INLINE], _EITHER]
 CatalogChoice = Annotated[Annotated[Name, _NAMED] | Annotated[CatalogConnection, _INLINE], _EITHER]
+DatabaseChoice = Annotated[Annotated[Name, _NAMED] | Annotated[DatabaseConnection, _INLINE], _EITHER]
 SparkChoice = Annotated[Annotated[Name, _NAMED] | Annotated[SparkSettings, _INLINE], _EITHER]
 """A connection as a pipeline file gives it: by its name, or as a mapping."""

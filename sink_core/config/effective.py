@@ -35,6 +35,14 @@ class CatalogSettings:
 
 
 @dataclass(frozen=True)
+class DatabaseSettings:
+    """A database; `properties` are its address, unresolved."""
+
+    name: str
+    properties: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Pipeline:
     """A pipeline file and the connections it names. `path` is the file it came from, `kafka` the cluster that has its
     control topic and its group. Each kind has a class of its own below it.

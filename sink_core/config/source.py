@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from calve.sink_core.config.common import PipelineConfig
-from calve.sink_core.config.connections import KafkaChoice
+from calve.sink_core.config.connections import KafkaChoice, Name
 from calve.sink_core.config.fields import TopicName
 from calve.sink_core.config.mirror import MOST_PIECE_S
-from calve.sink_core.config.model import Location, Matching, Model, NestedProperty, Property
+from calve.sink_core.config.model import Location, Model, Property, Text, refuse_at
+from calve.sink_core.config.source_systems import ClassSource, DatabaseSource, FilesSource, SourceSystem
 from calve.sink_core.config.units import MIB, SECOND, Bytes, Duration
 
-ClassPath = Annotated[
-    str,
-    Matching(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", "a class; write package.module:Class"),
-]
+SCHEMA, TABLE = "{schema}", "{table}"
+"""The placeholders of `target.topics`."""
 
 
-class SourceSystem(Model):
-    """What is read."""
+class Value(Model):
+    """What the records of rows look like."""
 
-    type: ClassPath
-    """The class that reads it, `package.module:Class`: one of yours, see docs/sources.md."""
+    type: Literal["json", "avro"] = "json"
+    """`json`, or `avro` with a schema registry, for keys and values."""
 
-    options: dict[str, NestedProperty] = Field(default={})
-    """What the class is made with, by name. `${ENV:NAME}` and `${FILE:PATH}` may stand in texts."""
+    shape: Literal["debezium", "row"] = "debezium"
+    """`debezium`: a change event as Debezium makes it, with `before`, `after`, `op` and `source`, and a tombstone
+    behind each delete. `row`: the row alone, and a tombstone for a delete. Only a database's log has changes: all else
+    is `row`."""
+
+    registry: Name | None = None
+    """A schema registry, by its name in `connections.yaml`. Required for `avro`."""
 
 
 class SourceTarget(Model):
@@ -35,6 +39,16 @@ class SourceTarget(Model):
 
     kafka: KafkaChoice
     """A name from `connections.yaml`, or a mapping of librdkafka's keys. Control topic, offsets and group are there."""
+
+    topics: Text | None = None
+    """What the topic of a database's table is called, with `{schema}` and `{table}` in it. Default:
+    `PIPELINE.{schema}.{table}`."""
+
+    value: Value | None = None
+    """What the records of a database's rows look like. Default: `{type: json}`."""
+
+    partitions: int | None = Field(default=None, ge=1)
+    """Of topics that are created. Default: what the source asks for, else the cluster's own."""
 
     replication_factor: int | None = Field(default=None, ge=1)
     """Of topics that are created. Default: the cluster's own."""
@@ -101,6 +115,36 @@ class SourceConfig(PipelineConfig):
     dead_letters: DeadLetterTopic | None = None
     """Where rows go of which no record can be made. Default: such a row stops the pipeline."""
 
+    @property
+    def topic_names(self) -> str:
+        """What the topic of a database's table is called."""
+        return self.target.topics or f"{self.first_name}.{SCHEMA}.{TABLE}"
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        target, problems = self.target, list[tuple[Location, str, object]]()
+        if not isinstance(self.source, DatabaseSource):
+            text = "is for databases: the topics and records of this source are its own"
+            if target.topics is not None:
+                problems.append((("target", "topics"), text, target.topics))
+            if target.value is not None and isinstance(self.source, ClassSource):
+                problems.append((("target", "value"), text, "value"))
+        elif TABLE not in self.topic_names:
+            text = "would put rows of all tables into one topic; write {schema} and {table} where their names belong"
+            problems.append((("target", "topics"), text, target.topics))
+        if target.value is not None:
+            if (target.value.type == "avro") != (target.value.registry is not None):
+                text = "type: avro needs a registry" if target.value.registry is None else "type: json takes none"
+                problems.append((("target", "value", "registry"), text, target.value.type))
+            if isinstance(self.source, FilesSource) and target.value.type == "avro":
+                problems.append((("target", "value", "type"), "records of files are json", "avro"))
+        refuse_at("SourceConfig", problems)
+        return self
+
     def connections(self) -> Iterator[tuple[Location, object]]:
         yield ("target", "kafka"), self.target.kafka
+        if isinstance(self.source, DatabaseSource):
+            yield ("source", "database"), self.source.database
+        if self.target.value is not None:
+            yield ("target", "value", "registry"), self.target.value.registry
         yield from super().connections()

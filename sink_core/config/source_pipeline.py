@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calve.sink_core.config.assemble import kafka_settings, spark_settings
+from calve.sink_core.config.assemble import database_settings, kafka_settings, spark_settings
 from calve.sink_core.config.connections import Connections
-from calve.sink_core.config.effective import SlotPipeline
+from calve.sink_core.config.effective import DatabaseSettings, SlotPipeline
+from calve.sink_core.config.reading import RegistrySettings
 from calve.sink_core.config.references import redact
 from calve.sink_core.config.source import SourceConfig
+from calve.sink_core.config.source_systems import DatabaseSource
 
 
 @dataclass(frozen=True)
@@ -20,12 +22,18 @@ class SourcePipeline(SlotPipeline):
     """
 
     config: SourceConfig
+    database: DatabaseSettings | None = None
+    registry: RegistrySettings | None = None
 
     @classmethod
     def of(cls, config: SourceConfig, connections: Connections, path: Path) -> SourcePipeline:
         """With the connections that the file names, all of which are there."""
+        database = config.source.database if isinstance(config.source, DatabaseSource) else None
+        registry = config.target.value.registry if config.target.value is not None else None
         return cls(
             config=config,
+            database=database_settings(database, connections) if database is not None else None,
+            registry=RegistrySettings(registry, connections.registry[registry].properties) if registry else None,
             deployment=connections.deployment,
             kafka=kafka_settings(config.target.kafka, connections),
             spark=spark_settings(config.spark, connections),
@@ -40,6 +48,19 @@ class SourcePipeline(SlotPipeline):
     @property
     def offsets_topic(self) -> str:
         return self.config.offsets.topic or f"{self.group}.offsets"
+
+    @property
+    def reads(self) -> str:
+        """What is read, for people."""
+        return self.config.source.title
+
+    def _connections(self) -> dict[str, Any]:
+        shown = super()._connections()
+        if self.database is not None:
+            shown["database"] = {self.database.name: redact(self.database.properties)}
+        if self.registry is not None:
+            shown["registry"] = {self.registry.name: redact(self.registry.properties)}
+        return shown
 
     def _shown_config(self) -> dict[str, Any]:
         shown = super()._shown_config()

@@ -41,3 +41,9 @@ BAD_ROW = ErrorCode(
     "It is bad, and there is no topic for dead letters. Nothing of its transaction was stored.",
     "Set `dead_letters: {topic: …}`, or correct the row.",
 )
+WHOLE_TOO_LONG = ErrorCode(
+    "CLV-7107",
+    "A transaction takes longer than a broker allows",
+    "What a source reads at once, such as the snapshot of a table, is one transaction. Nothing of it was stored.",
+    "Read what is there in parts: `snapshot: never`, and another pipeline with `tables`.",
+)

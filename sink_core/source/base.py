@@ -2,7 +2,7 @@
 
 Calve calls it like this, and validates all it returns (`checked.py`):
 
-    driver  waiting → plan → (tasks) → acknowledge
+    driver  waiting → prepare → plan → (tasks) → acknowledge
     task    read → update_offsets, before each transaction ends
 
 A source is made on each host by its class and its options, holds what connections it needs, and is closed at the end.
@@ -65,13 +65,15 @@ class Work:
     """What one task reads of a source partition: from behind `start` (None: from its beginning) up to `bound`.
 
     `bound` is fixed by the plan, in whatever form the source understands; a task that is tried again reads as far.
-    `size` estimates records, by which it is decided where tasks run.
+    `size` estimates records, by which it is decided where tasks run. `whole` work is one transaction, however much it
+    is: it is all there or nothing is, and need not read the same again when it is tried again.
     """
 
     partition: FlatMap
     start: FlatMap | None
     bound: FlatMap
     size: int = 0
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,12 @@ class Source(Protocol):
 
     def topics(self) -> Sequence[Topic]:
         """All that records of the next plan may go to."""
+        ...
+
+    def prepare(self, stored: Stored) -> None:
+        """Make what reading needs, such as a replication slot, and raise FindingError where the system contradicts
+        what is stored. Called once a generation leads, before its plan: nobody else is at work.
+        """
         ...
 
     def plan(self, stored: Stored, limits: Limits) -> Sequence[Work]:

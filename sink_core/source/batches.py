@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from calve.sink_core.config.source_pipeline import SourcePipeline
@@ -21,7 +21,7 @@ from calve.sink_core.control.keep_alive import is_due
 from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.control.shares import dealt
 from calve.sink_core.control.slots.leading import Led, Wanted
-from calve.sink_core.control.slots.slot import SlotResult, unexplained
+from calve.sink_core.control.slots.slot import SlotResult, SlotSpec, unexplained
 from calve.sink_core.error_codes.source import NOT_EXACTLY_ONCE
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.failpoints import reach
@@ -33,10 +33,10 @@ from calve.sink_core.kafka.source import existing_topic_ids
 from calve.sink_core.source.base import Limits, Stored, Support, Work
 from calve.sink_core.source.events import RowsSent, Written
 from calve.sink_core.source.flat_map import FlatMap
-from calve.sink_core.source.opening import SourceSpec
 from calve.sink_core.source.plane import SourcePlane
-from calve.sink_core.source.send import SendSpec, send_slot
+from calve.sink_core.source.send import WHOLE_S, SendSpec, send_slot
 from calve.sink_core.source.state import SourceState
+from calve.sink_core.source.systems import spec_of
 from calve.sink_core.timing import Deadline
 
 _KNOWN_S = 30.0
@@ -149,19 +149,19 @@ class Sender:
 
     def _ensure_topics(self) -> dict[str, str]:
         """The topics that records may go to, by name with their UUIDs; made where they are missing."""
-        config, factor = self._config.target.config, self._config.target.replication_factor or -1
+        target = self._config.target
         topics = list(self._plane.source.topics())
         names = [topic.name for topic in topics]
         if self._config.dead_letters is not None:
             names.append(self._config.dead_letters.topic)
         there = existing_topic_ids(self._plane.admin, names, timeout_s=ADMIN_TIMEOUT_S)
-        stated = {key: config_text(value) for key, value in config.items()}
+        stated = {key: config_text(value) for key, value in target.config.items()}
         by_name = {topic.name: topic for topic in topics}
         new = [
             NewTopic(
                 name,
-                (by_name[name].partitions if name in by_name else None) or -1,
-                factor,
+                target.partitions or (by_name[name].partitions if name in by_name else None) or -1,
+                target.replication_factor or -1,
                 config={**(by_name[name].config if name in by_name else {}), **stated},
             )
             for name in names
@@ -185,6 +185,7 @@ class Sender:
         try:
             stored = self._found = dict(self._plane.offsets.refresh())
             self._hold_against_log(led.state, stored)
+            self._plane.source.prepare(stored)
             self._plane.source.acknowledge(stored)
             if is_due(led.state, time.time_ns() // 1_000_000):
                 self._plane.keep_positions(led)
@@ -204,8 +205,11 @@ class Sender:
             seconds["write"] = time.monotonic() - begun - seconds.get("plan", 0.0)
             state, overtaken = self._plane.concluded(led.generation, why or "done")
         sent = tuple(state.of_generation()) if not overtaken else ()
-        # A task that ends for what a former try of it has sent is none that is to be explained.
-        if failed is None and not overtaken and not sent:
+        if overtaken:
+            # What somebody found who was late is none: who leads by now has moved what it was held against.
+            failed = None
+        elif failed is None and not sent:
+            # A task that ends for what a former try of it has sent is none that is to be explained.
             failed = unexplained(results)
         if not overtaken and sent:
             reach("source.before-acknowledge")
@@ -236,8 +240,8 @@ class Sender:
         letters = self._config.dead_letters
         return SendSpec(
             pipeline_id=self._plane.pipeline_id,
-            source=SourceSpec.of(pipeline),
-            slots=tuple(self._plane.slot_spec(number, generation) for number in range(len(given))),
+            source=spec_of(pipeline),
+            slots=tuple(self._slot_spec(number, generation, each) for number, each in enumerate(given)),
             work=tuple(given),
             connector=pipeline.connector,
             offsets_topic=pipeline.offsets_topic,
@@ -248,12 +252,18 @@ class Sender:
             interval_s=transaction.interval if transaction.boundary == "interval" else None,
         )
 
+    def _slot_spec(self, number: int, generation: str, work: Sequence[Work]) -> SlotSpec:
+        spec = self._plane.slot_spec(number, generation)
+        if not any(each.whole for each in work):
+            return spec
+        return replace(spec, producer={**spec.producer, "transaction.timeout.ms": round(WHOLE_S * 1000)})
+
 
 def refuse_unless_exactly_once(pipeline: SourcePipeline, support: Support) -> None:
     """Raise ConfigError for a source that is not, where that is required."""
     if pipeline.config.exactly_once == "required" and not support.exactly_once:
         raise ConfigError(
-            f"{pipeline.config.source.type} does not give every record exactly once: {support.why_not}",
+            f"{pipeline.reads} does not give every record exactly once: {support.why_not}",
             hint="set it up so that it does, or set exactly_once: requested",
             code=NOT_EXACTLY_ONCE,
         )

@@ -11,9 +11,10 @@ from calve.sink_core.control.checking.cluster import TIMEOUT_S, ClusterChecks, c
 from calve.sink_core.kafka.compat import AclOperation, NewTopic
 from calve.sink_core.kafka.source import existing_topic_ids
 from calve.sink_core.source.batches import refuse_unless_exactly_once
-from calve.sink_core.source.opening import OpenedSource, SourceSpec
+from calve.sink_core.source.opening import OpenedSource
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.state import SOURCE
+from calve.sink_core.source.systems import spec_of
 
 WRITE_TOPIC = (AclOperation.CREATE, AclOperation.WRITE, AclOperation.DESCRIBE)
 USE_OFFSETS = (AclOperation.CREATE, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE)
@@ -43,7 +44,7 @@ class SourceChecks:
 
     @cached_property
     def _source(self) -> OpenedSource:
-        return OpenedSource(SourceSpec.of(self._pipeline))
+        return OpenedSource(spec_of(self._pipeline))
 
     def close(self) -> None:
         """Let go of the source, if it was asked."""
@@ -101,7 +102,7 @@ class SourceChecks:
 
 def kafka_acls_lines(pipeline: SourcePipeline) -> list[str]:
     """The lines that grant what a source does. Its topics are known once it is opened."""
-    with OpenedSource(SourceSpec.of(pipeline)) as source:
+    with OpenedSource(spec_of(pipeline)) as source:
         names = [topic.name for topic in source.topics()]
     if letters := pipeline.config.dead_letters:
         names.append(letters.topic)

@@ -9,7 +9,6 @@ from pkgutil import resolve_name
 from typing import Any, TypeVar, cast
 
 from calve.sink_core.config.references import resolve
-from calve.sink_core.config.source_pipeline import SourcePipeline
 from calve.sink_core.error_codes.source import NO_SOURCE_CLASS, SOURCE_BROKE_RULES, SOURCE_FAILED
 from calve.sink_core.errors import CalveError, ConfigError, ProtocolError, TerminalError
 from calve.sink_core.source.base import (
@@ -40,12 +39,6 @@ class SourceSpec:
     type: str
     options: Mapping[str, Any] = field(repr=False)
     reserved: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, pipeline: SourcePipeline) -> SourceSpec:
-        """That of a pipeline."""
-        system = pipeline.config.source
-        return cls(system.type, system.options, (pipeline.offsets_topic, pipeline.control_topic))
 
 
 class OpenedSource:
@@ -99,6 +92,10 @@ class OpenedSource:
                 raise self._broke(f"topics() names {topic.name}, which is Calve's own")
         self._topics = frozenset(topic.name for topic in found)
         return tuple(found)
+
+    def prepare(self, stored: Stored) -> None:
+        with self._heard("prepare"):
+            self._source.prepare(stored)
 
     def plan(self, stored: Stored, limits: Limits) -> tuple[Work, ...]:
         with self._heard("plan"):

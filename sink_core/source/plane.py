@@ -15,8 +15,9 @@ from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.source.events import SourceCheckpoint
 from calve.sink_core.source.offsets_topic import OffsetsTopic
-from calve.sink_core.source.opening import OpenedSource, SourceSpec
+from calve.sink_core.source.opening import OpenedSource
 from calve.sink_core.source.state import SOURCE, SourceState, source_checkpoint_of
+from calve.sink_core.source.systems import spec_of
 from calve.sink_core.tasks import Tasks
 
 
@@ -41,7 +42,7 @@ class SourcePlane(SlotPlane[SourcePipeline, SourceState]):
     @cached_property
     def source(self) -> OpenedSource:
         """Raises ConfigError for a class or options that can't be used, and what opening it raises."""
-        return OpenedSource(SourceSpec.of(self.pipeline))
+        return OpenedSource(spec_of(self.pipeline))
 
     @property
     def fingerprint(self) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 from confluent_kafka import KafkaError, Message
 
 from calve.sink_core.control.slots.slot import Overtaken, Slot, SlotResult, SlotSpec
-from calve.sink_core.error_codes.source import BAD_ROW
-from calve.sink_core.errors import BadRecord
+from calve.sink_core.error_codes.source import BAD_ROW, WHOLE_TOO_LONG
+from calve.sink_core.errors import BadRecord, TerminalError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.garbage import infrequent_gc
 from calve.sink_core.kafka import clients
@@ -29,6 +29,9 @@ from calve.sink_core.source.offsets_topic import OffsetsTopic, key_of
 from calve.sink_core.source.opening import OpenedSource, SourceSpec
 from calve.sink_core.source.state import SOURCE
 from calve.sink_core.timing import Deadline
+
+WHOLE_S = 900.0
+"""The most a broker lets a transaction take, unless it is told otherwise."""
 
 _FULL_S = 0.1
 
@@ -89,8 +92,8 @@ def _send(spec: SendSpec, number: int, slot: Slot, source: OpenedSource) -> None
     piece = _Piece(spec, number, slot, source, stored)
     for work in spec.work[number]:
         for rows in source.read(work):
-            piece.take(work.partition, rows)
-            if piece.is_full:
+            piece.take(work, rows)
+            if piece.is_full and not work.whole:
                 piece.commit()
     piece.commit()
 
@@ -109,15 +112,24 @@ class _Piece:
         self._pending: dict[FlatMap, FlatMap] = {}
         self._written: dict[TopicPartition, _Run] = {}
         self._bytes = self._dropped = self._dead_letters = 0
-        self._deadline = Deadline.after(0.0)
+        self._deadline = self._latest = Deadline.after(0.0)
 
-    def take(self, partition: FlatMap, rows: Rows) -> None:
-        """Send the next rows. The transaction begins with the first record: an open one holds readers back."""
+    def take(self, work: Work, rows: Rows) -> None:
+        """Send the next rows. The transaction begins with the first record: an open one holds readers back.
+
+        Raises TerminalError for whole work that the broker has aborted by now.
+        """
         self._dropped += rows.dropped
-        self._pending[partition] = rows.offset
+        self._pending[work.partition] = rows.offset
         if not rows.records and not rows.bad:
             return
         self._begin()
+        if work.whole and self._latest.passed:
+            raise TerminalError(
+                f"{work.partition.json} took longer than the {WHOLE_S / 60:.0f} minutes that a transaction may take",
+                hint="read what is there in parts, by a source of tables",
+                code=WHOLE_TOO_LONG,
+            )
         with self._slot.reported("sending records"):
             for record in rows.records:
                 self._produce(record)
@@ -177,7 +189,7 @@ class _Piece:
     def _begin(self) -> None:
         if not self._open:
             self._slot.begin()
-            self._open = True
+            self._open, self._latest = True, Deadline.after(WHOLE_S)
             if self._spec.interval_s is not None:
                 self._deadline = Deadline.after(self._spec.interval_s)
 

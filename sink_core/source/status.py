@@ -80,7 +80,7 @@ def status(plane: SourcePlane) -> SourceStatus:
     finding = plane.other_binding() if ran else None
     return SourceStatus(
         pipeline=plane.pipeline.name,
-        source=plane.pipeline.config.source.type,
+        source=plane.pipeline.reads,
         target=plane.pipeline.kafka.name,
         bootstrapped=state.last_batch_id is not None,
         lag=waiting.records,

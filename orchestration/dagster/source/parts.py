@@ -44,11 +44,11 @@ def source_parts(pipeline: SourcePipeline) -> Parts:
             pipeline,
             COPY,
             dg.AssetSelection.assets(copy).without_checks(),
-            f"Sends the pending records of {config.source.type}, batch after batch, each record exactly once.",
+            f"Sends the pending records of {pipeline.reads}, batch after batch, each record exactly once.",
             within_s=config.run.max_duration + config.run.linger,
         ),
         watch=watch,
-        reads=f"what {config.source.type} reads",
+        reads=pipeline.reads,
         assets=[system_of(pipeline), copy],
         checks=[checks],
         jobs=[

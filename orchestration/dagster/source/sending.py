@@ -32,8 +32,8 @@ def system_of(pipeline: SourcePipeline) -> dg.AssetSpec:
     """The system that is read: external, observed by the sensor."""
     return dg.AssetSpec(
         system_key(pipeline),
-        description=f"What {pipeline.config.source.type} reads.",
-        metadata={"source": pipeline.config.source.type},
+        description=f"What {pipeline.name} reads: {pipeline.reads}.",
+        metadata={"source": pipeline.reads},
         **group_and_owners(pipeline),
     )
 
@@ -47,7 +47,7 @@ def copy_of(pipeline: SourcePipeline) -> dg.AssetsDefinition:
         "slot and piece.",
         kinds={"kafka", "spark"},
         metadata={
-            "source": pipeline.config.source.type,
+            "source": pipeline.reads,
             "target": pipeline.kafka.name,
             "offsets topic": pipeline.offsets_topic,
             "control topic": pipeline.control_topic,

@@ -14,8 +14,9 @@ from calve.sink_core.control.log import ControlLog
 from calve.sink_core.errors import ConfigError, FindingError, ProtocolError, TerminalError
 from calve.sink_core.kafka import clients
 from calve.sink_core.source.base import Waiting
-from calve.sink_core.source.opening import OpenedSource, SourceSpec
+from calve.sink_core.source.opening import OpenedSource
 from calve.sink_core.source.state import SOURCE, SourceState
+from calve.sink_core.source.systems import spec_of
 
 
 class SourceWatch:
@@ -59,7 +60,7 @@ class SourceWatch:
         return self._log.state if self._log is not None else None
 
     def _look(self) -> Sight:
-        self._source = self._source or OpenedSource(SourceSpec.of(self._pipeline))
+        self._source = self._source or OpenedSource(spec_of(self._pipeline))
         log = self._log = self._log or self._opened()
         state = log.refresh(timeout_s=READ_TIMEOUT_S) if log is not None else None
         waiting = self._waiting = self._source.waiting(state.offsets if state is not None else {})
