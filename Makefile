@@ -12,7 +12,7 @@ FAST := tests/lint tests/unit tests/simulation/test_histories.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java python browser postgres lint test test-fast demo demo-mirror dev bench faults soak side-by-side screenshots clean
+.PHONY: help setup java python browser postgres lint test test-fast demo demo-mirror demo-postgres dev bench faults soak side-by-side screenshots clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -78,10 +78,13 @@ demo: setup ## 336,776 real flights from Kafka into Iceberg, and the proof
 demo-mirror: setup ## Two clusters, a mirror that is killed in the middle, and the proof
 	$(VENV)/bin/python -m examples.mirror.demo $(ARGS)
 
+demo-postgres: setup postgres ## A database's changes into Kafka and Iceberg, while it changes and runs are killed, and the proof
+	$(VENV)/bin/python -m examples.postgres_to_iceberg.demo $(ARGS)
+
 dev: setup ## Flights that keep coming, their pipeline and Dagster's UI, until Ctrl-C
 	$(VENV)/bin/python examples/flights/dev.py $(ARGS)
 
-bench: setup ## All that has an aim, in one table, under 25 minutes (ARGS="--only freshness" narrows)
+bench: setup postgres ## All that has an aim, in one table, under 25 minutes (ARGS="--only freshness" narrows)
 	$(VENV)/bin/python -m bench.run $(ARGS)
 
 faults: setup browser postgres ## The long series: a thousand kills, histories, mutants, with their tables (ARGS="--kills 200" for fewer)

@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bench import coordinator, freshness, memory, mirror, scale_out, starts, throughput
+from bench import coordinator, freshness, memory, mirror, scale_out, source, starts, throughput
 from bench.part import Part, common, measure, show
 
 PARTS = {
@@ -18,6 +18,7 @@ PARTS = {
     for part in (
         throughput.PART,
         mirror.PART,
+        source.PART,
         starts.PART,
         freshness.PART,
         coordinator.PART,

@@ -249,8 +249,74 @@ SOURCE_OFFSET_MOVED = FindingKind(
     seen_by="the offsets topic has another offset of a source partition than the control log, after the fence",
     meaning="Somebody wrote to the offsets topic, or it was made anew. Going on, rows would be read twice or passed "
     "over.",
-    remedy="Find out who writes to the offsets topic. Then write the stored offset to it again, under the same key.",
-    hint="stop whoever writes to the offsets topic, and write the stored offset to it again",
+    remedy="Find out who writes to the offsets topic. Then store the right offset by `calve positions set`. If a "
+    "connector of Kafka Connect is to go on for this pipeline in turn, set `connect`.",
+    hint="stop whoever writes to the offsets topic; then calve pause FILE --wait, and calve positions set FILE",
+)
+_ANEW = (
+    "`calve positions reset FILE` and a run read all rows again, as a new source does; consumers by key then have what "
+    "the database has, but for rows that were deleted in between."
+)
+SLOT_GONE = FindingKind(
+    code="CLV-9407",
+    name="replication-slot-gone",
+    part="positions",
+    title="The replication slot is gone, or PostgreSQL has invalidated it",
+    seen_by="the database has no slot of this name although an offset of it is stored, or says that it is lost",
+    meaning="Somebody dropped it, the database was restored without it, another server took over that did not have it, "
+    "or it held more than `max_slot_wal_keep_size`. What was written behind the stored offset can't be read any more.",
+    remedy=_ANEW + " Drop an invalidated slot first.",
+    hint="calve positions reset FILE, then a run reads all rows again; drop an invalidated slot first",
+)
+SLOT_AHEAD = FindingKind(
+    code="CLV-9408",
+    name="replication-slot-ahead",
+    part="positions",
+    title="The replication slot is ahead of what is in Kafka",
+    seen_by="the slot was told to forget up to a place behind the stored offset, after the fence",
+    meaning="Somebody else reads by this slot or advanced it; or offsets were set back, or Kafka was restored from an "
+    "older state. What lies between the two can't be read any more.",
+    remedy="Give the other reader a slot of its own. " + _ANEW,
+    hint="find out who else uses the slot; calve positions reset FILE, then a run reads all rows again",
+)
+LOG_TIMELINE = FindingKind(
+    code="CLV-9409",
+    name="other-timeline",
+    part="positions",
+    title="Another server has taken over, and its log may be another from some place on",
+    seen_by="the server's timeline is not the one that is stored with the offset",
+    meaning="A standby was promoted, or the database restored to a point in time. If the new timeline began before the "
+    "stored offset, the same places mean other changes there.",
+    remedy="If all that was in Kafka is in the database too, store the same offset with the new timeline by `calve "
+    "positions set`. Else " + _ANEW,
+    hint="calve positions set FILE, with the new timeline, if nothing was lost; else calve positions reset FILE",
+)
+FILE_CHANGED = FindingKind(
+    code="CLV-9405",
+    name="file-changed",
+    part="positions",
+    title="A file that a source has read is not what it was",
+    seen_by="it has fewer bytes than were read of it, or other bytes at the begin or the end of these (4 KiB each); a "
+    "file of Parquet has another size; a last line that was taken to be whole goes on. Looked at where size, time or "
+    "ETag differ from what was stored",
+    meaning="It was cut off, or another file has its name. Its source offset means rows of the old one: going on, rows "
+    "would be passed over, or read twice. Nothing of it was read.",
+    remedy="Put the file back as it was. What is new takes a name of its own, and is read from its beginning; or its "
+    "source offset is set to where it is to be gone on, by `calve positions set`, or taken away, by `calve positions "
+    "reset`.",
+    hint="put the file back as it was, give what is new a name of its own, or set its offset by calve positions set",
+)
+DATABASE_RESTORED = FindingKind(
+    code="CLV-9406",
+    name="database-restored",
+    part="positions",
+    title="A database has had fewer transactions than were read from it",
+    seen_by="PostgreSQL's lowest transaction in progress is below the one that is stored, or 2^31 above it",
+    meaning="It was restored from a backup, another server took over that is behind, or it is another database. Going "
+    "on, rows of transactions whose ids were given a second time would be passed over.",
+    remedy="Let a server that is only behind catch up. After a restore read the tables by a pipeline of another name, "
+    "which begins with all rows.",
+    hint="let the server catch up if it is a standby; after a restore read the tables by a pipeline of another name",
 )
 TABLE_ROLLED_BACK = FindingKind(
     code="CLV-9501",

@@ -1,4 +1,4 @@
-"""The bank of `examples/postgres_cdc`, at moments when nobody changes it: what PostgreSQL has, and what tables have."""
+"""The bank of `examples/postgres_to_iceberg`, at moments when nobody changes it: what database and tables have."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 from pyspark.sql import SparkSession
 
-from examples.postgres_cdc.relay import Relay, at_rest
+from calve.sink_core.config.load import load_as
+from calve.sink_core.config.source_pipeline import SourcePipeline
+from calve.sink_core.source.plane import SourcePlane
+from calve.sink_core.source.run import run_source
 from tests import support
 from tests.postgres import Postgres
 
-EXAMPLE = Path(__file__).parents[1] / "examples/postgres_cdc"
+EXAMPLE = Path(__file__).parents[1] / "examples/postgres_to_iceberg"
 ACCOUNTS, ALL_ACCOUNTS = "bank.accounts", "bank.all_accounts"
 
 Account = tuple[int, str, Decimal, str | None, int]
@@ -25,10 +29,10 @@ Account = tuple[int, str, Decimal, str | None, int]
 
 @dataclass(frozen=True)
 class Moment:
-    """All rows of a database when every change before `lsn` was committed, and none after it begun."""
+    """All rows of a database, when `sent` records more were in Kafka, with every change of theirs."""
 
-    lsn: int
     accounts: list[Account]
+    sent: int
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,16 @@ class Bank:
         connections = {
             "deployment": bank.name,
             "kafka": {"main": {"bootstrap.servers": bootstrap}},
+            "database": {"bank": {"url": server.url}},
             "catalog": {bank.name: {"type": "sql", **support.catalog_properties(bank.lake)}},
             "spark": {"small": dict(spark)},
         }
         (directory / "connections.yaml").write_text(json.dumps(connections))
-        text = (EXAMPLE / "pipeline.yaml").read_text()
-        ours = text.replace("[pg.public.", f"[{bank.name}.public.").replace("catalog: lake", f"catalog: {bank.name}")
+        sink = (EXAMPLE / "pipeline.yaml").read_text()
+        ours = sink.replace("[pg.public.", f"[{bank.name}.public.").replace("catalog: lake", f"catalog: {bank.name}")
         bank.file.write_text(ours)
+        source = (EXAMPLE / "source.yaml").read_text()
+        bank.source.write_text(source.replace('"pg.{', f'"{bank.name}.{{'))
         return bank
 
     @property
@@ -62,27 +69,26 @@ class Bank:
         return self.directory / "pipeline.yaml"
 
     @property
+    def source(self) -> Path:
+        return self.directory / "source.yaml"
+
+    @property
     def lake(self) -> Path:
         return self.directory / "lake"
 
-    def relay(self) -> Relay:
-        return Relay(self.server.dsn, self.bootstrap, prefix=self.name)
-
-    def now(self) -> Moment:
-        with at_rest(self.server.dsn) as connection, connection.cursor() as cursor:
-            cursor.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
-            (lsn,) = cursor.fetchone()
+    def moment(self) -> Moment:
+        """All changes until now are in Kafka when this returns, and no later ones: nobody can change the table."""
+        with closing(psycopg2.connect(self.server.dsn)) as connection, connection.cursor() as cursor:
+            # Once they that have changed it are over.
+            cursor.execute("LOCK TABLE accounts IN SHARE MODE")
             micros = "(extract(epoch FROM touched) * 1000000)::bigint"
             cursor.execute(f"SELECT id, owner, balance, note, {micros} FROM accounts")
-            return Moment(int(lsn), sorted(cursor.fetchall()))
+            return Moment(sorted(cursor.fetchall()), self.send())
 
-    def forward(self, moment: Moment) -> int:
-        """By a new relay: all changes up to then are in Kafka when this returns. Returns the number of events."""
-        total = 0
-        with closing(self.relay()) as relay:
-            while sent := relay.forward(moment.lsn):
-                total += sent
-        return total
+    def send(self) -> int:
+        """Send what the log has; the number of records."""
+        with SourcePlane(load_as(SourcePipeline, self.source)) as plane:
+            return run_source(plane).records
 
     def check(self, spark: SparkSession, wanted: Moment) -> None:
         """Both tables have the accounts row for row; that which keeps what was deleted has it marked."""
@@ -90,4 +96,4 @@ class Bank:
         columns = "id, owner, balance, note, unix_micros(touched)"
         for table, where in ((ACCOUNTS, ""), (ALL_ACCOUNTS, " WHERE NOT _is_deleted")):
             found: list[Any] = spark.sql(f"SELECT {columns} FROM {self.name}.{table}{where}").collect()
-            assert sorted(tuple(row) for row in found) == wanted.accounts, f"{table} at {wanted.lsn:X}"
+            assert sorted(tuple(row) for row in found) == wanted.accounts, f"{table} after {wanted.sent:,} records"

@@ -17,7 +17,7 @@ for name in (
     "sqlalchemy.dialects.sqlite.pysqlite",
     "typer._adapters",
     "tests.e2e.faults.processes",
-    "tests.e2e.faults.mirror.processes",
+    "tests.e2e.faults.slots.processes",
 ):
     import_module(name)
 

@@ -109,6 +109,9 @@ SOURCE = Kind(
     does={
         "check": f"{_SOURCE}.check:checkup",
         "plan": f"{_SOURCE}.looking:plan",
+        "positions reset": f"{_SOURCE}.positions:reset",
+        "positions set --partition": f"{_SOURCE}.positions:set_",
+        "positions show": f"{_SOURCE}.positions:show",
         "run": f"{_SOURCE}.run:run",
         "status": f"{_SOURCE}.looking:status",
     },

@@ -1,11 +1,15 @@
 """`calve positions`: to see them, to set them, and to have them as a file.
 
 What a kind does for them is called with the pipeline: `show` returns the partitions, `export` a positions file; `set`
-gets the wanted offsets and `by`, `yes` and `as_json`; `import` what `export` wrote and `as_json`.
+gets the wanted offsets, `set --partition` source partition and offset as they were written, or a file in their place,
+`reset` a source partition, or None for all; each of these `reason`, `yes` and `as_json` besides; `import` what `export`
+wrote and `as_json`.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -21,20 +25,30 @@ from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from calve.sink_core.control.status import PartitionStatus
+    from calve.sink_core.source.positions import StoredOffset
 
 app = typer.Typer(help="The positions of a pipeline: what they are, other ones, and as a file for another pipeline.")
 
 
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the control topic.")]
+
+
 @command(app, "show")
 def show(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
-    """Show the next offset of each source partition, and what the source has. Writes nothing."""
+    """Show the next offset of each source partition, and what the source has. Writes nothing.
+
+    Of a pipeline of kind source: its source offsets, and what the control log knows of them.
+    """
     pipeline, body = of_kind("positions show", file, connections)
     with working("reading positions"):
-        partitions: tuple[PartitionStatus, ...] = body(pipeline)
+        partitions: Sequence[PartitionStatus | StoredOffset] = body(pipeline)
     if as_json:
         say_json({"pipeline": pipeline.name, "positions": [asdict(part) for part in partitions]})
         return
     columns = ["topic", "partition", "position", "log start", "end", "lag"]
+    if pipeline.kind == "source":
+        columns = ["source partition", "offset", "by the control log"]
     say_table("positions", columns, [_row(part) for part in partitions])
 
 
@@ -42,11 +56,19 @@ def show(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
 def set_(
     file: PipelineFile,
     positions: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="TOPIC/P:OFFSET…", help="The next offset to read of a partition.", show_default=False),
-    ],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the control topic.")] = "by hand",
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Of a source: a source partition.", show_default=False)
+    ] = None,
+    offset: Annotated[str | None, typer.Option(metavar="JSON", help="Its offset.", show_default=False)] = None,
+    origin: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="PATH", help="Of a source: what `show --json` printed.", show_default=False),
+    ] = None,
+    reason: Reason = "by hand",
+    yes: Yes = False,
     connections: ConnectionsFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -57,18 +79,47 @@ def set_(
     """
     from calve.orchestration.times import one_offset
 
+    if (partition is None) != (offset is None) or [bool(positions), partition is not None, origin is not None].count(
+        True
+    ) != 1:
+        raise ConfigError(
+            "positions are given in one way: as TOPIC/P:OFFSET, by --partition and --offset, or by --from",
+            hint="give one of them",
+            code=OPTION,
+        )
+    if not positions:
+        pipeline, body = of_kind("positions set --partition", file, connections)
+        body(pipeline, partition, offset, origin, reason=reason, yes=yes, as_json=as_json)
+        return
     wanted = dict(one_offset(text) for text in positions)
     pipeline, body = of_kind("positions set", file, connections)
     body(pipeline, wanted, reason=reason, yes=yes, as_json=as_json)
+
+
+@command(app, "reset")
+def reset(
+    file: PipelineFile,
+    partition: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="The source partition. Default: all of them.", show_default=False),
+    ] = None,
+    reason: Reason = "by hand",
+    yes: Yes = False,
+    connections: ConnectionsFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take away the offsets of a paused source: it is read from its beginning. Says first which, and asks.
+
+    Exit codes are those of `set`.
+    """
+    pipeline, body = of_kind("positions reset", file, connections)
+    body(pipeline, partition, reason=reason, yes=yes, as_json=as_json)
 
 
 class Other(StrEnum):
     """Another program that has positions."""
 
     MM2 = "mm2"
-
-
-Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 
 
 @command(app, "export")
@@ -118,6 +169,9 @@ def import_(
     body(pipeline, read(positions), as_json=as_json)
 
 
-def _row(part: PartitionStatus) -> list[str]:
-    position = "-" if part.position is None else f"{part.position:,}"
-    return [part.topic, str(part.partition), position, *(f"{n:,}" for n in (part.log_start, part.end, part.lag))]
+def _row(part: PartitionStatus | StoredOffset) -> list[str]:
+    values = asdict(part)
+    if "topic" not in values:
+        return [json.dumps(each, ensure_ascii=False) if each is not None else "-" for each in values.values()]
+    numbers = (values[name] for name in ("position", "log_start", "end", "lag"))
+    return [values["topic"], str(values["partition"]), *("-" if n is None else f"{n:,}" for n in numbers)]

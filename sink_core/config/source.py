@@ -12,11 +12,8 @@ from calve.sink_core.config.connections import KafkaChoice, Name
 from calve.sink_core.config.fields import TopicName
 from calve.sink_core.config.mirror import MOST_PIECE_S
 from calve.sink_core.config.model import Location, Model, Property, Text, refuse_at
-from calve.sink_core.config.source_systems import ClassSource, DatabaseSource, FilesSource, SourceSystem
+from calve.sink_core.config.source_systems import SCHEMA, TABLE, ClassSource, DatabaseSource, SourceSystem
 from calve.sink_core.config.units import MIB, SECOND, Bytes, Duration
-
-SCHEMA, TABLE = "{schema}", "{table}"
-"""The placeholders of `target.topics`."""
 
 
 class Value(Model):
@@ -67,6 +64,24 @@ class Offsets(Model):
     """A compacted topic, which may be shared with others. Default: one of the pipeline's own, its control topic's name
     with `.offsets` in place of `.control`."""
 
+    migrate_from: TopicName | None = None
+    """A topic on the same cluster whose source offsets are copied, once, before the first generation reads: of this
+    pipeline, or of the connector in `connect`. Nothing is copied where `topic` has offsets of its own already."""
+
+
+class Connect(Model):
+    """A connector of Kafka Connect that this pipeline and a Connect worker can each go on for."""
+
+    group: Text
+    """The workers' `group.id`."""
+
+    connector: Text
+    """What the connector is called: in the keys of source offsets, and in the transactional ids of its tasks."""
+
+    tasks: int = Field(default=1, ge=1)
+    """The most tasks that it has or had. A generation fences so many, and has at most so many slots: Connect then
+    fences them all."""
+
 
 class SourceTransaction(Model):
     """How much of a task's work becomes visible at a time."""
@@ -105,6 +120,10 @@ class SourceConfig(PipelineConfig):
     offsets: Offsets = Offsets()
     """Where source offsets are stored, in the form of Kafka Connect."""
 
+    connect: Connect | None = None
+    """A connector of Kafka Connect that this pipeline and a Connect worker can each go on for; `offsets.topic` is then
+    the workers' `offset.storage.topic`, or the connector's own `offsets.storage.topic`. Default: none."""
+
     transaction: SourceTransaction = SourceTransaction()
     """How much of a task's work becomes visible at a time."""
 
@@ -136,8 +155,14 @@ class SourceConfig(PipelineConfig):
             if (target.value.type == "avro") != (target.value.registry is not None):
                 text = "type: avro needs a registry" if target.value.registry is None else "type: json takes none"
                 problems.append((("target", "value", "registry"), text, target.value.type))
-            if isinstance(self.source, FilesSource) and target.value.type == "avro":
-                problems.append((("target", "value", "type"), "records of files are json", "avro"))
+            by_log = isinstance(self.source, DatabaseSource) and self.source.log is not None
+            if target.value.type == "avro" and not by_log:
+                problems.append((("target", "value", "type"), "is json, but for a database's log", "avro"))
+        if self.connect is not None and self.offsets.topic is None:
+            text = "connect needs it: the workers' offset.storage.topic, or the connector's own offsets.storage.topic"
+            problems.append((("offsets", "topic"), text, None))
+        if self.offsets.migrate_from is not None and self.offsets.migrate_from == self.offsets.topic:
+            problems.append((("offsets", "migrate_from"), "is offsets.topic itself", self.offsets.migrate_from))
         refuse_at("SourceConfig", problems)
         return self
 

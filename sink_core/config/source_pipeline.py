@@ -12,7 +12,7 @@ from calve.sink_core.config.effective import DatabaseSettings, SlotPipeline
 from calve.sink_core.config.reading import RegistrySettings
 from calve.sink_core.config.references import redact
 from calve.sink_core.config.source import SourceConfig
-from calve.sink_core.config.source_systems import DatabaseSource
+from calve.sink_core.config.source_systems import DatabaseSource, FilesSource, topic_of
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,34 @@ class SourcePipeline(SlotPipeline):
     @property
     def connector(self) -> str:
         """What stands in the keys of source offsets."""
-        return self.config.first_name
+        return self.config.connect.connector if self.config.connect else self.config.first_name
 
     @property
     def offsets_topic(self) -> str:
         return self.config.offsets.topic or f"{self.group}.offsets"
 
+    def slot_id(self, slot: int) -> str:
+        """That of a connector's task, where it is to be the same: Connect and Calve then fence each other."""
+        connect = self.config.connect
+        return f"{connect.group}-{connect.connector}-{slot}" if connect else super().slot_id(slot)
+
     @property
     def reads(self) -> str:
         """What is read, for people."""
         return self.config.source.title
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """The topic of each table that the file names."""
+        source, names = self.config.source, self.config.topic_names
+        tables = source.named if isinstance(source, DatabaseSource) else ()
+        return {table: topic_of(names, *table.split(".")) for table in tables}
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that the file tells of. A source may have others, of which it says once it is opened."""
+        source = self.config.source
+        return (source.files.topic,) if isinstance(source, FilesSource) else tuple(self.tables.values())
 
     def _connections(self) -> dict[str, Any]:
         shown = super()._connections()

@@ -10,6 +10,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from calve.sink_core.config.connections import DatabaseChoice
 from calve.sink_core.config.fields import TopicName
 from calve.sink_core.config.model import Matching, Model, NestedProperty, Property, Text, refuse_at
+from calve.sink_core.config.references import redact_text
 from calve.sink_core.config.units import DAY, SECOND, Duration
 
 ClassPath = Annotated[
@@ -18,6 +19,15 @@ ClassPath = Annotated[
 ]
 SlotName = Annotated[str, Matching(r"^[a-z0-9_]{1,63}$", "a replication slot; use a to z, digits and _")]
 TableName = Annotated[str, Matching(r"^[^.\s]+\.[^.\s]+$", "a table; write schema.table")]
+
+
+SCHEMA, TABLE = "{schema}", "{table}"
+"""The placeholders of `target.topics`."""
+
+
+def topic_of(names: str, schema: str, table: str) -> str:
+    """What a table's topic is called, by `target.topics`."""
+    return names.replace(SCHEMA, schema).replace(TABLE, table)
 
 
 class ClassSource(Model):
@@ -44,6 +54,9 @@ class PostgresLog(Model):
 
     publication: Text
     """The publication that says which tables are read: `CREATE PUBLICATION … FOR TABLE …`."""
+
+    tables: tuple[TableName, ...] = ()
+    """Tables that the publication must have; Dagster shows each of them with its topic. Default: whatever it has."""
 
     snapshot: Literal["initial", "never"] = "initial"
     """`initial`: the rows that are there are sent first, and those of each table that joins the publication later.
@@ -72,6 +85,9 @@ class TableByQuery(Model):
     """For `timestamp` and `incrementing`: how long a time must be past, or a value have been there, before rows up to
     it are read. A transaction that lasts longer than this can hide rows for good."""
 
+    every: Duration | None = Field(default=None, gt=0)
+    """For `bulk`: how long after all rows were read they are read again. Default: 1h."""
+
     @model_validator(mode="after")
     def _complete(self) -> Self:
         by_column = self.by in ("timestamp", "incrementing")
@@ -85,6 +101,8 @@ class TableByQuery(Model):
             problems.append((("column",), f"by: {self.by} takes none", self.column))
         if not by_column and self.settle is not None:
             problems.append((("settle",), f"by: {self.by} takes none", self.settle))
+        if self.by != "bulk" and self.every is not None:
+            problems.append((("every",), f"by: {self.by} takes none: trigger.every says when it is asked", self.every))
         refuse_at("TableByQuery", problems)
         return self
 
@@ -100,6 +118,11 @@ class DatabaseSource(Model):
 
     tables: tuple[TableByQuery, ...] = ()
     """Tables that are asked for what is new in them."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The tables that the file names."""
+        return self.log.tables if self.log is not None else tuple(each.table for each in self.tables)
 
     @property
     def title(self) -> str:
@@ -122,10 +145,11 @@ class Files(Model):
     """Files of one folder, or of one pattern."""
 
     path: Text
-    """Where they are: a folder and a pattern, `/in/*.jsonl`, or an address of fsspec, `s3://in/**/*.csv`."""
+    """Where they are: a folder, a folder and a pattern, `/in/*.jsonl`, or an address of fsspec, `s3://in/**/*.csv`.
+    Names that begin with `.` or `_` are left out."""
 
     format: Literal["json_lines", "csv", "parquet"]
-    """`json_lines` and `csv` may grow, by whole lines; Parquet is read by row groups. A CSV has a header line."""
+    """`json_lines` and `csv` may grow, and are read by whole lines; Parquet never changes. A CSV has a header line."""
 
     topic: TopicName
     """Where the rows go."""
@@ -138,7 +162,8 @@ class Files(Model):
     not read again."""
 
     settle: Duration = Field(default=0 * SECOND, ge=0)
-    """A file is left alone until it has not changed for so long."""
+    """A file is left alone until it has not changed for so long; its last line then needs no newline. With 0 a last
+    line is left until it has one."""
 
     options: dict[str, Property] = Field(default={})
     """What fsspec is given for this address, such as `key`, `secret`, `endpoint_url`."""
@@ -153,7 +178,7 @@ class FilesSource(Model):
     @property
     def title(self) -> str:
         """What it is called where people read it."""
-        return f"files of {self.files.path}"
+        return f"files of {redact_text(self.files.path)}"
 
 
 def _kind_of(given: object) -> str:

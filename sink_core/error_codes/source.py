@@ -47,3 +47,115 @@ WHOLE_TOO_LONG = ErrorCode(
     "What a source reads at once, such as the snapshot of a table, is one transaction. Nothing of it was stored.",
     "Read what is there in parts: `snapshot: never`, and another pipeline with `tables`.",
 )
+TABLES_HAVE_NO_AVRO = ErrorCode(
+    "CLV-7115",
+    "Rows of tables by query are JSON",
+    "`target.value` asks for Avro, which only a database's log is written as.",
+    "Set `target.value: {type: json}`, or read the database by `source.log`.",
+)
+NO_TABLE_TO_ASK = ErrorCode(
+    "CLV-7116",
+    "A table or a column is not in the database",
+    "`source.tables` names one that isn't there, or that the user may not see.",
+    "Correct the name, or grant the user what it needs.",
+)
+WAY_DOES_NOT_FIT = ErrorCode(
+    "CLV-7117",
+    "A table can't be read this way",
+    (
+        "`by: transaction` is for tables of PostgreSQL, `timestamp` needs a time and a key that is never null, "
+        "`incrementing` whole numbers."
+    ),
+    "Set another `by`, or another `column` or `key`, as the message says.",
+)
+OTHER_WAY = ErrorCode(
+    "CLV-7118",
+    "A table was read another way before",
+    "Its source offset is of another `by`, `column` or `key`, and says nothing of where this one would go on.",
+    "Set them as they were, or read the table by a pipeline of another name.",
+)
+NO_DATABASE = ErrorCode(
+    "CLV-7120",
+    "A database does not answer",
+    "It can't be reached, or does not let the user in.",
+    "See what it says: correct the address, the user or the password, or start it; then run again.",
+)
+DATABASE_REFUSED = ErrorCode(
+    "CLV-7121",
+    "A database refuses a statement",
+    "The user lacks a permission, or the database is not set up for what the pipeline reads.",
+    "See what it says; docs/sources.md has what PostgreSQL needs.",
+)
+SLOT_IN_USE = ErrorCode(
+    "CLV-7122",
+    "A replication slot is in use, or waits",
+    (
+        "Another session reads it: of another pipeline, of another tool, or one whose client is gone and that still "
+        "works. A slot that is made waits for all transactions that write at the moment."
+    ),
+    "A slot belongs to one pipeline: give each its own. End open transactions. Then run again.",
+)
+STILL_WRITING = ErrorCode(
+    "CLV-7126",
+    "A transaction is open that wrote before a table was published",
+    (
+        "What it wrote to the table before that is not in the log, and is not to be seen until it commits. Going on, "
+        "these rows would be lost."
+    ),
+    "Let it end, and run again.",
+)
+NO_PUBLICATION = ErrorCode(
+    "CLV-7123",
+    "A publication is missing, or lacks a table",
+    "`source.log.publication` says which tables are read, and `source.log.tables` which of them must be there.",
+    "CREATE PUBLICATION, before the first run: its slot can't read what was written before there was one.",
+)
+NO_DRIVER = ErrorCode(
+    "CLV-7124",
+    "A database's driver is not installed",
+    "Drivers come with an extra of their own.",
+    "Install what the message names where Calve runs.",
+)
+NOT_OUR_SLOT = ErrorCode(
+    "CLV-7125",
+    "A replication slot is another's",
+    "It decodes by another plugin, or is of another database.",
+    "Name another slot in `source.log.slot`: Calve makes it.",
+)
+NO_FILES_ADDRESS = ErrorCode(
+    "CLV-7110",
+    "The address of a source of files can't be used",
+    "There is no such folder, fsspec's package for its scheme isn't installed here, or it doesn't say what is needed.",
+    "Correct `source.files.path`, or do what the message says.",
+)
+FILE_COMPRESSED = ErrorCode(
+    "CLV-7111",
+    "A file is compressed",
+    "Lines are read from the byte where the last run ended, which a compressed file doesn't have. Parquet may be.",
+    "Have files that are not compressed, or leave these out by the pattern in `source.files.path`.",
+)
+FILE_RECORD_TOO_LONG = ErrorCode(
+    "CLV-7112",
+    "A file has a record without an end",
+    "No line ends within 16 MiB, or no quote is closed: it is a file of another kind, or damaged.",
+    "Correct the file, or leave it out by the pattern in `source.files.path`.",
+)
+FILE_OTHER_FORMAT = ErrorCode(
+    "CLV-7113",
+    "A file is not what `source.files` says",
+    "It is no Parquet, or not whole yet; or its columns have no name, one name twice, or not those of the key.",
+    "Correct the file, `format` or `key`; have files moved into place once they are whole, or set `settle`.",
+)
+NO_FILE_OFFSET = ErrorCode(
+    "CLV-7114",
+    "A source offset is none of a file",
+    "Somebody else wrote it to the offsets topic: it has no position, or something else than a number for one.",
+    'Set it to `{"position": BYTES}` (of Parquet: rows) by `calve positions set`, or have the file read all again by '
+    "`calve positions reset`.",
+)
+NO_AVRO_NAME = ErrorCode(
+    "CLV-7127",
+    "A column can't be a field of Avro",
+    "Its name has more than letters, digits and underscores, and `target.value.type` is `avro`.",
+    "Leave the column out of the publication, or write JSON.",
+)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.flat_map import FlatMap, Primitive
 
 Stored = Mapping[FlatMap, FlatMap]
 """Source offsets by source partition, as they were committed last."""
@@ -78,22 +78,27 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that a plan may ask for: records, and bytes as the source has them, both estimates."""
+    """The most that a plan may ask for: records, and bytes as the source has them, both estimates. `until` is that of
+    `Waiting` when the run began, None where there is none: a system that never stops would never be caught up with.
+    """
 
     max_records: int
     max_bytes: int
+    until: Primitive = None
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """What there is to read: `records` as far as it is known, `what` says it to people ("3 files", "12 MiB of WAL").
 
-    `held_bytes` is what the system keeps for this source until it acknowledges, None where it keeps nothing.
+    `held_bytes` is what the system keeps for this source until it acknowledges, None where it keeps nothing. `until`
+    says how far all of this goes, in the source's own words.
     """
 
     records: int
     what: str
     held_bytes: int | None = None
+    until: Primitive = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,13 @@ from calve.sink_core.kafka.creation import config_text, create_missing
 from calve.sink_core.kafka.source import existing_topic_ids
 from calve.sink_core.source.base import Limits, Stored, Support, Work
 from calve.sink_core.source.events import RowsSent, Written
-from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.flat_map import FlatMap, Primitive
+from calve.sink_core.source.moving import Move, adopt, migrate
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.send import WHOLE_S, SendSpec, send_slot
 from calve.sink_core.source.state import SourceState
 from calve.sink_core.source.systems import spec_of
+from calve.sink_core.tasks import InProcessTasks
 from calve.sink_core.timing import Deadline
 
 _KNOWN_S = 30.0
@@ -94,7 +96,8 @@ class Sender:
         self._plane = plane
         self._config = plane.pipeline.config
         self._progress = on_progress or (lambda _progress: None)
-        self._found: Stored = {}
+        self._found: Stored | None = None
+        self._until: Primitive = None
         self.lag = 0
         """Records that were waiting at the last look, as far as the source knows."""
 
@@ -116,7 +119,7 @@ class Sender:
         return self.lag
 
     def go_on(self) -> None:
-        """Nothing to do: each plan is of what is pending then."""
+        self._until = None
 
     def next_batch(self) -> SendReport | None:
         """One generation; None if the pipeline is paused or nothing waits by what the log has stored.
@@ -128,12 +131,22 @@ class Sender:
         if self.paused:
             return None
         known = self._known(state)
-        self.lag = source.waiting(known).records
-        if not source.plan(known, self._limits) and not _updates(self._plane, known):
+        waiting = source.waiting(known)
+        self.lag, self._until = waiting.records, self._until or waiting.until
+        work = source.plan(known, self._limits)
+        connect = self._config.connect
+        # What Kafka Connect has moved is known behind a fence only, so that a run looks there once.
+        news = connect is not None and self._found is None
+        if not work and not news and not _updates(self._plane, known):
             return None
         self._plane.ensure_offsets_topic()
-        ids = self._ensure_topics()
-        led = self._plane.leader.lead(partial(self._wanted, ids))
+        # One part needs one slot, and no Spark.
+        slots = self._plane.tasks.parallelism(sum(each.size for each in work)) if len(work) > 1 else 1
+        if connect is not None:
+            # Its tasks have the same ids: each side fences as many as the other may have.
+            slots = connect.tasks
+        wanted = Wanted(self._plane.pipeline_id, max(1, slots), self._ensure_topics(), {}, {})
+        led = self._plane.leader.lead(lambda _state: wanted)
         if led is None:
             return SendReport("", (), 0, self.lag, seconds, overtaken=True)
         return self._generation(led, begun, seconds)
@@ -145,7 +158,7 @@ class Sender:
 
     @property
     def _limits(self) -> Limits:
-        return Limits(self._config.batch.max_records, self._config.batch.max_bytes)
+        return Limits(self._config.batch.max_records, self._config.batch.max_bytes, self._until)
 
     def _ensure_topics(self) -> dict[str, str]:
         """The topics that records may go to, by name with their UUIDs; made where they are missing."""
@@ -173,10 +186,6 @@ class Sender:
             there = _known(self._plane, names)
         return there
 
-    def _wanted(self, ids: Mapping[str, str], _state: SourceState) -> Wanted:
-        slots = max(1, self._plane.tasks.parallelism(self.lag))
-        return Wanted(self._plane.pipeline_id, slots, ids, {}, {})
-
     def _generation(self, led: Led[SourceState], begun: float, seconds: dict[str, float]) -> SendReport:
         why, failed = "", None
         given: list[tuple[Work, ...]] = []
@@ -196,9 +205,8 @@ class Sender:
             size = sum(each.size for each in work)
             where = f"{len(given)} slots" if len(given) > 1 else "one slot"
             self._progress(Progress("write", f"reading {len(work):,} parts by {where}", led.generation, size))
-            results = self._plane.tasks.run(
-                partial(send_slot, self._spec(led.generation, given)), len(given), records=size
-            )
+            tasks = self._plane.tasks if len(given) > 1 else InProcessTasks()
+            results = tasks.run(partial(send_slot, self._spec(led.generation, given)), len(given), records=size)
         except CalveError as error:
             failed, why = error, error.message
         finally:
@@ -220,20 +228,33 @@ class Sender:
 
     def _known(self, state: SourceState) -> Stored:
         """Source offsets by the log, and those that the offsets topic had before the first run."""
-        return {**self._found, **state.offsets}
+        return {**(self._found or {}), **state.offsets}
 
-    def _hold_against_log(self, state: SourceState, stored: Stored) -> None:
-        """Raise FindingError for an offset that is another than the log says: nobody of ours moved it.
+    def _hold_against_log(self, state: SourceState, stored: dict[FlatMap, FlatMap]) -> None:
+        """Make `stored`, the source offsets as they are in their topic, and the log agree; `stored` gets what is copied
+        from `offsets.migrate_from`.
 
-        What the log does not know was there before the first run.
+        What the log does not know was there before the first run. An offset that is another than the log says nobody of
+        ours has moved: raises FindingError. With `connect` Kafka Connect has, by its tasks or its REST interface, under
+        the same fences: then the log is told what the topic has.
         """
-        for partition, known in sorted(state.offsets.items()):
-            found = stored.get(partition)
-            if known != found:
-                finding = SOURCE_OFFSET_MOVED.of(
-                    partition.json, stored=known.json, found=found.json if found is not None else "none"
-                )
-                raise finding.error(str(self._plane.pipeline.path))
+        moves = [
+            Move(partition, stored.get(partition), known, stored.get(partition))
+            for partition, known in sorted(state.offsets.items())
+            if known != stored.get(partition)
+        ]
+        generation = state.last_batch_id or ""
+        if moves and self._config.connect is not None:
+            adopt(self._plane, generation, moves)
+        elif moves:
+            at, known, found = moves[0].partition, moves[0].logged, moves[0].stored
+            finding = SOURCE_OFFSET_MOVED.of(
+                at.json,
+                stored=known.json if known is not None else "none",
+                found=found.json if found is not None else "none",
+            )
+            raise finding.error(str(self._plane.pipeline.path))
+        stored.update(migrate(self._plane, generation))
 
     def _spec(self, generation: str, given: Sequence[tuple[Work, ...]]) -> SendSpec:
         pipeline, transaction = self._plane.pipeline, self._config.transaction

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cached_property, partial
 
 from calve.sink_core.config.source_pipeline import SourcePipeline
-from calve.sink_core.control.checking.acls import Acl, lines, of_home
+from calve.sink_core.control.checking.acls import USE_TRANSACTIONS, Acl, lines, of_home
 from calve.sink_core.control.checking.checklist import Check, Note
 from calve.sink_core.control.checking.cluster import TIMEOUT_S, ClusterChecks, count
 from calve.sink_core.kafka.compat import AclOperation, NewTopic
-from calve.sink_core.kafka.source import existing_topic_ids
+from calve.sink_core.kafka.source import describe_topics, existing_topic_ids
 from calve.sink_core.source.batches import refuse_unless_exactly_once
 from calve.sink_core.source.opening import OpenedSource
 from calve.sink_core.source.plane import SourcePlane
@@ -17,6 +17,7 @@ from calve.sink_core.source.state import SOURCE
 from calve.sink_core.source.systems import spec_of
 
 WRITE_TOPIC = (AclOperation.CREATE, AclOperation.WRITE, AclOperation.DESCRIBE)
+READ_OFFSETS = (AclOperation.READ, AclOperation.DESCRIBE)
 USE_OFFSETS = (AclOperation.CREATE, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE)
 
 
@@ -75,7 +76,10 @@ class SourceChecks:
 
     def offsets(self) -> str:
         """The topic of source offsets may be read and written, or created."""
-        topic = self._pipeline.offsets_topic
+        topic, origin = self._pipeline.offsets_topic, self._pipeline.config.offsets.migrate_from
+        if origin is not None:
+            describe_topics(self._cluster.admin, [origin], timeout_s=self._timeout_s)
+            self._cluster.require_on_topics([origin], READ_OFFSETS)
         return f"{topic} is there" if self._written([topic], USE_OFFSETS) else f"{topic} will be created"
 
     def state(self) -> str | Note:
@@ -106,9 +110,12 @@ def kafka_acls_lines(pipeline: SourcePipeline) -> list[str]:
         names = [topic.name for topic in source.topics()]
     if letters := pipeline.config.dead_letters:
         names.append(letters.topic)
+    connect = pipeline.config.connect
     acls = (
         *(Acl("topic", name, WRITE_TOPIC) for name in names),
         Acl("topic", pipeline.offsets_topic, USE_OFFSETS),
+        *([Acl("topic", origin, READ_OFFSETS)] if (origin := pipeline.config.offsets.migrate_from) else ()),
+        *([Acl("transactional-id", pipeline.slot_id(0)[:-1], USE_TRANSACTIONS, prefixed=True)] if connect else ()),
         *of_home(pipeline.group, pipeline.control_topic),
     )
     return lines(pipeline.kafka.properties, acls)

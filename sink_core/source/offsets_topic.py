@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S, Settings
 from calve.sink_core.kafka.reader import RangeReader
-from calve.sink_core.kafka.source import describe_topics, high_watermarks, log_starts
+from calve.sink_core.kafka.source import describe_topics, end_offsets, high_watermarks, log_starts
 from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
 from calve.sink_core.source.base import Stored
 from calve.sink_core.source.flat_map import FlatMap
@@ -67,15 +67,16 @@ class OffsetsTopic:
         self.migrated = False
         self._settings, self._connector, self._admin, self._group = settings, connector, admin, group
 
-    def refresh(self) -> Stored:
+    def refresh(self, *, settled: bool = True) -> Stored:
         """Read on to what is the end now, transactions included that are open: whoever may have one is fenced before.
+        Unless `settled`, to where the first one is open.
 
         Raises Unreachable if one stays open, ConfigError if there is no such topic.
         """
         if not self.ends:
             topic = describe_topics(self._admin, [self.topic], timeout_s=ADMIN_TIMEOUT_S)[self.topic]
             self.ends = log_starts(self._admin, topic.all_partitions, timeout_s=ADMIN_TIMEOUT_S)
-        ends = high_watermarks(self._admin, self.ends, timeout_s=ADMIN_TIMEOUT_S)
+        ends = (high_watermarks if settled else end_offsets)(self._admin, self.ends, timeout_s=ADMIN_TIMEOUT_S)
         ranges = [OffsetRange(*at, start, ends[at]) for at, start in self.ends.items() if start < ends[at]]
         for key, value in self._records(ranges):
             self._take(key, value)

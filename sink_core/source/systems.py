@@ -30,7 +30,6 @@ def _made_by(pipeline: SourcePipeline) -> tuple[str, Mapping[str, Any]]:
     shown: dict[str, Any] = {
         **(pipeline.database.properties if pipeline.database is not None else {}),
         "topics": pipeline.config.topic_names,
-        "encoding": value.type,
         **({"registry": pipeline.registry.properties} if pipeline.registry is not None else {}),
     }
     if source.log is not None:

@@ -41,6 +41,11 @@ def system_key(pipeline: Pipeline) -> dg.AssetKey:
     return dg.AssetKey([pipeline.name, "system"])
 
 
+def table_key(pipeline: Pipeline, table: str) -> dg.AssetKey:
+    """Stands for a table of the system that a source reads."""
+    return dg.AssetKey([pipeline.name, f"{_plain(table)}_table"])
+
+
 def source_keys(pipeline: Pipeline, source: Topics) -> list[dg.AssetKey]:
     """What a pipeline reads."""
     pattern = [pattern_key(pipeline)] if source.topics_regex else []

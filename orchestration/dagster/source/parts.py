@@ -20,7 +20,7 @@ from calve.orchestration.dagster.common.schedules import checks_schedule
 from calve.orchestration.dagster.common.topics import COPY
 from calve.orchestration.dagster.source.checks import checks_of
 from calve.orchestration.dagster.source.plane import run_plane
-from calve.orchestration.dagster.source.sending import copy_of, system_of
+from calve.orchestration.dagster.source.sending import copy_of, system_of, tables_of
 from calve.orchestration.dagster.source.watch import SourceWatch
 from calve.sink_core.config.source_pipeline import SourcePipeline
 
@@ -49,7 +49,7 @@ def source_parts(pipeline: SourcePipeline) -> Parts:
         ),
         watch=watch,
         reads=pipeline.reads,
-        assets=[system_of(pipeline), copy],
+        assets=[system_of(pipeline), *tables_of(pipeline), copy],
         checks=[checks],
         jobs=[
             checks_job,

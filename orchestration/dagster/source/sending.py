@@ -14,7 +14,7 @@ from calve.orchestration.dagster.common.moving import RunConfig, bounds_of, log_
 from calve.orchestration.dagster.common.names import op_name, pool, resource_key
 from calve.orchestration.dagster.common.runs import held_by_pause
 from calve.orchestration.dagster.common.spark import session_of
-from calve.orchestration.dagster.common.topics import COPY, copy_key, system_key, written_key
+from calve.orchestration.dagster.common.topics import COPY, copy_key, system_key, table_key, written_key
 from calve.orchestration.dagster.source import checks
 from calve.orchestration.dagster.source.plane import run_plane
 from calve.sink_core.config.source_pipeline import SourcePipeline
@@ -38,11 +38,27 @@ def system_of(pipeline: SourcePipeline) -> dg.AssetSpec:
     )
 
 
+def tables_of(pipeline: SourcePipeline) -> list[dg.AssetSpec]:
+    """The tables that the file names: external."""
+    return [
+        dg.AssetSpec(
+            table_key(pipeline, table),
+            deps=[system_key(pipeline)],
+            description=f"Table {table}, which is read into {topic}.",
+            metadata={"table": table, "topic": topic},
+            **group_and_owners(pipeline),
+        )
+        for table, topic in pipeline.tables.items()
+    ]
+
+
 def copy_of(pipeline: SourcePipeline) -> dg.AssetsDefinition:
-    """What is sent, all in one. "Materialize" sends whatever waits; topics are materialized beside it."""
-    spec = dg.AssetSpec(
+    """The owner of all that is sent, and of the topics that the file tells of; others are materialized beside it.
+    "Materialize" on one of them sends whatever waits.
+    """
+    copy = dg.AssetSpec(
         copy_key(pipeline.name),
-        deps=[system_key(pipeline)],
+        deps=[table_key(pipeline, table) for table in pipeline.tables] or [system_key(pipeline)],
         description=f"What is sent to {pipeline.kafka.name}: records and source offsets in one transaction for each "
         "slot and piece.",
         kinds={"kafka", "spark"},
@@ -56,19 +72,32 @@ def copy_of(pipeline: SourcePipeline) -> dg.AssetsDefinition:
         skippable=True,
         **group_and_owners(pipeline),
     )
+    topics = [
+        dg.AssetSpec(
+            written_key(pipeline.name, topic),
+            deps=[copy_key(pipeline.name)],
+            description=f"Kafka topic {topic} of cluster {pipeline.kafka.name}.",
+            kinds={"kafka"},
+            metadata={"topic": topic, "cluster": pipeline.kafka.name},
+            skippable=True,
+            **group_and_owners(pipeline),
+        )
+        for topic in pipeline.topics
+    ]
 
     @dg.multi_asset(
         name=op_name(pipeline, COPY),
-        specs=[spec],
+        specs=[copy, *topics],
         pool=pool(pipeline, COPY),
         required_resource_keys={resource_key(pipeline)},
+        can_subset=False,
     )
-    def copy(context: dg.AssetExecutionContext, config: RunConfig) -> Iterator[Told]:
+    def send(context: dg.AssetExecutionContext, config: RunConfig) -> Iterator[Told]:
         start_session = session_of(getattr(context.resources, resource_key(pipeline)))
         with run_plane(context, pipeline, start_session) as plane:
             yield from _through(context, pipeline, plane, bounds_of(pipeline, config))
 
-    return copy
+    return send
 
 
 def _through(

@@ -152,6 +152,11 @@ class Registry:
             raise LookupError(f"{name}: {error.args[0]}") from None
         return Registered(name, schema.schema_str or "", references)
 
+    def register(self, subject: str, text: str) -> int:
+        """The id of an Avro schema, registered under `subject` if it is not yet. Raises Unreachable and ConfigError."""
+        schema = Schema(text, _AVRO)
+        return self._ask(f"registering {subject}", lambda client: client.register_schema(subject, schema))
+
     def _referenced(
         self, references: Iterable[SchemaReference], found: dict[tuple[str, int], tuple[str, str]]
     ) -> tuple[tuple[str, str], ...]:

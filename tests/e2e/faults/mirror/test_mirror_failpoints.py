@@ -13,11 +13,11 @@ import pytest
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import EXIT_DONE, EXIT_UNREACHABLE
-from tests.e2e.faults.mirror.processes import Strike
-from tests.e2e.faults.mirror.series import DRIVER, SLOT
 from tests.e2e.faults.mirror.test_mirror_answers_killed import CASES
 from tests.e2e.faults.mirror.world import MirrorWorld
 from tests.e2e.faults.outcomes import Outcome, Tell
+from tests.e2e.faults.slots.processes import Strike
+from tests.e2e.faults.slots.series import DRIVER, SLOT
 from tests.failpoints import MIRRORS
 
 FIRST_USE = ("bind.after-append", "topics.after-create")

@@ -15,9 +15,9 @@ from calve.orchestration.local import broker as embedded
 from calve.orchestration.local.broker import Broker
 from tests import support
 from tests.e2e.faults.conftest import KILLS
-from tests.e2e.faults.mirror.series import Series
 from tests.e2e.faults.mirror.world import MirrorWorld
 from tests.e2e.faults.outcomes import Tell
+from tests.e2e.faults.slots.series import Series
 
 RECORDS = 2_000_000
 """Of the long series as it is asked for by default."""

@@ -19,7 +19,7 @@ from calve.sink_core.kafka.compat import PARTITION_EOF
 from calve.sink_core.kafka.source import end_offsets, high_watermarks
 from calve.sink_core.offsets import TopicPartition
 from tests import support
-from tests.e2e.faults.mirror.processes import NONE, Run, Strike
+from tests.e2e.faults.slots.processes import NONE, Run, Strike
 from tests.mirror_flow import MirrorFlow, Record, record
 from tests.support import TIMEOUT_S
 

@@ -1,0 +1,121 @@
+"""Which files there are, at a path or at an address of fsspec."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import IO, Any, cast
+
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.utils import infer_compression
+
+from calve.sink_core.config.references import without_user_info
+from calve.sink_core.error_codes.source import FILE_COMPRESSED, NO_FILES_ADDRESS
+from calve.sink_core.errors import ConfigError
+
+_MAGIC = re.compile(r"[*?[]")
+_USER_INFO = re.compile(r"(?<=://)[^/]*@")
+# As the file systems of fsspec call it, in the order in which it is looked for: what comes first is said more exactly.
+_CHANGED = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+_TAGS = ("ETag", "etag")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file: its `name` below the folder that is read, its size in bytes, and the time of its last change in seconds
+    since 1970; None for time and `etag` where the file system has none.
+    """
+
+    name: str
+    size: int
+    mtime: float | None = None
+    etag: str | None = None
+
+
+class Address:
+    """A folder, or a pattern of files, of any file system that fsspec knows.
+
+    Names that begin with a dot or an underscore, of files and of folders within, are left out, as Spark and Hive do:
+    so are called what is still written, and marks such as `_SUCCESS`.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, Any], *, compressed: bool = False) -> None:
+        """`compressed` False refuses files that are. Raises ConfigError for a scheme whose package isn't there."""
+        try:
+            self._fs, path = cast(tuple[Any, str], url_to_fs(url, **options))
+        except (ImportError, ValueError) as error:
+            raise ConfigError(
+                f"source.files.path: {error}", hint="install fsspec's package for it here", code=NO_FILES_ADDRESS
+            ) from error
+        self._path, self._compressed = path.rstrip("/"), compressed
+        self.shown = _shown(url) if "://" in url else str(self._fs.unstrip_protocol(path))
+        """Without secrets, and the same on every host."""
+        self._is_folder = False
+
+    def files(self) -> list[Found]:
+        """Those that are there now, by name. Raises ConfigError for a folder of this host that is missing, and for
+        compressed files.
+        """
+        # Object stores would give what they listed before.
+        self._fs.invalidate_cache()
+        root, pattern = self._place()
+        listed = cast(dict[str, dict[str, Any]], self._fs.glob(pattern, detail=True))
+        wanted = root if _MAGIC.search(pattern) else pattern
+        if not listed and isinstance(self._fs, LocalFileSystem) and not self._fs.exists(wanted):
+            # An object store has no folders: what has no objects may get some.
+            raise ConfigError(
+                f"source.files.path: there is no {wanted}", hint="correct source.files.path", code=NO_FILES_ADDRESS
+            )
+        found = list[Found]()
+        for path, listing in sorted(listed.items()):
+            name = path[len(root) :].lstrip("/")
+            if any(part.startswith((".", "_")) for part in name.split("/")):
+                continue
+            info = self._fs.info(path) if listing.get("islink") else listing
+            if info["type"] != "file":
+                continue
+            self._refuse_compressed(name)
+            tag = next((str(info[key]) for key in _TAGS if info.get(key)), None)
+            changed = next((info[key] for key in _CHANGED if info.get(key) is not None), None)
+            found.append(Found(name, int(info["size"] or 0), _seconds(changed), tag))
+        return found
+
+    def open(self, name: str, *, ahead: int) -> IO[bytes]:
+        """`ahead`: so many bytes are fetched at a time, where that is done over a network."""
+        root, _ = self._place()
+        return cast(IO[bytes], self._fs.open(f"{root}/{name}", "rb", block_size=ahead))
+
+    def _place(self) -> tuple[str, str]:
+        """The folder that names begin below, and the pattern."""
+        if magic := _MAGIC.search(self._path):
+            return self._path[: magic.start()].rpartition("/")[0], self._path
+        # A folder stays one; what is none yet may become one.
+        self._is_folder = self._is_folder or bool(self._fs.isdir(self._path))
+        return (self._path, f"{self._path}/*") if self._is_folder else (self._path.rpartition("/")[0], self._path)
+
+    def _refuse_compressed(self, name: str) -> None:
+        if not self._compressed and (by := infer_compression(name)) is not None:
+            raise ConfigError(
+                f"{name} is compressed ({by}), and its lines have no positions that one could go on from",
+                hint="have files that are not compressed, or a pattern in source.files.path that leaves these out",
+                code=FILE_COMPRESSED,
+            )
+
+
+def _shown(url: str) -> str:
+    # What stands behind "?" is a pattern, but where it may be a token.
+    return without_user_info(url) if url.startswith(("http:", "https:")) else _USER_INFO.sub("", url)
+
+
+def _seconds(changed: object) -> float | None:
+    if isinstance(changed, str):
+        try:
+            changed = datetime.fromisoformat(changed)
+        except ValueError:
+            return None
+    if isinstance(changed, datetime):
+        return changed.timestamp()
+    return float(changed) if isinstance(changed, int | float) else None

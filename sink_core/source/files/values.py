@@ -1,0 +1,119 @@
+"""Lines and rows → the key and the value of a record; what can't be made one raises ValueError, which says why."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NoReturn, cast
+
+from calve.sink_core.source.base import BadRow, Record, Rows
+from calve.sink_core.source.flat_map import FlatMap
+
+MOST_RECORDS, MOST_BYTES = 1000, 2**20
+"""The most that one `Rows` has: it may end a transaction."""
+
+MOST_RECORD = 16 * 2**20
+"""The longest line, in bytes: a file of another kind has no ends of lines."""
+
+# Of the whole process. Its default makes an error of a longer text in one field.
+csv.field_size_limit(MOST_RECORD)
+
+
+class Gathered:
+    """What one `Rows` will have."""
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+        self._bad: list[BadRow] = []
+        self._dropped = self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._records) + len(self._bad) + self._dropped >= MOST_RECORDS or self._bytes >= MOST_BYTES
+
+    def add(self, made: Record | BadRow | None, size: int) -> None:
+        """A record, a bad row, or None for a line that has nothing; `size` in bytes as it was read."""
+        self._bytes += size
+        if isinstance(made, Record):
+            self._records.append(made)
+        elif made is not None:
+            self._bad.append(made)
+        else:
+            self._dropped += 1
+
+    def rows(self, offset: FlatMap) -> Rows:
+        """All of it; then there is nothing."""
+        rows = Rows(offset, self._records, self._bad, self._dropped)
+        self._records, self._bad, self._dropped, self._bytes = [], [], 0, 0
+        return rows
+
+
+def json_object(line: str) -> dict[str, Any]:
+    """Of a line of JSON. Raises ValueError for any other value, and for what JSON hasn't, such as NaN."""
+    try:
+        found: object = _DECODER.decode(line)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"no JSON object, but {type(found).__name__}")
+    return cast(dict[str, Any], found)
+
+
+def csv_fields(record: str) -> list[str]:
+    """Of one record of CSV, line breaks in quotes included; none for an empty line. Raises ValueError."""
+    try:
+        return next(csv.reader([record], strict=True), [])
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
+
+
+def key_of(values: Mapping[str, Any], fields: Sequence[str]) -> bytes | None:
+    """A JSON object of these fields, in this order; None if there are none. Raises ValueError if one is missing."""
+    if not fields:
+        return None
+    if missing := [name for name in fields if name not in values]:
+        raise ValueError(f"lacks {', '.join(missing)}, of which its key is made")
+    return to_json({name: values[name] for name in fields})
+
+
+def to_json(values: Mapping[str, Any]) -> bytes:
+    """Compact JSON. Times are ISO 8601, decimals are texts, bytes are base64, and so are NaN and Infinity texts: none
+    of them is there in JSON. Raises ValueError for a text that is no Unicode.
+    """
+    try:
+        text = _ENCODER.encode(values)
+    except ValueError:
+        text = _ENCODER.encode(_finite(values))
+    return text.encode()
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in cast(Mapping[str, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in cast(Sequence[Any], value)]
+    return value
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_json)

@@ -1,0 +1,81 @@
+"""Connections to PostgreSQL by psycopg2, and what its errors mean."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from calve.sink_core.config.references import redact_text, without_user_info
+from calve.sink_core.error_codes.source import DATABASE_REFUSED, NO_DATABASE, NO_DRIVER, SLOT_IN_USE
+from calve.sink_core.errors import ConfigError, RetriableError, Unreachable
+from calve.sink_core.timing import Deadline
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection
+
+CONNECT_S, FREE_S = 10, 15.0
+"""Until a server has answered, and until another session has let go of a slot."""
+
+_SESSION = {"timezone": "UTC", "datestyle": "ISO", "bytea_output": "hex", "intervalstyle": "postgres"}
+POLL_S = 0.2
+
+T = TypeVar("T")
+
+
+def until_free(ask: Callable[[], T]) -> T:
+    """What `ask` gives. A slot refuses at once while another session has it, also that of a client which is gone and
+    still decodes.
+    """
+    deadline = Deadline.after(FREE_S)
+    while True:
+        try:
+            return ask()
+        except RetriableError as error:
+            if error.kind is not SLOT_IN_USE or deadline.passed:
+                raise
+        time.sleep(POLL_S)
+
+
+def connected(url: str, options: str = "") -> connection:
+    """A connection to `postgresql://…`, whose texts are those of `values.py`. Raises ConfigError without psycopg2."""
+    try:
+        import psycopg2
+    except ImportError as error:
+        raise ConfigError(
+            "psycopg2 is not installed, which reads PostgreSQL", hint="pip install 'calve[postgres]'", code=NO_DRIVER
+        ) from error
+    session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+    return psycopg2.connect(
+        url.replace("postgresql+psycopg2://", "postgresql://", 1),
+        connect_timeout=CONNECT_S,
+        application_name="calve",
+        options=f"{session} {options}",
+        client_encoding="UTF8",
+    )
+
+
+@contextmanager
+def reported(url: str) -> Generator[None]:
+    """Raise what an error of PostgreSQL means: Unreachable, RetriableError, or ConfigError for what it refuses."""
+    try:
+        import psycopg2
+        from psycopg2 import errors
+    except ImportError:
+        yield
+        return
+    try:
+        yield
+    except psycopg2.Error as error:
+        said = (error.diag.message_primary or str(error)).strip()
+        where = f"database {without_user_info(url)}: {redact_text(said)}"
+        if isinstance(error, errors.ObjectInUse):
+            hint = "end the session that it names, if it is none of Calve's; run again"
+            raise RetriableError(where, hint=hint, code=SLOT_IN_USE) from error
+        if isinstance(error, errors.QueryCanceled):
+            hint = "a slot waits for all transactions that write at the moment: end those that are open, run again"
+            raise RetriableError(where, hint=hint, code=SLOT_IN_USE) from error
+        if isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError):
+            raise Unreachable(where, hint="is it up, and are address and user right?", code=NO_DATABASE) from error
+        raise ConfigError(where, hint="docs/sources.md says what PostgreSQL needs", code=DATABASE_REFUSED) from error

@@ -1,0 +1,153 @@
+"""Messages of PostgreSQL's logical decoding (`pgoutput`, version 1) into the records of row changes. Pure.
+
+A row layout is compiled once for each relation: a column's name and how its text becomes JSON. Rows are never made
+into Python values.
+
+https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from calve.sink_core.source.base import BadRow, Record
+from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.postgres.records import Cells, Encode, Layout, Origin, Shape, as_json
+from calve.sink_core.source.postgres.values import NULL, Types
+from calve.sink_core.source.postgres.visibility import lsn_text
+
+_EPOCH_2000_MS = 946_684_800_000
+_ABSENT, _TEXT = ord("n"), ord("t")
+_size = struct.Struct(">i").unpack_from
+_oid = struct.Struct(">I").unpack_from
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of rows: its transaction's place and number, and what comes of it. `seq` counts changes within it."""
+
+    oid: int
+    xid: int
+    commit_lsn: int
+    seq: int
+    records: Sequence[Record] = ()
+    bad: Sequence[BadRow] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction ends: the next one's commit lies at or behind `end_lsn`."""
+
+    commit_lsn: int
+    end_lsn: int
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Reads messages in the order of commits. `topics` names the topic of a schema's table. A record's key are the
+    columns of the relation's replica identity, or where that is all or none of them, its `keys` by relation id.
+    """
+
+    shape: Shape
+    types: Types
+    topics: Callable[[str, str], str]
+    encode: Encode = as_json
+    keys: Mapping[int, Sequence[str]] = field(default_factory=dict[int, Sequence[str]])
+    layouts: dict[int, Layout] = field(default_factory=dict[int, Layout])
+    _xid: int = 0
+    _commit_lsn: int = 0
+    _ms: int = 0
+    _seq: int = 0
+
+    def read(self, lsn: int, message: bytes) -> Iterator[Change | Committed]:
+        """What a message at `lsn` says; nothing for those that only prepare others."""
+        kind = message[0]
+        if kind in b"IUD":
+            yield self._change(lsn, kind, message)
+        elif kind == ord("B"):
+            self._commit_lsn, committed_us, self._xid = struct.unpack_from(">qqI", message, 1)
+            self._ms, self._seq = committed_us // 1000 + _EPOCH_2000_MS, 0
+        elif kind == ord("C"):
+            commit_lsn, end_lsn = struct.unpack_from(">qq", message, 2)
+            yield Committed(commit_lsn, end_lsn)
+        elif kind == ord("R"):
+            self._relation(message)
+        elif kind == ord("T"):
+            yield from self._truncated(lsn, message)
+
+    def _change(self, lsn: int, kind: int, message: bytes) -> Change:
+        self._seq += 1
+        (oid,) = _oid(message, 1)
+        layout = self.layouts[oid]
+        try:
+            sides, at = dict[int, Cells](), 5
+            while at < len(message):
+                side = message[at]
+                sides[side], at = _cells(layout, message, at + 1)
+            records = self.encode(layout, self.shape.changed(layout, kind, sides, self._origin(lsn)))
+        except ValueError as error:
+            return self._told(oid, (), (self._bad(layout, message, error),))
+        return self._told(oid, records)
+
+    def _truncated(self, lsn: int, message: bytes) -> Iterator[Change]:
+        number, _options = struct.unpack_from(">iB", message, 1)
+        for oid in struct.unpack_from(f">{number}I", message, 6):
+            self._seq += 1
+            layout = self.layouts[oid]
+            try:
+                yield self._told(oid, self.encode(layout, self.shape.truncated(layout, self._origin(lsn))))
+            except ValueError as error:
+                yield self._told(oid, (), (self._bad(layout, message, error),))
+
+    def _told(self, oid: int, records: Sequence[Record], bad: Sequence[BadRow] = ()) -> Change:
+        return Change(oid, self._xid, self._commit_lsn, self._seq, records, bad)
+
+    def _origin(self, lsn: int) -> Origin:
+        return Origin(self._xid, lsn, self._ms)
+
+    def _bad(self, layout: Layout, message: bytes, error: ValueError) -> BadRow:
+        where = {"table": layout.name, "lsn": lsn_text(self._commit_lsn), "seq": self._seq}
+        return BadRow(message, str(error), FlatMap(where))
+
+    def _relation(self, message: bytes) -> None:
+        (oid,) = _oid(message, 1)
+        schema, at = _text(message, 5)
+        table, at = _text(message, at)
+        number, at = struct.unpack_from(">h", message, at + 1)[0], at + 3
+        columns, identity = list[tuple[str, int]](), list[str]()
+        for _ in range(number):
+            flags = message[at]
+            name, at = _text(message, at + 1)
+            (kind,) = struct.unpack_from(">I", message, at)
+            at += 8
+            columns.append((name, kind))
+            if flags & 1:
+                identity.append(name)
+        if not identity or len(identity) == len(columns):
+            # All columns are no key: the identity is `full`, or the primary key has them all.
+            identity = [name for name in self.keys.get(oid, ()) if name in dict(columns)]
+        self.layouts[oid] = Layout.of(schema, table, self.topics(schema, table), columns, identity, self.types)
+
+
+def _text(message: bytes, at: int) -> tuple[str, int]:
+    end = message.index(0, at)
+    return message[at:end].decode(), end + 1
+
+
+def _cells(layout: Layout, message: bytes, at: int) -> tuple[Cells, int]:
+    """A row that begins at `at`, and where it ends."""
+    at += 2
+    cells: Cells = []
+    add = cells.append
+    for to_json in layout.to_json:
+        kind = message[at]
+        if kind == _TEXT:
+            end = at + 5 + _size(message, at + 1)[0]
+            add(to_json(message[at + 5 : end]))
+            at = end
+        else:
+            add(NULL if kind == _ABSENT else None)
+            at += 1
+    return cells, at

@@ -1,0 +1,197 @@
+"""The records of row changes, in the shapes that consumers know: change events of Debezium, or rows alone. Pure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from calve.sink_core.source.base import Record
+from calve.sink_core.source.postgres.values import NULL, ToJson, Types, quoted
+
+UNAVAILABLE_TEXT = "__debezium_unavailable_value"
+"""What Debezium has for a large value that did not change and that the log does not have."""
+
+UNAVAILABLE = quoted(UNAVAILABLE_TEXT)
+
+INSERT, UPDATE, DELETE = ord("I"), ord("U"), ord("D")
+"""Kinds of changes, as pgoutput has them."""
+
+NEW, OLD, KEY = ord("N"), ord("O"), ord("K")
+"""Sides of a change: the new row, the old one, the old one's key if that is all there is."""
+
+Cells = list[bytes | None]
+"""JSON of a row's columns; None is a large value that was not sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a relation, compiled. `key` are places of those that make a record's key, `kinds` the ids of their
+    types, of domains those of their bases.
+    """
+
+    schema: str
+    table: str
+    topic: str
+    prefixes: tuple[bytes, ...]
+    to_json: tuple[ToJson, ...]
+    key: tuple[int, ...]
+    kinds: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, schema: str, table: str, topic: str, columns: Sequence[tuple[str, int]], key: Sequence[str], types: Types
+    ) -> Layout:
+        """Of columns with the ids of their types, and the names of those that make the key."""
+        names = [name for name, _ in columns]
+        return cls(
+            schema,
+            table,
+            topic,
+            tuple(quoted(name) + b":" for name in names),
+            tuple(types.to_json(kind) for _, kind in columns),
+            tuple(names.index(name) for name in key),
+            tuple(types.base(kind) for _, kind in columns),
+        )
+
+    @property
+    def name(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+    def row(self, cells: Cells) -> bytes:
+        """The JSON of all columns."""
+        if None in cells:
+            cells = [UNAVAILABLE if cell is None else cell for cell in cells]
+        parts = [prefix + (cell or b"") for prefix, cell in zip(self.prefixes, cells, strict=True)]
+        return b"{" + b",".join(parts) + b"}"
+
+    def key_of(self, cells: Cells) -> bytes | None:
+        """The JSON of the key's columns; None for a table without a key."""
+        if not self.key:
+            return None
+        return b"{" + b",".join([self.prefixes[at] + (cells[at] or UNAVAILABLE) for at in self.key]) + b"}"
+
+
+Encode = Callable[[Layout, Sequence[Record]], Sequence[Record]]
+"""Makes records of JSON those that are sent."""
+
+
+def as_json(_layout: Layout, records: Sequence[Record]) -> Sequence[Record]:
+    """The records as they are."""
+    return records
+
+
+class Origin(NamedTuple):
+    """Where a change comes from: its transaction, its place in the log, and when it was committed."""
+
+    xid: int
+    lsn: int
+    ms: int
+
+
+class Shape(ABC):
+    """What the records of changes look like."""
+
+    def changed(self, layout: Layout, kind: int, sides: Mapping[int, Cells], origin: Origin) -> Sequence[Record]:
+        """Of one changed row. Another key is a delete and an insert. Raises ValueError for what can't be said."""
+        new, old = sides.get(NEW), sides.get(OLD)
+        if new is not None and old is not None and None in new:
+            # Large values that did not change come with the old row, if at all.
+            new = [before if cell is None else cell for before, cell in zip(old, new, strict=True)]
+        before = sides.get(KEY) or old
+        records = list[Record]()
+        old_key = layout.key_of(before) if before is not None else None
+        if new is None or (before is not None and kind == UPDATE and layout.key_of(new) != old_key):
+            shown = None if before is None else layout.row(before) if old is not None else old_key
+            records += self.deleted(layout, old_key, shown, origin)
+            kind, old = INSERT, None
+        if new is not None:
+            records.append(self.written(layout, kind, old, new, origin))
+        return records
+
+    @abstractmethod
+    def written(self, layout: Layout, kind: int, old: Cells | None, new: Cells, origin: Origin) -> Record:
+        """The record of a row that is there now."""
+
+    @abstractmethod
+    def deleted(self, layout: Layout, key: bytes | None, before: bytes | None, origin: Origin) -> Sequence[Record]:
+        """The records of a row that is gone. Raises ValueError where it can't be named."""
+
+    @abstractmethod
+    def truncated(self, layout: Layout, origin: Origin) -> Sequence[Record]:
+        """The records of a table that was emptied. Raises ValueError where that can't be said."""
+
+    @abstractmethod
+    def found(self, layout: Layout, cells: Cells, origin: Origin) -> Record:
+        """The record of a row that was there already."""
+
+
+class Rows(Shape):
+    """The row alone; a tombstone for one that is gone."""
+
+    def written(self, layout: Layout, kind: int, old: Cells | None, new: Cells, origin: Origin) -> Record:  # noqa: ARG002
+        return Record(layout.topic, layout.key_of(new), layout.row(new), (), origin.ms)
+
+    def deleted(self, layout: Layout, key: bytes | None, before: bytes | None, origin: Origin) -> Sequence[Record]:  # noqa: ARG002
+        if key is None:
+            raise ValueError(f"a delete in {layout.name}, which has no key: shape row can't say which row is gone")
+        return (Record(layout.topic, key, None, (), origin.ms),)
+
+    def truncated(self, layout: Layout, origin: Origin) -> Sequence[Record]:  # noqa: ARG002
+        raise ValueError(f"TRUNCATE of {layout.name}: shape row can't say it")
+
+    def found(self, layout: Layout, cells: Cells, origin: Origin) -> Record:
+        return self.written(layout, INSERT, None, cells, origin)
+
+
+class Debezium(Shape):
+    """Change events as Debezium makes them, without their schema: `before`, `after`, `source`, `op` and `ts_ms`.
+
+    A delete is followed by a tombstone, if there is a key. `before` of a row of which the log has the key alone is that
+    key. https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events
+    """
+
+    def __init__(self, database: str) -> None:
+        self._sources: dict[str, bytes] = {}
+        self._database = quoted(database)
+
+    def written(self, layout: Layout, kind: int, old: Cells | None, new: Cells, origin: Origin) -> Record:
+        before = NULL if old is None else layout.row(old)
+        value = self._event(layout, before, layout.row(new), b"c" if kind == INSERT else b"u", origin)
+        return Record(layout.topic, layout.key_of(new), value, (), origin.ms)
+
+    def deleted(self, layout: Layout, key: bytes | None, before: bytes | None, origin: Origin) -> Sequence[Record]:
+        value = self._event(layout, before or NULL, NULL, b"d", origin)
+        event = Record(layout.topic, key, value, (), origin.ms)
+        return (event,) if key is None else (event, Record(layout.topic, key, None, (), origin.ms))
+
+    def truncated(self, layout: Layout, origin: Origin) -> Sequence[Record]:
+        return (Record(layout.topic, None, self._event(layout, NULL, NULL, b"t", origin), (), origin.ms),)
+
+    def found(self, layout: Layout, cells: Cells, origin: Origin) -> Record:
+        value = self._event(layout, NULL, layout.row(cells), b"r", origin)
+        return Record(layout.topic, layout.key_of(cells), value, (), origin.ms)
+
+    def _event(self, layout: Layout, before: bytes, after: bytes, op: bytes, origin: Origin) -> bytes:
+        source = self._sources.get(layout.name) or self._source(layout)
+        return (
+            b'{"before":%b,"after":%b,"source":{%b"snapshot":"%b","txId":%d,"lsn":%d,"ts_ms":%d},"op":"%b","ts_ms":%d}'
+            % (
+                before,
+                after,
+                source,
+                b"true" if op == b"r" else b"false",
+                origin.xid,
+                origin.lsn,
+                origin.ms,
+                op,
+                origin.ms,
+            )
+        )
+
+    def _source(self, layout: Layout) -> bytes:
+        names = (quoted(layout.schema), quoted(layout.table))
+        made = b'"connector":"postgresql","db":%b,"schema":%b,"table":%b,' % (self._database, *names)
+        self._sources[layout.name] = made
+        return made

@@ -1,0 +1,134 @@
+"""`Database`: the database whose tables are asked, by SQLAlchemy, and what its errors mean."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import cached_property
+
+import sqlalchemy as sa
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    NoSuchTableError,
+    OperationalError,
+    SAWarning,
+    SQLAlchemyError,
+)
+
+from calve.sink_core.config.error_text import describe
+from calve.sink_core.config.references import without_user_info
+from calve.sink_core.error_codes.source import DATABASE_REFUSED, NO_DATABASE, NO_DRIVER, NO_TABLE_TO_ASK
+from calve.sink_core.errors import ConfigError, Unreachable
+
+AT_ONCE = 1_000
+"""Rows that are fetched at a time, and sent in one `Rows`."""
+
+_POSTGRES = "postgresql"
+# Of libpq. What the address says of them holds.
+_CONNECT = {"connect_timeout": "10", "fallback_application_name": "calve"}
+
+
+class Database:
+    """One database, connected when it is asked first."""
+
+    def __init__(self, url: str) -> None:
+        """Raises ConfigError for an address that is none, and for a driver that is not installed."""
+        self._shown = without_user_info(url)
+        self._engine = _engine(url, self._shown)
+
+    @property
+    def dialect(self) -> str:
+        """What SQLAlchemy calls the database: `postgresql`, `sqlite`, …"""
+        return self._engine.dialect.name
+
+    @property
+    def is_postgres(self) -> bool:
+        return self.dialect == _POSTGRES
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """PostgreSQL's system identifier and the database's name; of others the address without user and password."""
+        if not self.is_postgres:
+            return self._shown
+        with self.asked() as connection:
+            system, name = connection.execute(sa.text(_IDENTITY)).one()
+        return f"{_POSTGRES} {system}/{name}"
+
+    @contextmanager
+    def asked(self) -> Generator[sa.Connection]:
+        """A connection each statement of which is a transaction of its own. Raises what `reported` raises."""
+        with self.reported(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            yield connection
+
+    @contextmanager
+    def streamed(self) -> Generator[sa.Connection]:
+        """A connection whose rows stay in the database until they are fetched, `AT_ONCE` at a time."""
+        with (
+            self.reported(),
+            self._engine.connect().execution_options(stream_results=True, yield_per=AT_ONCE) as connection,
+        ):
+            yield connection
+
+    def table(self, name: str) -> sa.Table:
+        """The table or view `schema.table` as it is now. Raises ConfigError if there is none."""
+        schema, _, table = name.partition(".")
+        with self.asked() as connection, warnings.catch_warnings():
+            # Of a type that SQLAlchemy doesn't know the driver's text is read.
+            warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
+            try:
+                return sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
+            except NoSuchTableError:
+                raise ConfigError(
+                    f"source.tables: {name} is not in the database {self._shown}",
+                    hint="correct the name, or grant the user what it needs to see the table",
+                    code=NO_TABLE_TO_ASK,
+                ) from None
+
+    @contextmanager
+    def reported(self) -> Generator[None]:
+        """Raise an error of the database as Calve's: Unreachable, or ConfigError for what it refuses.
+
+        Messages hold no SQL, and no values.
+        """
+        try:
+            yield
+        except SQLAlchemyError as error:
+            where = f"database {self._shown}: {describe(error)}"
+            gone = isinstance(error, DBAPIError) and error.connection_invalidated
+            if gone or isinstance(error, OperationalError | InterfaceError):
+                hint = "is it up, and are address, user and password right?"
+                raise Unreachable(where, hint=hint, code=NO_DATABASE) from None
+            hint = "docs/sources.md says what each way to read a table needs"
+            raise ConfigError(where, hint=hint, code=DATABASE_REFUSED) from None
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+_IDENTITY = "SELECT system_identifier, current_database() FROM pg_control_system()"
+
+
+def _engine(url: str, shown: str) -> sa.Engine:
+    try:
+        parsed = sa.make_url(url)
+        postgres = parsed.get_backend_name() == _POSTGRES
+        # Which driver stands behind the name alone differs from one release of SQLAlchemy to the next.
+        if parsed.drivername == _POSTGRES:
+            parsed = parsed.set(drivername=f"{_POSTGRES}+psycopg2")
+        given = {key: value for key, value in _CONNECT.items() if postgres and key not in parsed.query}
+        return sa.create_engine(parsed, connect_args=given, hide_parameters=True, pool_pre_ping=True)
+    except ImportError as error:
+        extra = "pip install 'calve[postgres]'" if error.name == "psycopg2" else f"install {error.name}"
+        raise ConfigError(
+            f"database {shown}: its driver {error.name} is not installed",
+            hint=f"{extra}, wherever Calve runs",
+            code=NO_DRIVER,
+        ) from error
+    except (ArgumentError, NoSuchModuleError) as error:
+        message = f"database.url: {shown} is no address that SQLAlchemy takes"
+        hint = "write postgresql://user:${ENV:PASSWORD}@host:5432/shop, or another database's"
+        raise ConfigError(message, hint=hint, code=NO_DATABASE) from error

@@ -1,0 +1,118 @@
+"""`Tables`: a source of tables by query. Each table is a source partition, `{"table": "schema.table"}`, and has its own
+way to tell which rows are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from calve.sink_core.config.source_systems import TableByQuery
+from calve.sink_core.error_codes.source import OTHER_WAY, TABLES_HAVE_NO_AVRO
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.source.base import Limits, Rows, Stored, Support, Topic, Update, Waiting, Work
+from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.tables.bulk import Bulk
+from calve.sink_core.source.tables.by_number import ByNumber
+from calve.sink_core.source.tables.by_time import ByTime
+from calve.sink_core.source.tables.database import Database
+from calve.sink_core.source.tables.table import QueriedTable, Way
+from calve.sink_core.source.tables.window import Window
+
+WAYS: Mapping[str, Callable[[QueriedTable], Way]] = {
+    "transaction": Window,
+    "timestamp": ByTime,
+    "incrementing": ByNumber,
+    "bulk": Bulk,
+}
+"""By what `by` names."""
+
+
+class Tables:
+    """Records have the row as JSON for a value, and its key's columns for a key."""
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        topics: str,
+        tables: Sequence[Mapping[str, Any]],
+        encoding: str = "json",
+        registry: Mapping[str, Any] | None = None,  # noqa: ARG002 - that of Avro
+    ) -> None:
+        """`topics` has `{schema}` and `{table}` in it, `tables` what the file says of each. Raises ConfigError for what
+        can't be; connects to nothing.
+        """
+        if encoding != "json":
+            raise ConfigError(
+                f"target.value: type: {encoding} is for a database's log, rows of tables by query are json",
+                hint="set target.value: {type: json}, or source.log in place of source.tables",
+                code=TABLES_HAVE_NO_AVRO,
+            )
+        self._database, self._ways = Database(url), dict[FlatMap, Way]()
+        self._topics = list[str]()
+        for each in tables:
+            asked = TableByQuery.model_validate(each)
+            schema, _, name = asked.table.partition(".")
+            table = QueriedTable(self._database, asked, topics.replace("{schema}", schema).replace("{table}", name))
+            self._ways[table.partition] = WAYS[asked.by](table)
+            self._topics.append(table.topic)
+
+    @property
+    def fingerprint(self) -> str:
+        return self._database.fingerprint
+
+    def topics(self) -> Sequence[Topic]:
+        return [Topic(name) for name in dict.fromkeys(self._topics)]
+
+    def prepare(self, stored: Stored) -> None:
+        """Nothing: what contradicts the database is found wherever it is looked at."""
+
+    def plan(self, stored: Stored, limits: Limits) -> Sequence[Work]:
+        some = Limits(max(1, limits.max_records // len(self._ways)), limits.max_bytes)
+        found = list[Work]()
+        for partition, last, way in self._each(stored):
+            if (planned := way.plan(last, some)) is not None:
+                found.append(Work(partition, last, planned.bound, planned.rows, way.whole))
+        return found
+
+    def read(self, work: Work) -> Iterator[Rows]:
+        return self._ways[work.partition].read(work.start, work.bound)
+
+    def update_offsets(self, pending: Stored) -> Update | None:  # noqa: ARG002 - as it is
+        return None
+
+    def acknowledge(self, committed: Stored) -> None:
+        """Nothing: the database keeps nothing for whoever asks."""
+
+    def waiting(self, stored: Stored) -> Waiting:
+        seen = [way.waiting(last) for _, last, way in self._each(stored)]
+        records = sum(rows for rows, _ in seen)
+        number = f"{records:,} row{'s' * (records != 1)}"
+        return Waiting(records, "; ".join([number, *dict.fromkeys(remark for _, remark in seen if remark)]))
+
+    def exactly_once(self) -> Support:
+        why = "; ".join(dict.fromkeys(why for way in self._ways.values() if (why := way.why_not())))
+        return Support(not why, why)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _each(self, stored: Stored) -> Iterator[tuple[FlatMap, FlatMap | None, Way]]:
+        """Source partitions, their offsets, and the ways, which fit their tables and the offsets."""
+        for partition, way in self._ways.items():
+            way.require()
+            yield partition, _last(stored, partition, way), way
+
+
+def _last(stored: Stored, partition: FlatMap, way: Way) -> FlatMap | None:
+    """The offset that is stored for a table. Raises ConfigError for one of another way."""
+    last = stored.get(partition)
+    if last is not None and frozenset(last) != way.fields:
+        raise ConfigError(
+            f"source.tables: {partition['table']} was read by other columns or another way: its source offset is "
+            f"{last.json}, and now it would have {', '.join(sorted(way.fields))}",
+            hint="set by, column and key as they were, or read the table by a pipeline of another name",
+            code=OTHER_WAY,
+        )
+    return last

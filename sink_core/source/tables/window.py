@@ -1,0 +1,183 @@
+"""`Window`: rows by the transaction that wrote them. PostgreSQL only; misses none, however late it commits.
+
+A row version has the id of its transaction in `xmin`. The horizon `h` is the lowest id that was in progress when the
+driver looked: all transactions below it are over, so the rows in `[last, h)` are all there and no others will be. Each
+is read once; a row that is changed meanwhile has a newer version, at `h` or above it, which is for the next window.
+
+Ids have 64 bits in a snapshot and 32 in a row. Freezing, VACUUM FULL and CLUSTER leave `xmin` as it was written, so
+within 2^32 transactions a row's place is certain, and nothing tells it from one that is 2^32 older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import sqlalchemy as sa
+
+from calve.sink_core.error_codes.source import WAY_DOES_NOT_FIT
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.findings import DATABASE_RESTORED
+from calve.sink_core.source.base import Limits, Rows
+from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.tables.table import Planned, QueriedTable
+
+XID = "xid"
+ROUND = 2**32
+"""As many ids there are in rows."""
+
+FAR = 2**31
+"""A database that is so far ahead is taken for another: in a running one unfrozen rows are closer together."""
+
+STALE = 2**20
+"""So many transactions may go by without a row before the offset moves all the same: it must not get `FAR` behind."""
+
+_OPEN_S = 2
+"""A transaction that has been open for so long is worth a word."""
+
+_FIRST_NORMAL = 3
+# Below it are what pg_upgrade brought frozen from before 9.4, and what initdb wrote.
+
+_XMIN = sa.cast(sa.cast(sa.literal_column("xmin"), sa.Text), sa.BigInteger)
+
+
+class Window:
+    """Its offset is the horizon up to which all was read, `{"xid": h}`."""
+
+    fields = frozenset({XID})
+    whole = True
+
+    def __init__(self, table: QueriedTable) -> None:
+        """Raises ConfigError for another database."""
+        self._table = table
+        if not table.database.is_postgres:
+            raise ConfigError(
+                f"source.tables: {table.name}: by: transaction is for PostgreSQL, this is {table.database.dialect}",
+                hint="set by: timestamp, incrementing or bulk",
+                code=WAY_DOES_NOT_FIT,
+            )
+
+    def require(self) -> None:
+        if self._no_tables:
+            raise ConfigError(
+                f"source.tables: {self._table.name} is or has {', '.join(self._no_tables)}, and by: transaction is for "
+                "tables",
+                hint="name the tables behind it, or set by: timestamp, incrementing or bulk",
+                code=WAY_DOES_NOT_FIT,
+            )
+
+    def waiting(self, last: FlatMap | None) -> tuple[int, str]:
+        horizon, end = self._horizon(last)
+        rows = max(self._rows(last, horizon), _is_stale(last, horizon))
+        return rows, _held(self._open(horizon)) if horizon < end else ""
+
+    def plan(self, last: FlatMap | None, limits: Limits) -> Planned | None:  # noqa: ARG002 - all or nothing
+        horizon, _ = self._horizon(last)
+        rows = self._rows(last, horizon)
+        return Planned(FlatMap({XID: horizon}), rows) if rows or _is_stale(last, horizon) else None
+
+    def read(self, last: FlatMap | None, bound: FlatMap) -> Iterator[Rows]:
+        with self._table.database.streamed() as connection:
+            # Of the server that is read from: a standby may be behind the one where this was planned.
+            found, _ = connection.execute(sa.text(_HORIZON)).one()
+            self._require(_xid(bound), found)
+            for rows in connection.execute(self._table.select().where(_within(last, _xid(bound)))).partitions():
+                yield Rows(bound, self._table.records(rows))
+        yield Rows(bound)
+
+    def why_not(self) -> str:
+        horizon, _ = self._horizon(None)
+        if horizon < ROUND:
+            return ""
+        return (
+            f"{self._table.name} is read by transaction, and the database has had {horizon:,} of them: a row that "
+            f"nothing has changed for {ROUND:,} transactions is given again, as ids in rows begin anew"
+        )
+
+    def _horizon(self, last: FlatMap | None) -> tuple[int, int]:
+        """The lowest id in progress, and the lowest that no transaction has yet."""
+        with self._table.database.asked() as connection:
+            horizon, end = connection.execute(sa.text(_HORIZON)).one()
+        if last is not None:
+            self._require(_xid(last), horizon)
+        return horizon, end
+
+    def _require(self, stored: int, found: int) -> None:
+        """Raise FindingError if `found` can't be the horizon after `stored`."""
+        if not stored <= found < stored + FAR:
+            raise DATABASE_RESTORED.of(self._table.name, stored=f"xid {stored}", found=f"xid {found}").error()
+
+    @cached_property
+    def _no_tables(self) -> list[str]:
+        """What the table is or has whose rows have no transaction of their own."""
+        asked = {"schema": self._table.found.schema, "table": self._table.found.name}
+        with self._table.database.asked() as connection:
+            kinds = connection.execute(sa.text(_KINDS), asked).scalars().all()
+        return sorted(_NAMES.get(str(kind), str(kind)) for kind in {*kinds} - {"r", "p"})
+
+    def _rows(self, last: FlatMap | None, horizon: int) -> int:
+        if last is not None and _xid(last) == horizon:
+            return 0
+        counted = sa.select(sa.func.count()).select_from(self._table.found).where(_within(last, horizon))
+        with self._table.database.asked() as connection:
+            return connection.execute(counted).scalar_one()
+
+    def _open(self, horizon: int) -> Any:
+        with self._table.database.asked() as connection:
+            return connection.execute(sa.text(_OPEN), {"xid": str(horizon % ROUND)}).one_or_none()
+
+
+def _xid(offset: FlatMap) -> int:
+    return int(str(offset[XID]))
+
+
+def _is_stale(last: FlatMap | None, horizon: int) -> bool:
+    return last is not None and horizon - _xid(last) >= STALE
+
+
+def _within(last: FlatMap | None, horizon: int) -> sa.ColumnElement[bool]:
+    """The rows between two horizons; without the first, all but those that the next window has.
+
+    The first time rows are taken for what they are not, newer: a row may be so old that its id says nothing any more.
+    """
+    if last is not None:
+        begin = _xid(last)
+        return sa.and_(_XMIN >= _FIRST_NORMAL, _behind(begin) < horizon - begin)
+    end = sa.select(sa.literal_column("pg_snapshot_xmax(pg_current_snapshot())::text::bigint")).scalar_subquery()
+    return sa.or_(_XMIN < _FIRST_NORMAL, _behind(horizon) >= end - horizon)
+
+
+def _behind(xid: int) -> sa.ColumnElement[int]:
+    """How many ids a row's is behind `xid`, round and round."""
+    return (_XMIN - sa.literal(xid, sa.BigInteger)).op("&", return_type=sa.BigInteger())(ROUND - 1)
+
+
+def _held(found: Any) -> str:
+    if found is None or (found.seconds is not None and found.seconds < _OPEN_S):
+        return ""
+    who = f"prepared as {found.gid}" if found.gid is not None else f"pid {found.pid}"
+    since = f", open for {found.seconds:,} s" if found.seconds is not None else ""
+    return f"what was written since transaction {found.xid} began waits for its end ({who}{since})"
+
+
+_HORIZON = """
+SELECT pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint FROM pg_current_snapshot() s
+"""
+# A transaction has a lock on its own id. How long a session of somebody else is at it only few may see.
+_OPEN = """
+SELECT l.transactionid::text AS xid, l.pid, p.gid,
+       floor(extract(epoch FROM clock_timestamp() - coalesce(p.prepared, a.xact_start)))::bigint AS seconds
+FROM pg_locks l
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid
+WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND l.transactionid::text = :xid
+"""
+_KINDS = """
+SELECT DISTINCT c.relkind::text FROM pg_class c
+WHERE c.oid = (SELECT t.oid FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+               WHERE n.nspname = :schema AND t.relname = :table)
+   OR c.oid IN (SELECT relid FROM pg_partition_tree((SELECT t.oid FROM pg_class t JOIN pg_namespace n
+                ON n.oid = t.relnamespace WHERE n.nspname = :schema AND t.relname = :table)))
+"""
+_NAMES = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}

@@ -1,0 +1,146 @@
+"""Rows of Parquet."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from calve.sink_core.errors import FindingError, TerminalError
+from calve.sink_core.source.base import Limits
+from tests.unit.source.files.reading import append, reading
+
+
+def numbers(file: Path, count: int, *, group: int = 700) -> None:
+    pq.write_table(pa.table({"n": pa.array(range(count))}), file, row_group_size=group)
+
+
+def test_rows_are_json_whatever_their_columns_are(tmp_path: Path) -> None:
+    at = dt.datetime(2024, 2, 29, 12, 30, 0, 250_000)  # noqa: DTZ001 - that of no zone
+    columns: dict[str, Any] = {
+        "id": pa.array([1, None]),
+        "price": pa.array([Decimal("0.0000000000"), Decimal("12345678.9000000000")]),
+        "raw": pa.array([b"\x00\xff", None]),
+        "day": pa.array([dt.date(2024, 2, 29), None]),
+        "at": pa.array([at, None], pa.timestamp("us")),
+        "zoned": pa.array([at, None], pa.timestamp("ms", "UTC")),
+        "exact": pa.array([1_709_209_800_000_000_001, None], pa.timestamp("ns")),
+        "nested": pa.array([{"a": [1.5, float("nan")], "b": "ü"}, None]),
+        "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    rows = reading(tmp_path, "parquet", key=["id", "day"])
+    first, second = rows.read()
+    assert (first.key, second.key) == (b'{"id":1,"day":"2024-02-29"}', b'{"id":null,"day":null}')
+    assert json.loads(first.value or b"") == {
+        "id": 1,
+        "price": "0.0000000000",
+        "raw": "AP8=",
+        "day": "2024-02-29",
+        "at": "2024-02-29T12:30:00.250000",
+        "zoned": "2024-02-29T12:30:00.250000+00:00",
+        "exact": "2024-02-29T12:30:00.000000001",
+        "nested": {"a": [1.5, "NaN"], "b": "ü"},
+        "map": [["k", 1]],
+    }
+    assert set(json.loads(second.value or b"").values()) == {None, "12345678.9000000000"}
+    assert rows.plan() == ()
+
+
+def test_each_row_is_there_once_over_groups_batches_and_limits(tmp_path: Path) -> None:
+    numbers(tmp_path / "a.parquet", 2500)
+    rows = reading(tmp_path, "parquet")
+    found = [[json.loads(value)["n"] for value in rows.values(Limits(900, 10**9))] for _ in range(4)]
+    assert found == [list(range(900)), list(range(900, 1800)), list(range(1800, 2500)), []]
+    whole = reading(tmp_path, "parquet")
+    assert [json.loads(value)["n"] for value in whole.values()] == list(range(2500))
+    assert max(len(each.records) for each in whole.rows) <= 1000
+    offset = whole.offset("a.parquet")
+    assert (offset["position"], offset["rows"], offset["size"]) == (2500, 2500, (tmp_path / "a.parquet").stat().st_size)
+    # Each of them is a place to go on from.
+    for each in whole.rows:
+        again = reading(tmp_path, "parquet")
+        again.stored = dict.fromkeys(whole.stored, each.offset)
+        assert len(again.read()) == 2500 - int(str(each.offset["position"]))
+
+
+def test_a_file_without_rows_is_looked_at_once(tmp_path: Path) -> None:
+    numbers(tmp_path / "a.parquet", 0)
+    rows = reading(tmp_path, "parquet")
+    assert len(rows.plan()) == 1
+    assert (rows.values(), rows.plan()) == ([], ())
+
+
+def test_text_that_is_no_unicode_is_a_bad_row_and_the_rows_around_it_are_none(tmp_path: Path) -> None:
+    texts = pa.array([b"a", b"\xff", b"c"]).cast(pa.string(), safe=False)
+    if texts.type != pa.string():
+        pytest.fail("no text")
+    pq.write_table(pa.table({"t": texts}), tmp_path / "a.parquet")
+    rows = reading(tmp_path, "parquet")
+    assert rows.values() == ['{"t":"a"}', '{"t":"c"}']
+    [bad] = rows.bad
+    assert (bad.raw, dict(bad.where)) == (b"row 1 of a.parquet", {"file": "a.parquet", "position": 1})
+    assert "can't decode" in bad.error
+
+
+@pytest.mark.parametrize("position", [900, 2500])
+def test_a_file_that_was_written_anew_stops(position: int, tmp_path: Path) -> None:
+    file, rows = tmp_path / "a.parquet", reading(tmp_path, "parquet")
+    numbers(file, 2500)
+    rows.read(Limits(position, 10**9))
+    numbers(file, 2600)
+    with pytest.raises(FindingError, match=r"file-changed: a.parquet: stored [\d,]+ bytes, found [\d,]+ bytes"):
+        rows.read()
+    pq.write_table(pa.table({"n": pa.array(range(1, 2501))}), file, row_group_size=700)
+    size = int(rows.offset("a.parquet")["size"])
+    if file.stat().st_size < size:
+        append(file, b"\0" * (size - file.stat().st_size))
+    os.truncate(file, size)
+    with pytest.raises(FindingError, match=r"file-changed: a.parquet: stored checksums"), rows.opened() as source:
+        source.prepare(rows.stored)
+
+
+def test_row_groups_that_were_read_are_not_read_again(tmp_path: Path) -> None:
+    file, rows = tmp_path / "a.parquet", reading(tmp_path, "parquet")
+    numbers(file, 30_000, group=10_000)
+    rows.read(Limits(20_000, 10**9))
+    second = pq.read_metadata(file).row_group(1).column(0)
+    with file.open("r+b") as opened:
+        opened.seek(second.dictionary_page_offset)
+        opened.write(b"\xff" * second.total_compressed_size)
+    assert len(rows.read()) == 10_000
+
+
+def test_a_task_finds_a_file_that_was_written_anew_since_the_plan(tmp_path: Path) -> None:
+    file, rows = tmp_path / "a.parquet", reading(tmp_path, "parquet")
+    numbers(file, 2500)
+    [first] = rows.plan()
+    rows.read(Limits(900, 10**9))
+    [second] = rows.plan()
+    numbers(file, 2600)
+    for work in (first, second):
+        with rows.opened() as task, pytest.raises(FindingError, match=r"file-changed: a.parquet"):
+            next(task.read(work))
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda file: append(file, "PAR1 and no more"), "CLV-7113"),
+        (lambda file: numbers(file, 3), "lacks id, of which its key is made"),
+        (lambda file: pq.write_table(pa.table([[1], [2]], names=["id", "id"]), file), "has columns of one name"),
+    ],
+    ids=["not whole", "without the key", "one name twice"],
+)
+def test_what_can_not_be_read_stops_and_is_named(made: Any, said: str, tmp_path: Path) -> None:
+    made(tmp_path / "a.parquet")
+    with pytest.raises(TerminalError, match=r"a.parquet: ") as raised:
+        reading(tmp_path, "parquet", key=["id"]).plan()
+    assert said in str(raised.value)
