@@ -45,7 +45,7 @@ WHOLE_TOO_LONG = ErrorCode(
     "CLV-7107",
     "A transaction takes longer than a broker allows",
     "What a source reads at once, such as the snapshot of a table, is one transaction. Nothing of it was stored.",
-    "Read what is there in parts: `snapshot: never`, and another pipeline with `tables`.",
+    "Read what is there in parts: by another pipeline with `tables`, `by: timestamp` or `incrementing`.",
 )
 TABLES_HAVE_NO_AVRO = ErrorCode(
     "CLV-7115",

@@ -127,7 +127,7 @@ class _Piece:
         if work.whole and self._latest.passed:
             raise TerminalError(
                 f"{work.partition.json} took longer than the {WHOLE_S / 60:.0f} minutes that a transaction may take",
-                hint="read what is there in parts, by a source of tables",
+                hint="read what is there in parts, by a source of tables (by: timestamp or incrementing)",
                 code=WHOLE_TOO_LONG,
             )
         with self._slot.reported("sending records"):

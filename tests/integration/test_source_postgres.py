@@ -14,9 +14,11 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import RetriableError
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.source.base import Limits, Rows
+from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.postgres import server as server_module
 from calve.sink_core.source.postgres.log import AT_MOST
 from calve.sink_core.source.postgres.visibility import lsn_of
+from calve.sink_core.source.run import SourceReport, run_steps
 from tests import support
 from tests.launch import forked
 from tests.logged import ITEMS, Logged
@@ -236,3 +238,17 @@ def test_a_transaction_of_any_size_is_split_and_each_row_is_there_once(made: Mak
     assert lsn_of(logged.confirmed()) <= lsn_of(offset["lsn"])
     assert logged.run().records == 70_000
     assert sorted(row["id"] for _, row in logged.records("items")) == [*range(1, 120_001)]
+
+
+def test_a_run_ends_with_what_was_there_when_it_began(made: Make) -> None:
+    logged = made(log={"snapshot": "never"})
+    logged.run()
+    logged.sql("INSERT INTO items VALUES (1, 'a')")
+    with SourcePlane(logged.pipeline) as plane:
+        steps = run_steps(plane, report := SourceReport())
+        assert next(steps).records == 1
+        # Somebody writes all the while.
+        logged.sql("INSERT INTO items VALUES (2, 'b')")
+        assert not list(steps)
+    assert report.ended.startswith("caught up with its start")
+    assert logged.run().records == 1

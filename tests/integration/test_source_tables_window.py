@@ -21,7 +21,7 @@ from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.tables import window
 from calve.sink_core.source.tables.window import FAR, ROUND
 from tests.postgres import Postgres, postgres, program
-from tests.queried import Asking, as_server, given, stopped, until
+from tests.queried import MANY, Asking, as_server, given, stopped, until
 
 T = {"table": "public.t"}
 PARTITION = FlatMap(T)
@@ -318,3 +318,13 @@ def _renumber(server: Postgres, *, back: int) -> None:
         [xid] = cursor.fetchone() or (0,)
     with stopped(server.url, server.port) as data:
         as_server(program("pg_resetwal"), "-e", "1", "-x", str(xid - back), data)
+
+
+def test_a_run_ends_with_what_was_there_when_it_began(server: Postgres) -> None:
+    given(server.url, "INSERT INTO t DEFAULT VALUES")
+    with Asking(server.url, T) as asking:
+        until_begun = asking.source.waiting(asking.stored).until
+        asking.rows()
+        given(server.url, "INSERT INTO t DEFAULT VALUES")
+        assert asking.source.plan(asking.stored, Limits(MANY, MANY, until_begun)) == ()
+        assert len(asking.rows()) == 1

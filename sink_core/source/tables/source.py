@@ -69,7 +69,7 @@ class Tables:
         """Nothing: what contradicts the database is found wherever it is looked at."""
 
     def plan(self, stored: Stored, limits: Limits) -> Sequence[Work]:
-        some = Limits(max(1, limits.max_records // len(self._ways)), limits.max_bytes)
+        some = Limits(max(1, limits.max_records // len(self._ways)), limits.max_bytes, limits.until)
         found = list[Work]()
         for partition, last, way in self._each(stored):
             if (planned := way.plan(last, some)) is not None:
@@ -89,7 +89,9 @@ class Tables:
         seen = [way.waiting(last) for _, last, way in self._each(stored)]
         records = sum(rows for rows, _ in seen)
         number = f"{records:,} row{'s' * (records != 1)}"
-        return Waiting(records, "; ".join([number, *dict.fromkeys(remark for _, remark in seen if remark)]))
+        what = "; ".join([number, *dict.fromkeys(remark for _, remark in seen if remark)])
+        windows = (way for way in self._ways.values() if isinstance(way, Window))
+        return Waiting(records, what, until=next((way.until() for way in windows), None))
 
     def exactly_once(self) -> Support:
         why = "; ".join(dict.fromkeys(why for way in self._ways.values() if (why := way.why_not())))

@@ -72,7 +72,14 @@ class Window:
         rows = max(self._rows(last, horizon), _is_stale(last, horizon))
         return rows, _held(self._open(horizon)) if horizon < end else ""
 
-    def plan(self, last: FlatMap | None, limits: Limits) -> Planned | None:  # noqa: ARG002 - all or nothing
+    def until(self) -> int:
+        """The horizon: what is written from now on is for another run."""
+        return self._horizon(None)[0]
+
+    def plan(self, last: FlatMap | None, limits: Limits) -> Planned | None:
+        """All or nothing; nothing once a run has what was there when it began."""
+        if last is not None and limits.until is not None and _xid(last) >= int(str(limits.until)):
+            return None
         horizon, _ = self._horizon(last)
         rows = self._rows(last, horizon)
         return Planned(FlatMap({XID: horizon}), rows) if rows or _is_stale(last, horizon) else None
