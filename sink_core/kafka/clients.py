@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.config.references import resolve
+from calve.sink_core.kafka.compat import TIMED_OUT
 
 LOGGER = logging.getLogger("calve.librdkafka")
 LOGGER.addHandler(logging.NullHandler())
 
 TRANSACTION_TIMEOUT_MS = 60_000
 """How long a dead publisher can hold back readers of the control topic; the next publisher's fence ends it at once."""
+
+GRACE_S = 5.0
+"""A call that keeps its time-out comes back in this."""
 
 ADMIN_TIMEOUT_S = 30.0
 """For each bounded question to a cluster."""
@@ -85,7 +91,50 @@ def transactional_producer(settings: Settings, transactional_id: str, **override
         "linger.ms": 0,
         **overrides,
     }
-    return Producer(conf, logger=LOGGER)
+    return BoundedProducer(conf, logger=LOGGER)
+
+
+class BoundedProducer(Producer):
+    """One whose calls come back. librdkafka waits for ever in this one once the group's coordinator is gone, whatever
+    its time-out says (confluentinc/librdkafka#5456, #5511).
+    """
+
+    # The types of confluent_kafka name the arguments otherwise.
+    def send_offsets_to_transaction(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, positions: list[TopicPartition], group_metadata: object, timeout: float
+    ) -> None:
+        """Raises KafkaException for a transaction that can only be aborted, which is left to the next fence."""
+        in_time(
+            lambda: super(BoundedProducer, self).send_offsets_to_transaction(positions, group_metadata, timeout),
+            timeout,
+        )
+
+
+def in_time(call: Callable[[], None], timeout_s: float) -> None:
+    """Make a call that may not come back. Raises KafkaException `_TIMED_OUT` some seconds after `timeout_s`."""
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def make() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            ended.put(error)
+        else:
+            ended.put(None)
+
+    # What does not come back keeps its thread, and nobody waits for that one at the end of the process.
+    Thread(target=make, daemon=True, name="calve-bounded").start()
+    try:
+        error = ended.get(timeout=timeout_s + GRACE_S)
+    except Empty:
+        told = f"no answer in {timeout_s:.0f} s"
+        raise KafkaException(KafkaError(TIMED_OUT, told, txn_requires_abort=True)) from None
+    if error is not None:
+        try:
+            raise error
+        finally:
+            # It would hold its frame, and that the producer.
+            del error
 
 
 def await_broker(producer: Producer, topic: str, timeout_s: float) -> None:
