@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from calve.sink_core.source.flat_map import FlatMap, Primitive
 
@@ -25,8 +25,7 @@ Update = Mapping[FlatMap, FlatMap | None]
 """Source offsets to store; None takes a partition's offset away, by a tombstone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A record for Kafka. `partition` None is that of the key, `timestamp_ms` None the time of sending."""
 
     topic: str

@@ -153,7 +153,8 @@ class OpenedSource:
         _typed(rows.offset, FlatMap, self._type, "read()")
         known = self._topics if self._topics is not None else {topic.name for topic in self.topics()}
         for record in rows.records:
-            _typed(record, Record, self._type, "read()")
+            if type(record) is not Record:
+                _typed(record, Record, self._type, "read()")
             if record.topic not in known:
                 raise self._broke(f"read() has a record for {record.topic}, which topics() does not name")
         for bad in rows.bad:

@@ -9,9 +9,10 @@ offsets and the event.
 
 from __future__ import annotations
 
+import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
@@ -110,7 +111,7 @@ class _Piece:
     def _begin_next(self) -> None:
         self._open = False
         self._pending: dict[FlatMap, FlatMap] = {}
-        self._written: dict[TopicPartition, _Run] = {}
+        self._written = defaultdict[tuple[str, int], _Run](_Run)
         self._bytes = self._dropped = self._dead_letters = 0
         self._deadline = self._latest = Deadline.after(0.0)
 
@@ -169,7 +170,7 @@ class _Piece:
                 )
                 for partition, offset in sorted(moved.items())
             ),
-            written=tuple(run.written(at) for at, run in sorted(self._written.items())),
+            written=tuple(run.written(TopicPartition(*at)) for at, run in sorted(self._written.items())),
             dropped=self._dropped,
             dead_letters=self._dead_letters,
         )
@@ -194,24 +195,24 @@ class _Piece:
                 self._deadline = Deadline.after(self._spec.interval_s)
 
     def _produce(self, record: Record) -> None:
-        producer = self._slot.producer
-        options: dict[str, Any] = {} if record.timestamp_ms is None else {"timestamp": record.timestamp_ms}
-        if record.partition is not None:
-            options["partition"] = record.partition
+        topic, key, value, headers, timestamp, partition = record
+        produce = self._slot.producer.produce
         while True:
             try:
-                producer.produce(
-                    record.topic,
-                    record.value,
-                    record.key,
-                    headers=list(record.headers),
-                    on_delivery=self._note,
-                    **options,
+                produce(
+                    topic,
+                    value,
+                    key,
+                    -1 if partition is None else partition,
+                    self._note,
+                    None,
+                    timestamp or 0,
+                    list(headers) if headers else None,
                 )
                 break
             except BufferError:
-                producer.poll(_FULL_S)
-        self._bytes += len(record.key or b"") + len(record.value or b"")
+                self._slot.producer.poll(_FULL_S)
+        self._bytes += len(key or b"") + len(value or b"")
 
     def _bury(self, bad: BadRow) -> None:
         if self._spec.dead_letters is None:
@@ -228,22 +229,20 @@ class _Piece:
     def _note(self, error: KafkaError | None, message: Message) -> None:
         """A record was acknowledged. One that was refused makes the commit fail."""
         if error is None:
-            at = TopicPartition(message.topic() or "", message.partition() or 0)
-            self._written.setdefault(at, _Run()).add(message.offset() or 0, len(message))
+            run, offset = self._written[message.topic() or "", message.partition() or 0], message.offset() or 0
+            if offset < run.first:
+                run.first = offset
+            run.records += 1
+            run.bytes += len(message)
 
 
 @dataclass(slots=True)
 class _Run:
     """What a partition of a topic got in one transaction."""
 
-    first: int = -1
+    first: int = sys.maxsize
     records: int = 0
     bytes: int = 0
-
-    def add(self, offset: int, size: int) -> None:
-        self.first = offset if self.first < 0 else min(self.first, offset)
-        self.records += 1
-        self.bytes += size
 
     def written(self, at: TopicPartition) -> Written:
         return Written(topic=at.topic, partition=at.partition, first=self.first, records=self.records, bytes=self.bytes)

@@ -11,7 +11,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import fastavro
@@ -76,10 +76,10 @@ class AvroRecords:
             else:
                 value = _row(written, value)
             value = _framed(written.value_header, written.value, value)
-        return replace(record, key=key, value=value)
+        return Record(record.topic, key, value, record.headers, record.timestamp_ms, record.partition)
 
     def _made(self, layout: Layout) -> _Written:
-        names = [json.loads(prefix[:-1]) for prefix in layout.prefixes]
+        names = list(layout.names)
         if odd := [name for name in names if not _NAME(name)]:
             raise ConfigError(
                 f"{layout.name}: a field of Avro can't be called {odd[0]!r}",

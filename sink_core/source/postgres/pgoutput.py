@@ -11,11 +11,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from calve.sink_core.source.base import BadRow, Record
 from calve.sink_core.source.flat_map import FlatMap
-from calve.sink_core.source.postgres.records import Cells, Encode, Layout, Origin, Shape, as_json
-from calve.sink_core.source.postgres.values import NULL, Types
+from calve.sink_core.source.postgres.records import NEW, Cells, Encode, Layout, Origin, Shape, as_json
+from calve.sink_core.source.postgres.values import NULL, Types, as_is
 from calve.sink_core.source.postgres.visibility import lsn_text
 
 _EPOCH_2000_MS = 946_684_800_000
@@ -24,8 +25,7 @@ _size = struct.Struct(">i").unpack_from
 _oid = struct.Struct(">I").unpack_from
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A change of rows: its transaction's place and number, and what comes of it. `seq` counts changes within it."""
 
     oid: int
@@ -61,32 +61,36 @@ class Decoder:
     _ms: int = 0
     _seq: int = 0
 
-    def read(self, lsn: int, message: bytes) -> Iterator[Change | Committed]:
+    def read(self, lsn: int, message: bytes) -> Sequence[Change | Committed]:
         """What a message at `lsn` says; nothing for those that only prepare others."""
         kind = message[0]
         if kind in b"IUD":
-            yield self._change(lsn, kind, message)
-        elif kind == ord("B"):
+            return (self._change(lsn, kind, message),)
+        if kind == ord("B"):
             self._commit_lsn, committed_us, self._xid = struct.unpack_from(">qqI", message, 1)
             self._ms, self._seq = committed_us // 1000 + _EPOCH_2000_MS, 0
         elif kind == ord("C"):
             commit_lsn, end_lsn = struct.unpack_from(">qq", message, 2)
-            yield Committed(commit_lsn, end_lsn)
+            return (Committed(commit_lsn, end_lsn),)
         elif kind == ord("R"):
             self._relation(message)
         elif kind == ord("T"):
-            yield from self._truncated(lsn, message)
+            return list(self._truncated(lsn, message))
+        return ()
 
     def _change(self, lsn: int, kind: int, message: bytes) -> Change:
         self._seq += 1
         (oid,) = _oid(message, 1)
         layout = self.layouts[oid]
         try:
-            sides, at = dict[int, Cells](), 5
-            while at < len(message):
-                side = message[at]
-                sides[side], at = _cells(layout, message, at + 1)
-            records = self.encode(layout, self.shape.changed(layout, kind, sides, self._origin(lsn)))
+            origin = Origin(self._xid, lsn, self._ms)
+            if message[5] == NEW:
+                # Most changes have nothing else.
+                cells, _ = _cells(layout, message, 6)
+                records: Sequence[Record] = (self.shape.written(layout, kind, None, cells, origin),)
+            else:
+                records = self.shape.changed(layout, kind, _sides(layout, message), origin)
+            records = self.encode(layout, records)
         except ValueError as error:
             return self._told(oid, (), (self._bad(layout, message, error),))
         return self._told(oid, records)
@@ -136,6 +140,15 @@ def _text(message: bytes, at: int) -> tuple[str, int]:
     return message[at:end].decode(), end + 1
 
 
+def _sides(layout: Layout, message: bytes) -> dict[int, Cells]:
+    """The rows of a change, by what they are of it."""
+    sides, at = dict[int, Cells](), 5
+    while at < len(message):
+        side = message[at]
+        sides[side], at = _cells(layout, message, at + 1)
+    return sides
+
+
 def _cells(layout: Layout, message: bytes, at: int) -> tuple[Cells, int]:
     """A row that begins at `at`, and where it ends."""
     at += 2
@@ -144,9 +157,9 @@ def _cells(layout: Layout, message: bytes, at: int) -> tuple[Cells, int]:
     for to_json in layout.to_json:
         kind = message[at]
         if kind == _TEXT:
-            end = at + 5 + _size(message, at + 1)[0]
-            add(to_json(message[at + 5 : end]))
-            at = end
+            begin = at + 5
+            at = begin + _size(message, at + 1)[0]
+            add(message[begin:at] if to_json is as_is else to_json(message[begin:at]))
         else:
             add(NULL if kind == _ABSENT else None)
             at += 1

@@ -27,14 +27,16 @@ Cells = list[bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a relation, compiled. `key` are places of those that make a record's key, `kinds` the ids of their
-    types, of domains those of their bases.
+    """The columns of a relation, compiled. `row_form` and `key_form` are JSON with a `%b` for each value; `key` are
+    places of those that make a record's key, `kinds` the ids of the columns' types, of domains those of their bases.
     """
 
     schema: str
     table: str
     topic: str
-    prefixes: tuple[bytes, ...]
+    names: tuple[str, ...]
+    row_form: bytes
+    key_form: bytes
     to_json: tuple[ToJson, ...]
     key: tuple[int, ...]
     kinds: tuple[int, ...]
@@ -49,7 +51,9 @@ class Layout:
             schema,
             table,
             topic,
-            tuple(quoted(name) + b":" for name in names),
+            tuple(names),
+            _form(names),
+            _form(key),
             tuple(types.to_json(kind) for _, kind in columns),
             tuple(names.index(name) for name in key),
             tuple(types.base(kind) for _, kind in columns),
@@ -63,14 +67,17 @@ class Layout:
         """The JSON of all columns."""
         if None in cells:
             cells = [UNAVAILABLE if cell is None else cell for cell in cells]
-        parts = [prefix + (cell or b"") for prefix, cell in zip(self.prefixes, cells, strict=True)]
-        return b"{" + b",".join(parts) + b"}"
+        return self.row_form % (*cells,)
 
     def key_of(self, cells: Cells) -> bytes | None:
         """The JSON of the key's columns; None for a table without a key."""
         if not self.key:
             return None
-        return b"{" + b",".join([self.prefixes[at] + (cells[at] or UNAVAILABLE) for at in self.key]) + b"}"
+        return self.key_form % (*[cells[at] or UNAVAILABLE for at in self.key],)
+
+
+def _form(names: Sequence[str]) -> bytes:
+    return b"{%b}" % b",".join(quoted(name).replace(b"%", b"%%") + b":%b" for name in names)
 
 
 Encode = Callable[[Layout, Sequence[Record]], Sequence[Record]]
@@ -145,6 +152,11 @@ class Rows(Shape):
         return self.written(layout, INSERT, None, cells, origin)
 
 
+_EVENT = (
+    b'{"before":%%b,"after":%%b,"source":{%b,"snapshot":"%%b","txId":%%d,"lsn":%%d,"ts_ms":%%d},"op":"%%b","ts_ms":%%d}'
+)
+
+
 class Debezium(Shape):
     """Change events as Debezium makes them, without their schema: `before`, `after`, `source`, `op` and `ts_ms`.
 
@@ -153,7 +165,7 @@ class Debezium(Shape):
     """
 
     def __init__(self, database: str) -> None:
-        self._sources: dict[str, bytes] = {}
+        self._forms: dict[str, bytes] = {}
         self._database = quoted(database)
 
     def written(self, layout: Layout, kind: int, old: Cells | None, new: Cells, origin: Origin) -> Record:
@@ -174,24 +186,12 @@ class Debezium(Shape):
         return Record(layout.topic, layout.key_of(cells), value, (), origin.ms)
 
     def _event(self, layout: Layout, before: bytes, after: bytes, op: bytes, origin: Origin) -> bytes:
-        source = self._sources.get(layout.name) or self._source(layout)
-        return (
-            b'{"before":%b,"after":%b,"source":{%b"snapshot":"%b","txId":%d,"lsn":%d,"ts_ms":%d},"op":"%b","ts_ms":%d}'
-            % (
-                before,
-                after,
-                source,
-                b"true" if op == b"r" else b"false",
-                origin.xid,
-                origin.lsn,
-                origin.ms,
-                op,
-                origin.ms,
-            )
-        )
+        form = self._forms.get(layout.topic) or self._form(layout)
+        snapshot = b"true" if op == b"r" else b"false"
+        return form % (before, after, snapshot, origin.xid, origin.lsn, origin.ms, op, origin.ms)
 
-    def _source(self, layout: Layout) -> bytes:
-        names = (quoted(layout.schema), quoted(layout.table))
-        made = b'"connector":"postgresql","db":%b,"schema":%b,"table":%b,' % (self._database, *names)
-        self._sources[layout.name] = made
+    def _form(self, layout: Layout) -> bytes:
+        names = (self._database, quoted(layout.schema), quoted(layout.table))
+        source = b'"connector":"postgresql","db":%b,"schema":%b,"table":%b' % names
+        self._forms[layout.topic] = made = _EVENT % source.replace(b"%", b"%%")
         return made

@@ -41,7 +41,7 @@ def checked_text(value: bytes) -> bytes:
     return quoted(value.decode())
 
 
-def _as_is(value: bytes) -> bytes:
+def as_is(value: bytes) -> bytes:
     return value
 
 
@@ -70,7 +70,7 @@ def _timestamptz(value: bytes) -> bytes:
 _BY_TYPE: Mapping[int, ToJson] = {
     16: _truth,
     17: _bytea,
-    **dict.fromkeys((20, 21, 23, 26), _as_is),
+    **dict.fromkeys((20, 21, 23, 26), as_is),
     **dict.fromkeys((700, 701), _float),
     1114: _timestamp,
     1184: _timestamptz,
