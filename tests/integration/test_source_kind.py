@@ -27,6 +27,7 @@ from calve.sink_core.source.run import SourceReport, run_source
 from tests import support
 from tests.failpoints import SOURCES
 from tests.launch import calve, forked
+from tests.warm_spark import WarmSpark
 
 
 @dataclass(frozen=True)
@@ -232,3 +233,16 @@ def test_a_bad_row_without_a_topic_for_it_stops_and_nothing_is_there(made: Made)
         made.run()
     assert made.values() == []
     assert made.offsets() == {}
+
+
+def test_slots_on_spark_share_the_parts_out(made: Made, warm_spark: WarmSpark) -> None:
+    written = yaml.safe_load(made.file.read_text())
+    written["spark"], written["batch"] = {"remote": warm_spark.remote, "tasks": 2}, {"spark_from_records": 0}
+    made.file.write_text(yaml.safe_dump(written))
+    for name in "abc":
+        made.write(name, *(f"{name}{i}" for i in range(15)))
+    done = calve("run", made.file, "--json")
+    assert done.returncode == EXIT_DONE, done.stderr
+    [batch] = json.loads(done.stdout)["batches"]
+    assert (batch["slots"], batch["records"], batch["offsets_moved"]) == (2, 45, 3)
+    assert Counter(made.values()) == Counter(f"{name}{i}" for name in "abc" for i in range(15))

@@ -25,6 +25,7 @@ from tests.e2e.dagster.browser import THEMES, browser, group_path, sensor_path
 from tests.e2e.dagster.stack import ROOT, answers, until
 
 IMAGES = ROOT / "docs" / "images"
+BIN = Path(sys.executable).parent
 LARGEST_BYTES = 200_000
 LOCATION, PIPELINE, GROUP = "calve", "flights", "air"
 FLIGHTS, DELAYS = dg.AssetKey(["air", "flights"]), dg.AssetKey(["air", "delays_by_carrier"])
@@ -45,6 +46,33 @@ def main() -> None:
                 for name, show in _pages(first).items():
                     show(page, url)
                     _shoot(page, IMAGES / f"{name}{'' if theme == 'light' else f'-{theme}'}.png")
+
+
+def sources() -> None:
+    """The lineage of `examples/postgres_to_iceberg`, of which nothing has to run."""
+    with tempfile.TemporaryDirectory() as folder, _bank(Path(folder)) as url:
+        for theme in THEMES:
+            with browser(theme) as context, closing(context.new_page()) as page:
+                page.goto(f"{url}/assets/bank/accounts?view=lineage&lineageScope=upstream&lineageDepth=8")
+                expect(page.get_by_text("bank_batches").first).to_be_visible()
+                _shoot(page, IMAGES / f"database-lineage{'' if theme == 'light' else f'-{theme}'}.png")
+
+
+@contextmanager
+def _bank(folder: Path) -> Generator[str]:
+    """The address of a UI that has both of its pipelines."""
+    port = free_port()
+    (folder / "dagster.yaml").write_text("nux: {enabled: false}\ntelemetry: {enabled: false}\n")
+    nowhere = {f"CALVE_DEMO_{name}": "/nowhere" for name in ("POSTGRES", "KAFKA", "LAKE")}
+    command = [BIN / "dagster-webserver", "-m", "tests.e2e.dagster.bank_defs", "-p", str(port)]
+    env = {**os.environ, **nowhere, "DAGSTER_HOME": str(folder)}
+    server = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True)
+    try:
+        until(lambda: answers(port), timeout_s=STARTED_WITHIN_S, why=lambda: "the UI does not answer")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait()
 
 
 def _shoot(page: Page, image: Path) -> None:
@@ -164,4 +192,5 @@ def _log(folder: Path) -> str:
 
 
 if __name__ == "__main__":
+    sources()
     main()

@@ -38,10 +38,10 @@ def series(way: str, server: Postgres, broker: Broker, directory: Path, per_roun
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_ten_kills_lose_and_double_no_row_version(
+def test_five_kills_lose_and_double_no_row_version(
     way: str, server: Postgres, broker: Broker, tmp_path: Path, tell: Tell
 ) -> None:
-    for outcome in series(way, server, broker, tmp_path, 200, 5).run(10):
+    for outcome in series(way, server, broker, tmp_path, 200, 5).run(5):
         tell(outcome)
 
 

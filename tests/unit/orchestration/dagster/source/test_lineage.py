@@ -1,0 +1,46 @@
+"""A source and the sink behind it: one lineage from the database to the Iceberg tables."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+
+@pytest.fixture
+def definitions(monkeypatch: pytest.MonkeyPatch) -> dg.Definitions:
+    """Of both files, which nothing has to answer for."""
+    for name in ("POSTGRES", "KAFKA", "LAKE"):
+        monkeypatch.setenv(f"CALVE_DEMO_{name}", "/nowhere")
+    from tests.e2e.dagster.bank_defs import defs
+
+    return defs
+
+
+def upstream(definitions: dg.Definitions, key: dg.AssetKey) -> set[str]:
+    """All that an asset follows from."""
+    graph, found, left = definitions.resolve_asset_graph(), set[dg.AssetKey](), [key]
+    while left:
+        new = graph.get(left.pop()).parent_keys - found
+        found |= new
+        left += new
+    return {"/".join(each.path) for each in found}
+
+
+def test_a_table_follows_from_the_database_by_topics(definitions: dg.Definitions) -> None:
+    found = upstream(definitions, dg.AssetKey(["bank", "accounts"]))
+    assert {
+        "bank_log/system",
+        "bank_log/public_accounts_table",
+        "bank_log/copy",
+        "bank_log/pg.public.accounts",
+        "bank/pg_public_accounts_topic",
+    } <= found
+
+
+def test_what_is_named_is_an_asset_and_not_a_stub(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    described = {"/".join(key.path): graph.get(key).description for key in graph.get_all_asset_keys()}
+    assert (
+        described["bank_log/public_accounts_table"] == "Table public.accounts, which is read into pg.public.accounts."
+    )
+    assert described["bank_log/pg.public.accounts"] == "Kafka topic pg.public.accounts of cluster main."
