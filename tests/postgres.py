@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -52,7 +53,9 @@ class Postgres:
 @contextmanager
 def postgres(password: str = "") -> Generator[Postgres]:
     """Started in a folder of its own, gone at the end with all of it. With a password it lets nobody in without."""
-    directory, port = Path(tempfile.mkdtemp(prefix="calve-postgres-")), steady_port()
+    # For root another user runs the server, who must get there.
+    place = "/tmp" if os.geteuid() == 0 else None
+    directory, port = Path(tempfile.mkdtemp(prefix="calve-postgres-", dir=place)), steady_port()
     try:
         # What a crash of the machine would cost is nobody's here.
         with running(directory, port, password, fsync="off"):

@@ -63,8 +63,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "slot-that-is-gone-is-made-anew",
         _LOG,
-        "        if slot is None or slot.lost:\n            found",
-        "        if slot is not None and slot.lost:\n            found",
+        "            return SLOT_GONE.of(self._slot, stored=lsn, found=found)",
+        "            return None",
         (f"{_REFUSED}::test_a_slot_that_was_dropped_stops_until_all_is_read_anew",),
         "Changes between the slot that was dropped and the new one would be missing, without a word.",
     ),
