@@ -51,14 +51,14 @@ class Postgres:
 
 
 @contextmanager
-def postgres(password: str = "") -> Generator[Postgres]:
+def postgres(password: str = "", **settings: str) -> Generator[Postgres]:
     """Started in a folder of its own, gone at the end with all of it. With a password it lets nobody in without."""
     # For root another user runs the server, who must get there.
     place = "/tmp" if os.geteuid() == 0 else None
     directory, port = Path(tempfile.mkdtemp(prefix="calve-postgres-", dir=place)), steady_port()
     try:
         # What a crash of the machine would cost is nobody's here.
-        with running(directory, port, password, fsync="off"):
+        with running(directory, port, password, fsync="off", **settings):
             yield Postgres(port)
     finally:
         shutil.rmtree(directory)

@@ -203,8 +203,9 @@ class Sender:
             given = by_slot(work, led.slots)
             seconds["plan"] = time.monotonic() - begun
             size = sum(each.size for each in work)
+            parts = f"{len(work):,} part{'s' * (len(work) != 1)}"
             where = f"{len(given)} slots" if len(given) > 1 else "one slot"
-            self._progress(Progress("write", f"reading {len(work):,} parts by {where}", led.generation, size))
+            self._progress(Progress("write", f"reading {parts} by {where}", led.generation, size))
             tasks = self._plane.tasks if len(given) > 1 else InProcessTasks()
             results = tasks.run(partial(send_slot, self._spec(led.generation, given)), len(given), records=size)
         except CalveError as error:

@@ -121,6 +121,14 @@ def test_what_is_missing_is_said_by_the_check_and_by_the_run(made: Make) -> None
     assert f"CREATE PUBLICATION {logged.name} FOR TABLE" in said.stdout
 
 
+def test_a_server_that_writes_no_rows_to_its_log_says_what_to_set(broker: Broker, tmp_path: Path) -> None:
+    with postgres(wal_level="replica") as server:
+        said = calve("check", Logged.create(server, broker.bootstrap, tmp_path, ITEMS).file)
+    assert said.returncode == EXIT_STOPPED
+    assert "wal_level is replica, and its log has no rows" in said.stdout
+    assert "set wal_level = logical" in said.stdout
+
+
 def test_a_slot_of_another_plugin_is_not_touched(made: Make) -> None:
     logged = made()
     logged.ask("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')::text", logged.name)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from calve.sink_core.error_codes.source import NO_PUBLICATION, STILL_WRITING
+from calve.sink_core.error_codes.source import DATABASE_REFUSED, NO_PUBLICATION, STILL_WRITING
 from calve.sink_core.errors import ConfigError, RetriableError
 from calve.sink_core.source.postgres.connecting import POLL_S, connected, reported, until_free
 from calve.sink_core.source.postgres.records import Cells, Layout
@@ -57,7 +57,8 @@ class ReplicationSlot:
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
     """A table of the publication. `member` changes when it leaves the publication and comes back. `columns` are those
-    that are published, empty where all are; `rows` is PostgreSQL's estimate.
+    that are published, empty where all are; `rows` is PostgreSQL's estimate, by its size before
+    there is one.
     """
 
     oid: int
@@ -131,7 +132,13 @@ class Server:
         until_free(lambda: self._ask("SELECT pg_replication_slot_advance(%s, %s)", name, lsn_text(lsn)))
 
     def tables(self, publication: str) -> list[PublishedTable]:
-        """Of a publication, by name. Raises ConfigError if there is none."""
+        """Of a publication, by name. Raises ConfigError if there is none, or no log that could be decoded."""
+        if self._wal_level != "logical":
+            raise ConfigError(
+                f"database {self.identity.database}: wal_level is {self._wal_level}, and its log has no rows",
+                hint="set wal_level = logical and start the server again",
+                code=DATABASE_REFUSED,
+            )
         found = self._ask(_TABLES, publication)
         if not found and not self._ask("SELECT 1 FROM pg_publication WHERE pubname = %s", publication):
             raise ConfigError(
@@ -202,6 +209,10 @@ class Server:
                 NULL if text is None else to_json(text.encode(codec))
                 for text, to_json in zip(row, convert, strict=True)
             ]
+
+    @cached_property
+    def _wal_level(self) -> str:
+        return self._ask("SHOW wal_level")[0][0]
 
     @cached_property
     def _unchecked(self) -> bool:
@@ -276,7 +287,7 @@ SELECT c.oid::bigint, p.schemaname, p.tablename, coalesce(r.oid, 0)::bigint,
        ARRAY(SELECT a.attname::text FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k (attnum, n), pg_attribute a
              WHERE i.indrelid = c.oid AND a.attrelid = c.oid AND a.attnum = k.attnum
                AND CASE WHEN c.relreplident = 'i' THEN i.indisreplident ELSE i.indisprimary END ORDER BY k.n),
-       greatest(c.reltuples, 0)::bigint
+       CASE WHEN c.reltuples < 0 THEN pg_relation_size(c.oid) / 100 ELSE c.reltuples END::bigint
 FROM pg_publication_tables p
 JOIN pg_publication b ON b.pubname = p.pubname
 JOIN pg_namespace n ON n.nspname = p.schemaname
