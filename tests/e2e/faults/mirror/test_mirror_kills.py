@@ -69,7 +69,7 @@ def test_a_long_series_of_kills_loses_and_doubles_nothing(
     world = MirrorWorld(tmp_path, broker.bootstrap, running.bootstrap, random.Random(2))
     # Three productions for two kills, of three quarters of the number each.
     per_round = RECORDS // KILLS * PER_KILL
-    for outcome in Series(world, 2, per_round, restarting(own_target)).run(kills):
+    for outcome in Series(world, 2, per_round, restart=restarting(own_target)).run(kills):
         tell(outcome)
     # All of it once more, from the beginning.
     world.read_from_the_beginning()
