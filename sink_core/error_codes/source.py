@@ -47,12 +47,6 @@ WHOLE_TOO_LONG = ErrorCode(
     "What a source reads at once, such as the snapshot of a table, is one transaction. Nothing of it was stored.",
     "Read what is there in parts: by another pipeline with `tables`, `by: timestamp` or `incrementing`.",
 )
-TABLES_HAVE_NO_AVRO = ErrorCode(
-    "CLV-7115",
-    "Rows of tables by query are JSON",
-    "`target.value` asks for Avro, which only a database's log is written as.",
-    "Set `target.value: {type: json}`, or read the database by `source.log`.",
-)
 NO_TABLE_TO_ASK = ErrorCode(
     "CLV-7116",
     "A table or a column is not in the database",

@@ -47,8 +47,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "log-offset-stays-where-nothing-of-ours-changed",
         _LOG,
-        "self._offset(done if messages >= most and not within else upto, 0)",
-        "self._offset(done, 0)",
+        "offset(done if messages >= most and not within else upto, 0)",
+        "offset(done, 0)",
         (f"{_POSTGRES}::test_while_only_others_write_the_log_is_let_go_of_and_nothing_is_read_twice",),
         "PostgreSQL would keep its log for as long as only other tables change.",
     ),

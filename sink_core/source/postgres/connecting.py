@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from calve.sink_core.config.references import redact_text, without_user_info
@@ -40,14 +41,8 @@ def until_free(ask: Callable[[], T]) -> T:
 
 def connected(url: str, options: str = "") -> connection:
     """A connection to `postgresql://…`, whose texts are those of `values.py`. Raises ConfigError without psycopg2."""
-    try:
-        import psycopg2
-    except ImportError as error:
-        raise ConfigError(
-            "psycopg2 is not installed, which reads PostgreSQL", hint="pip install 'calve[postgres]'", code=NO_DRIVER
-        ) from error
     session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
-    return psycopg2.connect(
+    return _driver().connect(
         url.replace("postgresql+psycopg2://", "postgresql://", 1),
         connect_timeout=CONNECT_S,
         application_name="calve",
@@ -59,15 +54,12 @@ def connected(url: str, options: str = "") -> connection:
 @contextmanager
 def reported(url: str) -> Generator[None]:
     """Raise what an error of PostgreSQL means: Unreachable, RetriableError, or ConfigError for what it refuses."""
-    try:
-        import psycopg2
-        from psycopg2 import errors
-    except ImportError:
-        yield
-        return
+    driver = _driver()
+    from psycopg2 import errors
+
     try:
         yield
-    except psycopg2.Error as error:
+    except driver.Error as error:
         said = (error.diag.message_primary or str(error)).strip()
         where = f"database {without_user_info(url)}: {redact_text(said)}"
         if isinstance(error, errors.ObjectInUse):
@@ -76,6 +68,17 @@ def reported(url: str) -> Generator[None]:
         if isinstance(error, errors.QueryCanceled):
             hint = "a slot waits for all transactions that write at the moment: end those that are open, run again"
             raise RetriableError(where, hint=hint, code=SLOT_IN_USE) from error
-        if isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError):
+        if isinstance(error, driver.OperationalError | driver.InterfaceError):
             raise Unreachable(where, hint="is it up, and are address and user right?", code=NO_DATABASE) from error
         raise ConfigError(where, hint="docs/sources.md says what PostgreSQL needs", code=DATABASE_REFUSED) from error
+
+
+def _driver() -> ModuleType:
+    """psycopg2, which comes with an extra of its own. Raises ConfigError without it."""
+    try:
+        import psycopg2
+    except ImportError as error:
+        raise ConfigError(
+            "psycopg2 is not installed, which reads PostgreSQL", hint="pip install 'calve[postgres]'", code=NO_DRIVER
+        ) from error
+    return psycopg2

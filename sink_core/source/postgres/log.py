@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from calve.sink_core.config.reading import RegistrySettings
@@ -70,7 +70,7 @@ class PostgresLog:
 
     @property
     def fingerprint(self) -> str:
-        identity = self._server.identity
+        identity = self._server.identity()
         return f"postgresql {identity.system}, database {identity.database}, slot {self._slot}"
 
     def topics(self) -> Sequence[Topic]:
@@ -80,7 +80,7 @@ class PostgresLog:
 
     def prepare(self, stored: Stored) -> None:
         published = self._tables()
-        slot, database = self._server.slot(self._slot), self._server.identity.database
+        slot, database = self._server.slot(self._slot), self._server.identity().database
         if (finding := self._contradiction(stored, slot)) is not None:
             raise finding.error()
         if slot is None:
@@ -94,7 +94,7 @@ class PostgresLog:
             )
 
     def _contradiction(self, stored: Stored, slot: ReplicationSlot | None) -> Finding | None:
-        known, timeline = stored.get(self._at), self._server.identity.timeline
+        known, timeline = stored.get(self._at), self._server.identity().timeline
         # Before the log has an offset, the slot must tell of all that came behind the first table's snapshot.
         places = [known["lsn"]] if known is not None else [at["lsn"] for table, at in stored.items() if "oid" in table]
         if not places:
@@ -195,6 +195,7 @@ class PostgresLog:
         done = first
         keys = {each.oid: each.key for each in self._tables()}
         decoder = Decoder(self._shape, self._server.types, self._topic, self._encode, keys)
+        offset = partial(_offset, self._server.identity().timeline)
         piece, most, messages = _Piece(), int(str(bound["most"])), 0
         seen = _Seen(json.loads(str(bound["tables"]))) if self._snapshots else None
         within = False
@@ -208,25 +209,22 @@ class PostgresLog:
                 if isinstance(told, Committed):
                     done = max(done, told.end_lsn)
                     if len(piece) >= AT_LEAST:
-                        yield piece.rows(self._offset(told.end_lsn, 0))
+                        yield piece.rows(offset(told.end_lsn, 0))
                         piece = _Piece()
                 elif (told.commit_lsn, told.seq) > (first, skipped):
                     piece.take(told, wanted=seen is None or seen.wants(told))
                     if len(piece) >= AT_MOST:
-                        yield piece.rows(self._offset(told.commit_lsn, told.seq))
+                        yield piece.rows(offset(told.commit_lsn, told.seq))
                         piece = _Piece()
             if within:
                 break
         self._seen.update(layout.topic for layout in decoder.layouts.values())
         # Cut off by the number of messages, behind a whole transaction; else all is read that committed before `upto`.
-        yield piece.rows(self._offset(done if messages >= most and not within else upto, 0))
-
-    def _offset(self, lsn: int, seq: int) -> FlatMap:
-        return FlatMap({"lsn": lsn_text(lsn), "seq": seq, "timeline": self._server.identity.timeline})
+        yield piece.rows(offset(done if messages >= most and not within else upto, 0))
 
     @cached_property
     def _shape(self) -> Shape:
-        return Debezium(self._server.identity.database) if self._shape_name == "debezium" else RowsAlone()
+        return Debezium(self._server.identity().database) if self._shape_name == "debezium" else RowsAlone()
 
     def _unread(self, stored: Stored) -> list[PublishedTable]:
         """The tables whose rows were not read since they are in the publication."""
@@ -282,6 +280,10 @@ class _Seen:
         snapshot = self._by_oid.get(change.oid)
         # A table that is not there yet will be read by a snapshot that has seen this.
         return snapshot is not None and not snapshot.saw(change.xid, change.commit_lsn)
+
+
+def _offset(timeline: int, lsn: int, seq: int) -> FlatMap:
+    return FlatMap({"lsn": lsn_text(lsn), "seq": seq, "timeline": timeline})
 
 
 def _partition(table: PublishedTable) -> FlatMap:

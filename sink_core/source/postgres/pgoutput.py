@@ -83,7 +83,7 @@ class Decoder:
         (oid,) = _oid(message, 1)
         layout = self.layouts[oid]
         try:
-            origin = Origin(self._xid, lsn, self._ms)
+            origin = self._origin(lsn)
             if message[5] == NEW:
                 # Most changes have nothing else.
                 cells, _ = _cells(layout, message, 6)

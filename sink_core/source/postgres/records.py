@@ -15,8 +15,8 @@ UNAVAILABLE_TEXT = "__debezium_unavailable_value"
 
 UNAVAILABLE = quoted(UNAVAILABLE_TEXT)
 
-INSERT, UPDATE, DELETE = ord("I"), ord("U"), ord("D")
-"""Kinds of changes, as pgoutput has them."""
+INSERT, UPDATE = ord("I"), ord("U")
+"""Kinds of changes that leave a row, as pgoutput has them."""
 
 NEW, OLD, KEY = ord("N"), ord("O"), ord("K")
 """Sides of a change: the new row, the old one, the old one's key if that is all there is."""

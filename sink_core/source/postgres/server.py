@@ -99,8 +99,8 @@ class Server:
             self._connection.close()
             self._connection = None
 
-    @cached_property
     def identity(self) -> Identity:
+        """As it is now: behind the same address another server may answer by the next call."""
         [(system, database, segment)] = self._ask(_IDENTITY, lsn_text(self.end()))
         return Identity(system, database, int(segment[:8], 16))
 
@@ -135,14 +135,14 @@ class Server:
         """Of a publication, by name. Raises ConfigError if there is none, or no log that could be decoded."""
         if self._wal_level != "logical":
             raise ConfigError(
-                f"database {self.identity.database}: wal_level is {self._wal_level}, and its log has no rows",
+                f"database {self.identity().database}: wal_level is {self._wal_level}, and its log has no rows",
                 hint="set wal_level = logical and start the server again",
                 code=DATABASE_REFUSED,
             )
         found = self._ask(_TABLES, publication)
         if not found and not self._ask("SELECT 1 FROM pg_publication WHERE pubname = %s", publication):
             raise ConfigError(
-                f"database {self.identity.database} has no publication {publication}",
+                f"database {self.identity().database} has no publication {publication}",
                 hint=f"CREATE PUBLICATION {publication} FOR TABLE …",
                 code=NO_PUBLICATION,
             )

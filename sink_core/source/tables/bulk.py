@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-import sqlalchemy as sa
-
 from calve.sink_core.config.units import HOUR
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.flat_map import FlatMap
@@ -33,10 +31,10 @@ class Bulk:
     def waiting(self, last: FlatMap | None) -> tuple[int, str]:
         """All rows once it is time; at least one, as an empty table is read too."""
         left = self._left_s(last)
-        return (max(1, self._rows()), "") if left <= 0 else (0, f"{self._table.name} is read in {left:,.0f} s")
+        return (max(1, self._table.count()), "") if left <= 0 else (0, f"{self._table.name} is read in {left:,.0f} s")
 
     def plan(self, last: FlatMap | None, limits: Limits) -> Planned | None:  # noqa: ARG002 - all or nothing
-        return Planned(FlatMap({AT: round(time.time(), 3)}), self._rows()) if self._left_s(last) <= 0 else None
+        return Planned(FlatMap({AT: round(time.time(), 3)}), self._table.count()) if self._left_s(last) <= 0 else None
 
     def read(self, last: FlatMap | None, bound: FlatMap) -> Iterator[Rows]:  # noqa: ARG002 - everything
         with self._table.database.streamed() as connection:
@@ -49,7 +47,3 @@ class Bulk:
 
     def _left_s(self, last: FlatMap | None) -> float:
         return 0.0 if last is None else float(str(last[AT])) + self._every - time.time()
-
-    def _rows(self) -> int:
-        with self._table.database.asked() as connection:
-            return connection.execute(sa.select(sa.func.count()).select_from(self._table.found)).scalar_one()

@@ -15,8 +15,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from calve.sink_core.error_codes.source import WAY_DOES_NOT_FIT
-from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.tables.table import Planned, QueriedTable
@@ -112,15 +110,7 @@ class ByNumber:
 
     @cached_property
     def _column(self) -> sa.Column[Any]:
-        column = self._table.column
-        if not isinstance(column.type, sa.Integer):
-            raise ConfigError(
-                f"source.tables: {self._table.name}.{column.name} is of type {column.type}, and by: incrementing "
-                "needs whole numbers",
-                hint="name another column, or set by: timestamp",
-                code=WAY_DOES_NOT_FIT,
-            )
-        return column
+        return self._table.column(sa.Integer, "whole numbers", "timestamp")
 
     def _look(self) -> tuple[int | None, float]:
         """The highest number, and the time after it was seen; each statement sees the database for itself."""
@@ -138,9 +128,7 @@ class ByNumber:
         return int(found[0]) if len(found) == 2 else None
 
     def _count(self, after: int | None, upto: int) -> int:
-        counted = sa.select(sa.func.count()).select_from(self._table.found).where(*self._between(after, upto))
-        with self._table.database.asked() as connection:
-            return connection.execute(counted).scalar_one()
+        return self._table.count(*self._between(after, upto))
 
     def _between(self, after: int | None, upto: int) -> list[sa.ColumnElement[bool]]:
         return [self._column <= upto, *([self._column > after] if after is not None else [])]

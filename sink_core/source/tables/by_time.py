@@ -69,15 +69,7 @@ class ByTime:
 
     @cached_property
     def _column(self) -> sa.Column[Any]:
-        column = self._table.column
-        if not isinstance(column.type, sa.DateTime):
-            raise ConfigError(
-                f"source.tables: {self._table.name}.{column.name} is of type {column.type}, and by: timestamp needs "
-                "a time of day with its date",
-                hint="name another column, or set by: incrementing",
-                code=WAY_DOES_NOT_FIT,
-            )
-        return column
+        return self._table.column(sa.DateTime, "a time of day with its date", "incrementing")
 
     @cached_property
     def _order(self) -> Order:

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from calve.sink_core.config.source_systems import TableByQuery
-from calve.sink_core.error_codes.source import OTHER_WAY, TABLES_HAVE_NO_AVRO
+from calve.sink_core.config.source_systems import TableByQuery, topic_of
+from calve.sink_core.error_codes.source import OTHER_WAY
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.base import Limits, Rows, Stored, Support, Topic, Update, Waiting, Work
 from calve.sink_core.source.flat_map import FlatMap
@@ -31,30 +31,16 @@ WAYS: Mapping[str, Callable[[QueriedTable], Way]] = {
 class Tables:
     """Records have the row as JSON for a value, and its key's columns for a key."""
 
-    def __init__(
-        self,
-        *,
-        url: str,
-        topics: str,
-        tables: Sequence[Mapping[str, Any]],
-        encoding: str = "json",
-        registry: Mapping[str, Any] | None = None,  # noqa: ARG002 - that of Avro
-    ) -> None:
+    def __init__(self, *, url: str, topics: str, tables: Sequence[Mapping[str, Any]]) -> None:
         """`topics` has `{schema}` and `{table}` in it, `tables` what the file says of each. Raises ConfigError for what
         can't be; connects to nothing.
         """
-        if encoding != "json":
-            raise ConfigError(
-                f"target.value: type: {encoding} is for a database's log, rows of tables by query are json",
-                hint="set target.value: {type: json}, or source.log in place of source.tables",
-                code=TABLES_HAVE_NO_AVRO,
-            )
         self._database, self._ways = Database(url), dict[FlatMap, Way]()
         self._topics = list[str]()
         for each in tables:
             asked = TableByQuery.model_validate(each)
             schema, _, name = asked.table.partition(".")
-            table = QueriedTable(self._database, asked, topics.replace("{schema}", schema).replace("{table}", name))
+            table = QueriedTable(self._database, asked, topic_of(topics, schema, name))
             self._ways[table.partition] = WAYS[asked.by](table)
             self._topics.append(table.topic)
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import INTERVAL
 
 from calve.sink_core.config.source_systems import TableByQuery
-from calve.sink_core.error_codes.source import NO_TABLE_TO_ASK
+from calve.sink_core.error_codes.source import NO_TABLE_TO_ASK, WAY_DOES_NOT_FIT
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.base import Limits, Record, Rows
 from calve.sink_core.source.flat_map import FlatMap
@@ -94,10 +94,25 @@ class QueriedTable:
         """The columns of a record's key: those that were asked for, else the primary key's, which may be none."""
         return tuple(self.found.c[name] for name in self.asked.key) or tuple(self.found.primary_key.columns)
 
-    @property
-    def column(self) -> sa.Column[Any]:
-        """The one that tells new rows, of a way that has one."""
-        return self.found.c[self.asked.column or ""]
+    def column(self, kind: type[sa.types.TypeEngine[Any]], wanted: str, other: str) -> sa.Column[Any]:
+        """The one that tells new rows, of a way that has one. Raises ConfigError for another type than `kind`, in words
+        `wanted`; `other` ways may do.
+        """
+        column = self.found.c[self.asked.column or ""]
+        if not isinstance(column.type, kind):
+            raise ConfigError(
+                f"source.tables: {self.name}.{column.name} is of type {column.type}, and by: {self.asked.by} needs "
+                f"{wanted}",
+                hint=f"name another column, or set by: {other}",
+                code=WAY_DOES_NOT_FIT,
+            )
+        return column
+
+    def count(self, *where: sa.ColumnElement[bool]) -> int:
+        """Rows that are there now."""
+        counted = sa.select(sa.func.count()).select_from(self.found).where(*where)
+        with self.database.asked() as connection:
+            return connection.execute(counted).scalar_one()
 
     def select(self, *besides: sa.ColumnElement[Any]) -> sa.Select[Any]:
         """All columns, and what is wanted besides, for `records`."""

@@ -126,9 +126,7 @@ class Window:
     def _rows(self, last: FlatMap | None, horizon: int) -> int:
         if last is not None and _xid(last) == horizon:
             return 0
-        counted = sa.select(sa.func.count()).select_from(self._table.found).where(_within(last, horizon))
-        with self._table.database.asked() as connection:
-            return connection.execute(counted).scalar_one()
+        return self._table.count(_within(last, horizon))
 
     def _open(self, horizon: int) -> Any:
         with self._table.database.asked() as connection:

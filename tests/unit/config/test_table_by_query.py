@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from calve.sink_core.config.source import SourceConfig
 from calve.sink_core.config.source_systems import TableByQuery
 
 T = {"table": "public.orders"}
@@ -44,3 +45,10 @@ def test_what_is_handed_on_says_the_same(said: dict[str, Any]) -> None:
     """As the source is made with it, on any host."""
     read = TableByQuery.model_validate({**T, **said})
     assert TableByQuery.model_validate(read.model_dump(exclude_none=True)) == read
+
+
+def test_avro_is_refused() -> None:
+    avro = {"type": "avro", "registry": "here"}
+    source = {"name": "shop", "kind": "source", "source": {"database": "shop", "tables": [T]}}
+    with pytest.raises(ValidationError, match="is json, but for a database's log"):
+        SourceConfig.model_validate({**source, "target": {"kafka": "here", "value": avro}})

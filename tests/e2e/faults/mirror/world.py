@@ -14,12 +14,11 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from calve.sink_core.errors import EXIT_DONE, EXIT_UNREACHABLE
 from calve.sink_core.kafka.compat import PARTITION_EOF
 from calve.sink_core.kafka.source import end_offsets, high_watermarks
 from calve.sink_core.offsets import TopicPartition
 from tests import support
-from tests.e2e.faults.slots.processes import NONE, Run, Strike
+from tests.e2e.faults.slots.processes import NONE, TRIES, Run, Strike, run_to_end
 from tests.mirror_flow import MirrorFlow, Record, record
 from tests.support import TIMEOUT_S
 
@@ -32,7 +31,6 @@ HEADERS: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
 TIMES = (1, -5_000, 1_700_000_000_000, 2**50)
 PADDING = b"x" * 150
 ANY_TIME = {name: str(2**63 - 1) for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")}
-TRIES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +170,8 @@ class MirrorWorld:
         return Run.start(self.mirror.pipeline.path, notes, slots, strike, tries)
 
     def run_to_end(self, slots: int, tries: int = TRIES) -> float:
-        """Seconds until a run that nobody disturbs has ended well; a cluster that just started may refuse the first."""
-        begun = time.monotonic()
-        for left in reversed(range(tries)):
-            run = self.start(slots)
-            code = run.finish()
-            if code == EXIT_DONE:
-                break
-            assert left, run.said
-            assert code == EXIT_UNREACHABLE, run.said
-        return time.monotonic() - begun
+        """Seconds until a run that nobody disturbs has ended well."""
+        return run_to_end(lambda: self.start(slots), tries)
 
     def read_from_the_beginning(self) -> None:
         """The next difference is of all there is."""

@@ -23,7 +23,7 @@ import psutil
 from calve.sink_core.config.load import load
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.config.source_pipeline import SourcePipeline
-from calve.sink_core.errors import EXIT_DONE, CalveError, RetriableError
+from calve.sink_core.errors import EXIT_DONE, EXIT_UNREACHABLE, CalveError, RetriableError
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.run import run_mirror
@@ -34,6 +34,7 @@ from tests.launch import FORK, begin
 
 FORKED = multiprocessing.get_context("fork")
 RUN_S = 240.0
+TRIES = 4
 GENERATIONS = 4
 """Of one run, at most: what it finds, and what comes meanwhile."""
 
@@ -232,6 +233,19 @@ class Run:
         while not there():
             assert time.monotonic() < deadline, f"{what}: {self.said}"
             time.sleep(_POLL_S)
+
+
+def run_to_end(start: Callable[[], Run], tries: int = TRIES) -> float:
+    """Seconds until a run that nobody disturbs has ended well; a cluster that just started may refuse the first."""
+    begun = time.monotonic()
+    for left in reversed(range(tries)):
+        run = start()
+        code = run.finish()
+        if code == EXIT_DONE:
+            break
+        assert left, run.said
+        assert code == EXIT_UNREACHABLE, run.said
+    return time.monotonic() - begun
 
 
 def status(pid: int) -> str:

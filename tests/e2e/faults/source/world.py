@@ -9,22 +9,19 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from calve.sink_core.config.source_systems import DatabaseSource
-from calve.sink_core.errors import EXIT_DONE, EXIT_UNREACHABLE
 from tests import support
-from tests.e2e.faults.slots.processes import NONE, Run, Strike
+from tests.e2e.faults.slots.processes import NONE, Run, Strike, run_to_end
 from tests.logged import PARTITIONS, Logged
 from tests.postgres import Postgres, program
 
 TABLES = tuple(f"items_{number}" for number in range(7))
 CLIENTS = 4
-TRIES = 4
 
 _TABLE = """
 CREATE TABLE {table} (id int PRIMARY KEY, version bigint, what text);
@@ -145,15 +142,7 @@ class SourceWorld:
     def run_to_end(self, slots: int) -> float:
         """Seconds until a run that nobody disturbs has ended well, of all that the load has written."""
         self._load_done()
-        begun = time.monotonic()
-        for left in reversed(range(TRIES)):
-            run = self.start(slots)
-            code = run.finish()
-            if code == EXIT_DONE:
-                break
-            assert left, run.said
-            assert code == EXIT_UNREACHABLE, run.said
-        return time.monotonic() - begun
+        return run_to_end(lambda: self.start(slots))
 
     def difference(self) -> Difference:
         """Of all there is."""

@@ -191,11 +191,6 @@ def test_the_fingerprint_has_no_user_and_no_password(url: str) -> None:
     assert "hush" not in str(raised.value)
 
 
-def test_avro_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="avro is for a database's log"):
-        Asking(url, BY_TIME, encoding="avro", registry={"url": "http://registry"})
-
-
 def test_a_driver_that_is_not_there_is_named(url: str) -> None:
     with pytest.raises(ConfigError, match="its driver asyncpg is not installed"):
         Asking("postgresql+asyncpg://joe:hush@host/shop", BY_TIME)
