@@ -15,7 +15,6 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 import argparse
 import json
 import os
-import shlex
 import subprocess
 import sys
 import time
@@ -74,7 +73,7 @@ def _demo(bootstrap: str, instance: DagsterInstance, limit: int | None) -> int:
         dg.materialize([delays_by_carrier], instance=instance, run_config=QUIET)
         _show(pipeline, catalog)
         _say(_growth(before, show.total_rows(catalog.load_table(FLIGHTS))))
-    code = _calve("verify", str(PIPELINE), "--deep") or _calve("status", str(PIPELINE))
+    code = local.calve(CONSOLE, "verify", str(PIPELINE), "--deep") or local.calve(CONSOLE, "status", str(PIPELINE))
     _how_to_go_on()
     return code
 
@@ -85,7 +84,7 @@ def _ingest(pipeline: SinkPipeline, instance: DagsterInstance) -> int:
     # Nothing more comes, so there is nothing to wait for.
     config = json.dumps({"ops": {f"{pipeline.name}_ingest": {"config": {"linger_s": 0}}}})
     command = ["dg", "launch", "--job", job, "--config-json", config]
-    _command(command)
+    local.show_command(CONSOLE, command)
     before = {run.run_id for run in instance.get_runs()}
     with log.open("wb") as output:
         launched = subprocess.Popen(  # noqa: S603 - our own command
@@ -149,17 +148,6 @@ def _growth(before: int, after: int) -> str:
     if after == before:
         return f"{FLIGHTS} had {before:,} rows before this run and has {after:,} now: nothing was added twice"
     return f"{FLIGHTS} had {before:,} rows before this run and has {after:,} now"
-
-
-def _calve(*arguments: str) -> int:
-    """Run the command line as a user would, and return its exit code."""
-    _command(["calve", *arguments])
-    command = [str(local.BIN / "calve"), *arguments]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode  # noqa: S603 - our own command
-
-
-def _command(words: list[str]) -> None:
-    CONSOLE.print(f"\n[bold]$ {shlex.join(words)}[/bold]", soft_wrap=True)
 
 
 def _how_to_go_on() -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import dagster as dg
 import psutil
 from dagster import DagsterInstance
+from rich.console import Console
 
 from calve.orchestration.dagster.common.runs import IN_PROGRESS
 from calve.orchestration.local import broker
@@ -37,6 +40,19 @@ ASKED = threading.Event()
 def folder() -> Path:
     """Where everything is kept: CALVE_DEMO_DIR, else `.demo` in the clone."""
     return Path(os.environ.get("CALVE_DEMO_DIR") or ROOT / ".demo").absolute()
+
+
+def show_command(console: Console, words: Sequence[str], **environment: str) -> None:
+    """Print a command as somebody would give it."""
+    said = "".join(f"{name}={value} " for name, value in environment.items())
+    console.print(f"\n[bold]$ {said}{shlex.join(words)}[/bold]", soft_wrap=True)
+
+
+def calve(console: Console, *words: str, **environment: str) -> int:
+    """Print a command of `calve`, give it as a user would, and return its exit code."""
+    show_command(console, ["calve", *words], **environment)
+    command = [str(BIN / "calve"), *words]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode  # noqa: S603
 
 
 class Interrupted(SystemExit):

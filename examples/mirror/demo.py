@@ -14,10 +14,8 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import argparse
 import os
-import shlex
-import subprocess
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -120,16 +118,7 @@ def _clusters(directory: Path) -> Generator[tuple[str, str]]:
 
 
 def _calve(command: str, **environment: str) -> int:
-    """Give a command for the pipeline as a user would, and return its exit code."""
-    words = ["calve", command, str(PIPELINE)]
-    CONSOLE.print(f"\n[bold]$ {_set(environment)}{shlex.join(words)}[/bold]", soft_wrap=True)
-    command_line = [str(local.BIN / "calve"), *words[1:]]
-    environment = {**os.environ, **environment}
-    return subprocess.run(command_line, cwd=local.ROOT, env=environment, check=False).returncode  # noqa: S603 - our own
-
-
-def _set(environment: Mapping[str, str]) -> str:
-    return "".join(f"{name}={value} " for name, value in environment.items())
+    return local.calve(CONSOLE, command, str(PIPELINE), **environment)
 
 
 def _say(sentence: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ _SETTINGS = {"listen_addresses": "127.0.0.1", "wal_level": "logical"}
 @contextmanager
 def running(directory: Path, port: int, password: str = "", **settings: str) -> Generator[bool]:
     """A server in a folder, stopped at the end; whether it was made now, with an empty database. With a password it
-    lets nobody in without.
+    lets nobody in without. Raises PermissionError for a folder that the server's user can't get to.
     """
     data, new = directory / "data", not (directory / "data/PG_VERSION").exists()
     if new:
         directory.mkdir(parents=True, exist_ok=True)
-        if _as_who():
-            shutil.chown(directory, *_as_who().values())
+        if who := _as_who():
+            _require_open(directory.absolute().parents, who["user"])
+            shutil.chown(directory, *who.values())
         secret = directory / "password"
         secret.write_text(password)
         method = ["-A", "scram-sha-256", "--pwfile", str(secret)] if password else ["-A", "trust"]
@@ -70,6 +72,12 @@ def run(command: Sequence[str], **environment: str) -> None:
     )
     if done.returncode:
         raise RuntimeError(f"{command[0]}: {done.stdout}\n{done.stderr}")
+
+
+def _require_open(folders: Iterable[Path], user: str) -> None:
+    if closed := next((folder for folder in folders if not folder.stat().st_mode & stat.S_IXOTH), None):
+        where = f"{closed} may not be entered by user {user}, who runs the server"
+        raise PermissionError(f"{where}: set CALVE_DEMO_DIR to a folder elsewhere, or let others enter this one")
 
 
 def _as_who() -> dict[str, Any]:

@@ -14,7 +14,6 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import argparse
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Generator
@@ -52,7 +51,7 @@ def main() -> int:
     try:
         with local.alone(directory), _servers(directory) as dsn:
             return _demo(dsn, options.transactions)
-    except (CalveError, FileNotFoundError) as error:
+    except (CalveError, FileNotFoundError, PermissionError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return error.exit_code if isinstance(error, CalveError) else 1
 
@@ -146,11 +145,7 @@ def _servers(directory: Path) -> Generator[str]:
 
 
 def _calve(command: str, file: Path, **environment: str) -> int:
-    """Give a command for a pipeline as a user would, and return its exit code."""
-    said = "".join(f"{name}={value} " for name, value in environment.items())
-    CONSOLE.print(f"\n[bold]$ {said}{shlex.join(['calve', command, str(file)])}[/bold]", soft_wrap=True)
-    command_line = [str(local.BIN / "calve"), command, str(file)]
-    return subprocess.run(command_line, cwd=local.ROOT, env={**os.environ, **environment}, check=False).returncode
+    return local.calve(CONSOLE, command, str(file), **environment)
 
 
 def _say(sentence: str) -> None:

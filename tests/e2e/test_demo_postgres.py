@@ -1,0 +1,75 @@
+"""The demo of a database as its reader sees it: run in an empty folder, with fewer transactions."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from calve.orchestration.local import broker
+from tests import support
+
+ROOT = Path(__file__).parents[2]
+PROVEN = re.compile(r"proven: bank\.accounts has what the database has, \d+ rows")
+
+
+@pytest.fixture(scope="module")
+def demo() -> Generator[tuple[Path, str]]:
+    """The folder, and what the demo printed in its first run."""
+    # For root another user runs the server, who must get there.
+    folder = Path(tempfile.mkdtemp(prefix="calve-demo-", dir="/tmp"))
+    folder.chmod(0o755)
+    try:
+        with support.short_lived():
+            yield folder, _printed(folder)
+    finally:
+        broker.stop(folder / "broker")
+        shutil.rmtree(folder)
+
+
+def _printed(folder: Path) -> str:
+    done = _demo(folder)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def _demo(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "examples.postgres_to_iceberg.demo", "--transactions", "200"],
+        cwd=ROOT,
+        env={**os.environ, "CALVE_DEMO_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root hands the server to another user")
+def test_a_folder_that_the_server_can_not_enter_is_named(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o700)
+    done = _demo(tmp_path / "closed")
+    assert done.returncode == 1
+    assert "may not be entered by user postgres, who runs the server: set CALVE_DEMO_DIR" in done.stderr
+
+
+def test_the_table_is_the_database(demo: tuple[Path, str]) -> None:
+    _, printed = demo
+    assert "demo a PostgreSQL with 100 accounts" in printed
+    # The rows that were there already.
+    assert "100 records sent; caught up" in printed
+    assert PROVEN.search(printed)
+
+
+@pytest.mark.faults
+def test_run_again_it_reads_nothing_twice(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    printed = _printed(folder)
+    assert "\n0 records sent; caught up" in printed
+    assert PROVEN.search(printed)
