@@ -38,6 +38,10 @@ class Rules:
     slot_compares_the_token: bool = True  # a task does not look whether its generation still leads
     slot_fences_first: bool = True  # a task looks before it has fenced those who had its id
 
+    # Sources (sink_core/source).
+    former_try_is_noticed: bool = True  # a task begins where the plan does, whatever a former try of it has sent
+    offsets_are_settled: bool = True  # source offsets are read up to the LSO of the moment
+
     # Looking at the source (sink_core/sink/loop/planning.py, sink_core/control/checks.py).
     positions_are_read_twice: bool = True  # a difference from the log is a finding at first sight
     positions_are_held_against_log: bool = True  # positions are taken as they are

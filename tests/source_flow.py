@@ -1,8 +1,9 @@
-"""Pipelines of kind source as tests make them beside `tests/integration/test_source_kind.py`."""
+"""Pipelines of kind source as tests make them: of `tests.lines_source`, and what they have sent."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +11,72 @@ import yaml
 from confluent_kafka import Producer
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.config.load import load_as
+from calve.sink_core.config.source_pipeline import SourcePipeline
 from calve.sink_core.errors import EXIT_DONE
+from calve.sink_core.source.plane import SourcePlane
+from calve.sink_core.source.run import SourceReport, run_source
 from tests import support
-from tests.integration.test_source_kind import Made
 from tests.launch import calve
 
 A, B = '{"file":"a.txt"}', '{"file":"b.txt"}'
 """Source partitions of `lines_of`, as Calve writes them."""
 
 
-def lines_of(broker: Broker, directory: Path, **more: Any) -> Made:
-    """A pipeline of `tests.lines_source` from a folder to a topic of its own; `more` are keys of its file."""
+@dataclass(frozen=True)
+class Made:
+    """A pipeline that reads `folder` and writes `topic`."""
+
+    broker: Broker
+    file: Path
+    folder: Path
+    topic: str
+    partitions: int = 1
+
+    @property
+    def pipeline(self) -> SourcePipeline:
+        return load_as(SourcePipeline, self.file)
+
+    def write(self, name: str, *lines: str) -> None:
+        with (self.folder / f"{name}.txt").open("a") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+
+    def run(self) -> SourceReport:
+        with SourcePlane(self.pipeline) as plane:
+            return run_source(plane)
+
+    def values(self, topic: str = "") -> list[str]:
+        return [
+            (value or b"").decode()
+            for partition in range(self.partitions if not topic else 1)
+            for value in support.consume(self.broker.bootstrap, topic or self.topic, partition=partition)
+        ]
+
+    def key(self, name: str) -> str:
+        """As Connect writes it."""
+        return f'["{self.pipeline.name}",{{"file":"{name}.txt"}}]'
+
+    def offsets(self) -> dict[str, Any]:
+        """As a consumer of the offsets topic has them that knows Connect's form."""
+        found = support.messages(self.broker.bootstrap, self.pipeline.offsets_topic)
+        return {(m.key() or b"").decode(): json.loads(m.value() or b"null") for m in found}
+
+
+def lines_of(broker: Broker, directory: Path, *, partitions: int = 1, dead: bool = False, **more: Any) -> Made:
+    """A pipeline of `tests.lines_source` from a folder to a topic of its own, with dead letters or without; `more` are
+    keys of its file.
+    """
     topic = support.unique("lines")
     (folder := directory / "in").mkdir()
-    options = {"folder": str(folder), "topic": topic, "partitions": 1}
+    options = {"folder": str(folder), "topic": topic, "partitions": partitions}
     config = {
         "name": topic.replace("-", "_"),
         "kind": "source",
         "source": {"type": "tests.lines_source:Lines", "options": options},
         "target": {"kafka": "here"},
+        **({"dead_letters": {"topic": f"{topic}.dead"}} if dead else {}),
     }
-    return Made(broker, source_file(broker, directory, config | more), folder, topic)
+    return Made(broker, source_file(broker, directory, config | more), folder, topic, partitions)
 
 
 def all_sent(broker: Broker, directory: Path) -> Made:
@@ -71,11 +117,6 @@ def at(line: int) -> tuple[Any, Any]:
 def paused(made: Made) -> Made:
     assert calve("pause", made.file, "--wait").returncode == EXIT_DONE
     return made
-
-
-def lines_sent(made: Made) -> list[str]:
-    """What a reader with `read_committed` gets, in its order."""
-    return [(value or b"").decode() for value in support.consume(made.broker.bootstrap, made.topic)]
 
 
 def write_offset(made: Made, topic: str, key: str, offset: Any) -> None:

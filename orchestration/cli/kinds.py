@@ -114,6 +114,7 @@ SOURCE = Kind(
         "positions show": f"{_SOURCE}.positions:show",
         "run": f"{_SOURCE}.run:run",
         "status": f"{_SOURCE}.looking:status",
+        "verify": f"{_SOURCE}.verify:verify",
     },
 )
 

@@ -100,6 +100,8 @@ def _take(
 def compacted(admin: AdminClient, topics: Iterable[str], *, timeout_s: float) -> set[str]:
     """Those of `topics` whose records the broker may remove one by one (`cleanup.policy` holds `compact`)."""
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    if not resources:
+        return set()
     doing = "reading topic configurations"
     with reported(doing):
         futures = admin.describe_configs(resources, request_timeout=timeout_s)

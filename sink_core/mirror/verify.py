@@ -8,23 +8,22 @@ has expired.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.control import checks
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.reader import RangeReader
+from calve.sink_core.kafka.recount import compacted
 from calve.sink_core.kafka.source import end_offsets, log_starts
 from calve.sink_core.mirror.carried import carried
 from calve.sink_core.mirror.digest import Digest
 from calve.sink_core.mirror.events import CopiedRange
 from calve.sink_core.mirror.plane import MirrorPlane
-from calve.sink_core.mirror.topic_config import topic_configs
 from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
 
 
@@ -134,12 +133,12 @@ def _sides_of_target(
     """With the number of records that are no longer there to be read."""
     copied, partitions = plane.log.state.copied, [proof.at for proof in proofs]
     starts = log_starts(plane.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
-    compacted = _compacted(plane.admin, {at.topic for at in partitions})
+    thinned = compacted(plane.admin, {at.topic for at in partitions}, timeout_s=ADMIN_TIMEOUT_S)
     for at in partitions:
         ranges = [
             (OffsetRange(*at, part.first, part.last), part)
             for part in copied.get(at, ())
-            if part.records and part.first >= starts[at] and at.topic not in compacted
+            if part.records and part.first >= starts[at] and at.topic not in thinned
         ]
         expired = plane.log.state.records.get(at, 0) - sum(part.records for _, part in ranges)
         yield _Side(plane.pipeline.kafka.properties, at, tuple(ranges), ends.get(at, -1)), expired
@@ -155,21 +154,16 @@ def _sides_of_source(plane: MirrorPlane, proofs: Sequence[PartitionProof]) -> It
     }
     starts = log_starts(plane.source_admin, at_source.values(), timeout_s=ADMIN_TIMEOUT_S)
     ends = end_offsets(plane.source_admin, at_source.values(), timeout_s=ADMIN_TIMEOUT_S)
-    compacted = _compacted(plane.source_admin, {at.topic for at in starts})
+    thinned = compacted(plane.source_admin, {at.topic for at in starts}, timeout_s=ADMIN_TIMEOUT_S)
     for proof in proofs:
         source = at_source.get(proof.at, proof.at)
-        parts = plane.log.state.copied.get(proof.at, ()) if source in starts and source.topic not in compacted else ()
+        parts = plane.log.state.copied.get(proof.at, ()) if source in starts and source.topic not in thinned else ()
         ranges = [
             (OffsetRange(*source, part.start, part.end), part)
             for part in parts
             if part.records and part.start >= starts[source] and part.end <= ends[source]
         ]
         yield _Side(plane.pipeline.source.properties, source, tuple(ranges), -1), 0
-
-
-def _compacted(admin: AdminClient, names: Collection[str]) -> set[str]:
-    configs = topic_configs(admin, names)
-    return {topic for topic, config in configs.items() if "compact" in config.all["cleanup.policy"]}
 
 
 def _prove(sides: Sequence[_Side], group: str, number: int) -> tuple[int, tuple[str, ...]]:

@@ -91,13 +91,15 @@ class Waiting:
     """What there is to read: `records` as far as it is known, `what` says it to people ("3 files", "12 MiB of WAL").
 
     `held_bytes` is what the system keeps for this source until it acknowledges, None where it keeps nothing. `until`
-    says how far all of this goes, in the source's own words.
+    says how far all of this goes, in the source's own words. `since_ms` is when the oldest of it came, None where
+    nothing waits, or nobody knows.
     """
 
     records: int
     what: str
     held_bytes: int | None = None
     until: Primitive = None
+    since_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

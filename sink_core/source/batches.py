@@ -192,7 +192,8 @@ class Sender:
         results: list[SlotResult] = []
         stored: Stored = {}
         try:
-            stored = self._found = dict(self._plane.offsets.refresh())
+            settled = self._plane.rules.offsets_are_settled
+            stored = self._found = dict(self._plane.offsets.refresh(settled=settled))
             self._hold_against_log(led.state, stored)
             self._plane.source.prepare(stored)
             self._plane.source.acknowledge(stored)

@@ -24,11 +24,14 @@ class Moved:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """What a partition of a topic got: `records` from offset `first` on, without a gap; `bytes` of keys and values."""
+    """What a partition of a topic got: `records` at the offsets `[first, end)`, between which others may have written;
+    `bytes` of keys and values.
+    """
 
     topic: str
     partition: int
     first: int
+    end: int
     records: int
     bytes: int
 
@@ -67,7 +70,7 @@ def _longs(*names: str) -> list[schemas.Schema]:
 
 
 _MOVED = _array("Moved", schemas.strings("partition", "before", "after"))
-_WRITTEN = _array("Written", [*schemas.strings("topic"), *_longs("partition", "first", "records", "bytes")])
+_WRITTEN = _array("Written", [*schemas.strings("topic"), *_longs("partition", "first", "end", "records", "bytes")])
 
 ROWS_SENT: schemas.Fields = [
     *SLOT_COMMITTED,

@@ -22,7 +22,7 @@ from calve.sink_core.errors import BadRecord, TerminalError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.garbage import infrequent_gc
 from calve.sink_core.kafka import clients
-from calve.sink_core.offsets import Offsets, TopicPartition
+from calve.sink_core.offsets import Offsets, TopicPartition, after
 from calve.sink_core.source.base import BadRow, Record, Rows, Work
 from calve.sink_core.source.events import Moved, RowsSent, Written
 from calve.sink_core.source.flat_map import FlatMap
@@ -71,7 +71,8 @@ def send_slot(spec: SendSpec, number: int) -> SlotResult:
             OpenedSource(spec.source) as source,
         ):
             slot.check(())
-            _require_untouched(spec, spec.work[number])
+            if spec.slots[number].rules.former_try_is_noticed:
+                _require_untouched(spec, spec.work[number])
             _send(spec, number, slot, source)
     except Overtaken as overtaken:
         return SlotResult(str(overtaken))
@@ -230,8 +231,7 @@ class _Piece:
         """A record was acknowledged. One that was refused makes the commit fail."""
         if error is None:
             run, offset = self._written[message.topic() or "", message.partition() or 0], message.offset() or 0
-            if offset < run.first:
-                run.first = offset
+            run.first, run.end = min(run.first, offset), max(run.end, after(offset))
             run.records += 1
             run.bytes += len(message)
 
@@ -241,8 +241,9 @@ class _Run:
     """What a partition of a topic got in one transaction."""
 
     first: int = sys.maxsize
+    end: int = 0
     records: int = 0
     bytes: int = 0
 
     def written(self, at: TopicPartition) -> Written:
-        return Written(topic=at.topic, partition=at.partition, first=self.first, records=self.records, bytes=self.bytes)
+        return Written(**at._asdict(), first=self.first, end=self.end, records=self.records, bytes=self.bytes)

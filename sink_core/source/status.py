@@ -48,8 +48,10 @@ class LastBatch:
 class SourceStatus:
     """Where a source stands. Times are ISO 8601 in UTC, ages in seconds by this host's clock.
 
-    `lag` counts records that wait, as far as the source knows, `waiting` says it in its words. `held_bytes` is what the
-    system keeps for this source, None where it keeps nothing. `records` and `dead_letters` are all that were ever sent.
+    `lag` counts records that wait, as far as the source knows, `waiting` says it in its words. `oldest_age_s` is the
+    age of the oldest of them, None where nothing waits; where the source doesn't know it (`age_is_bound`), the time
+    since the last generation began, which was to take all that waited then. `held_bytes` is what the system keeps for
+    this source, None where it keeps nothing. `records` and `dead_letters` are all that were ever sent.
     """
 
     pipeline: str
@@ -58,6 +60,8 @@ class SourceStatus:
     bootstrapped: bool
     lag: int
     waiting: str
+    oldest_age_s: float | None
+    age_is_bound: bool
     held_bytes: int | None
     records: int
     dead_letters: int
@@ -78,6 +82,7 @@ def status(plane: SourcePlane) -> SourceStatus:
     state, now_ms = plane.log.state, time.time_ns() // 1_000_000
     waiting = plane.source.waiting(state.offsets)
     finding = plane.other_binding() if ran else None
+    since_ms = waiting.since_ms if waiting.since_ms is not None else _last_look_ms(state)
     return SourceStatus(
         pipeline=plane.pipeline.name,
         source=plane.pipeline.reads,
@@ -85,6 +90,8 @@ def status(plane: SourcePlane) -> SourceStatus:
         bootstrapped=state.last_batch_id is not None,
         lag=waiting.records,
         waiting=waiting.what,
+        oldest_age_s=max(0, now_ms - since_ms) / 1000 if waiting.records and since_ms is not None else None,
+        age_is_bound=waiting.since_ms is None,
         held_bytes=waiting.held_bytes,
         records=state.records,
         dead_letters=state.dead_letters,
@@ -119,6 +126,10 @@ def last_batch(state: SourceState) -> LastBatch | None:
         dead_letters=letters,
         ended=state.ended.why if state.ended else None,
     )
+
+
+def _last_look_ms(state: SourceState) -> int | None:
+    return state.generation.event.written_at_ms if state.generation is not None else None
 
 
 def _plain(values: FlatMap) -> dict[str, Any]:

@@ -17,48 +17,29 @@ import pytest
 import yaml
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.config.load import load_as
-from calve.sink_core.config.source_pipeline import SourcePipeline
 from calve.sink_core.errors import EXIT_DONE, BadRecord, FindingError
 from calve.sink_core.failpoints import VARIABLE
-from calve.sink_core.source.plane import SourcePlane
-from calve.sink_core.source.run import SourceReport, run_source
 from tests import support
 from tests.launch import calve, forked
 from tests.object_store import BUCKET, KEY, SECRET, ObjectStore
+from tests.source_flow import Made, source_file
 
 
 @dataclass(frozen=True)
-class Made:
-    """A pipeline of files in `folder`."""
+class Grown(Made):
+    """A pipeline of files."""
 
-    broker: Broker
-    file: Path
-    folder: Path
-    topic: str
-
-    @property
-    def pipeline(self) -> SourcePipeline:
-        return load_as(SourcePipeline, self.file)
-
-    def change(self, *without: str, **files: Any) -> Made:
+    def change(self, *without: str, **files: Any) -> Grown:
         """Another value for keys of `files` in the pipeline file, and none of those on top of it."""
         config = yaml.safe_load(self.file.read_text())
         config["source"]["files"].update(files)
         self.file.write_text(yaml.safe_dump({key: value for key, value in config.items() if key not in without}))
         return self
 
-    def write(self, name: str, text: str) -> Path:
+    def grow(self, name: str, text: str) -> Path:
         with (file := self.folder / name).open("a") as opened:
             opened.write(text)
         return file
-
-    def run(self) -> SourceReport:
-        with SourcePlane(self.pipeline) as plane:
-            return run_source(plane)
-
-    def values(self, topic: str = "") -> list[str]:
-        return [(value or b"").decode() for value in support.consume(self.broker.bootstrap, topic or self.topic)]
 
     def records(self) -> list[tuple[str | None, Any]]:
         found = support.messages(self.broker.bootstrap, self.topic)
@@ -75,7 +56,7 @@ class Made:
 
 
 @pytest.fixture
-def made(broker: Broker, tmp_path: Path) -> Made:
+def made(broker: Broker, tmp_path: Path) -> Grown:
     topic = support.unique("files")
     (folder := tmp_path / "in").mkdir()
     config = {
@@ -85,19 +66,16 @@ def made(broker: Broker, tmp_path: Path) -> Made:
         "target": {"kafka": "here", "partitions": 1},
         "dead_letters": {"topic": f"{topic}.dead"},
     }
-    connections = {"deployment": "test", "kafka": {"here": {"bootstrap.servers": broker.bootstrap}}}
-    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(connections))
-    (tmp_path / "source.yaml").write_text(yaml.safe_dump(config))
-    return Made(broker, tmp_path / "source.yaml", folder, topic)
+    return Grown(broker, source_file(broker, tmp_path, config), folder, topic)
 
 
 def lines(*numbers: int) -> str:
     return "".join(f'{{"n": {number}}}\n' for number in numbers)
 
 
-def test_files_that_grow_give_each_line_once(made: Made) -> None:
-    made.write("a.jsonl", lines(1, 2) + "bad\n\n" + '{"n": 3')
-    made.write("b.jsonl", lines(10))
+def test_files_that_grow_give_each_line_once(made: Grown) -> None:
+    made.grow("a.jsonl", lines(1, 2) + "bad\n\n" + '{"n": 3')
+    made.grow("b.jsonl", lines(10))
     report = made.run()
     assert (report.ended, report.records) == ("caught up", 3)
     [batch] = report.batches
@@ -110,8 +88,8 @@ def test_files_that_grow_give_each_line_once(made: Made) -> None:
     # Half a line is nothing to read.
     assert made.run().batches == []
 
-    made.write("a.jsonl", "}\n" + lines(4))
-    made.write("c.jsonl", lines(20))
+    made.grow("a.jsonl", "}\n" + lines(4))
+    made.grow("c.jsonl", lines(20))
     assert made.run().records == 3
     assert sorted(made.values()) == sorted(lines(1, 2, 3, 4, 10, 20).splitlines())
     assert dict(made.records()) == {f'{{"n":{n}}}': {"n": n} for n in (1, 2, 3, 4, 10, 20)}
@@ -121,11 +99,11 @@ def test_files_that_grow_give_each_line_once(made: Made) -> None:
     assert "files, 0 bytes wait" in calve("check", made.file).stdout
 
 
-def test_csv_is_read_by_whole_records(made: Made) -> None:
+def test_csv_is_read_by_whole_records(made: Grown) -> None:
     made.change(path=f"{made.folder}/*.csv", format="csv")
-    made.write("a.csv", '\ufeffn,text\n1,"two\nlines"\n2\n3,"open\n')
+    made.grow("a.csv", '\ufeffn,text\n1,"two\nlines"\n2\n3,"open\n')
     assert made.run().records == 1
-    made.write("a.csv", 'no more"\n')
+    made.grow("a.csv", 'no more"\n')
     assert made.run().records == 1
     assert made.records() == [
         ('{"n":"1"}', {"n": "1", "text": "two\nlines"}),
@@ -134,7 +112,7 @@ def test_csv_is_read_by_whole_records(made: Made) -> None:
     assert made.values(f"{made.topic}.dead") == ["2"]
 
 
-def test_parquet_is_read_by_rows(made: Made) -> None:
+def test_parquet_is_read_by_rows(made: Grown) -> None:
     made.change(path=f"{made.folder}/*.parquet", format="parquet")
     pq.write_table(pa.table({"n": range(2500)}), made.folder / "a.parquet", row_group_size=1100)
     assert made.run().records == 2500
@@ -142,7 +120,7 @@ def test_parquet_is_read_by_rows(made: Made) -> None:
     assert (made.offsets()["a.parquet"]["position"], made.run().batches) == (2500, [])
 
 
-def test_an_address_of_fsspec_is_read_as_a_folder_is(made: Made) -> None:
+def test_an_address_of_fsspec_is_read_as_a_folder_is(made: Grown) -> None:
     memory, folder = fsspec.filesystem("memory"), f"/{made.topic}"
     made.change(path=f"memory:/{folder}/*.jsonl")
     memory.pipe(f"{folder}/a.jsonl", lines(1).encode())
@@ -152,7 +130,7 @@ def test_an_address_of_fsspec_is_read_as_a_folder_is(made: Made) -> None:
     assert made.values() == ['{"n": 1}', '{"n": 2}']
 
 
-def test_objects_that_are_replaced_by_longer_ones_are_read_on(made: Made, tmp_path: Path) -> None:
+def test_objects_that_are_replaced_by_longer_ones_are_read_on(made: Grown, tmp_path: Path) -> None:
     store = ObjectStore(tmp_path / "weed")
     store.directory.mkdir()
     store.start()
@@ -182,14 +160,14 @@ def test_objects_that_are_replaced_by_longer_ones_are_read_on(made: Made, tmp_pa
     ids=["shrank", "another, and longer"],
 )
 def test_a_file_that_is_not_what_was_read_stops_with_both_values(
-    text: str, stored: str, found: str, made: Made
+    text: str, stored: str, found: str, made: Grown
 ) -> None:
-    made.write("a.jsonl", lines(1, 2))
-    made.write("b.jsonl", lines(3))
+    made.grow("a.jsonl", lines(1, 2))
+    made.grow("b.jsonl", lines(3))
     assert made.run().records == 3
     before = made.offsets()
     (made.folder / "a.jsonl").write_text(text)
-    made.write("b.jsonl", lines(4))
+    made.grow("b.jsonl", lines(4))
     with pytest.raises(FindingError, match=r"file-changed: a.jsonl") as raised:
         made.run()
     assert stored in raised.value.stored
@@ -199,10 +177,10 @@ def test_a_file_that_is_not_what_was_read_stops_with_both_values(
     assert made.run().records == 2
 
 
-def test_files_that_are_gone_for_long_lose_their_offsets_and_others_keep_theirs(made: Made) -> None:
+def test_files_that_are_gone_for_long_lose_their_offsets_and_others_keep_theirs(made: Grown) -> None:
     made.change(forget_after="1h")
     for number, name in enumerate("abc"):
-        made.write(f"{name}.jsonl", lines(number))
+        made.grow(f"{name}.jsonl", lines(number))
     os.utime(made.folder / "a.jsonl", (1.0, 1.0))
     assert made.run().records == 3
     before = made.offsets()
@@ -213,15 +191,15 @@ def test_files_that_are_gone_for_long_lose_their_offsets_and_others_keep_theirs(
     assert made.offsets() == {**before, "a.jsonl": None}
     assert made.run().batches == []
     # What comes back before it is forgotten is not read again; what was forgotten is new.
-    made.write("b.jsonl", lines(1))
-    made.write("a.jsonl", lines(0))
+    made.grow("b.jsonl", lines(1))
+    made.grow("a.jsonl", lines(0))
     assert made.run().records == 1
     assert Counter(made.values()) == Counter({'{"n": 0}': 2, '{"n": 1}': 1, '{"n": 2}': 1})
 
 
-def test_a_bad_row_without_a_topic_for_it_stops_and_names_its_place(made: Made) -> None:
+def test_a_bad_row_without_a_topic_for_it_stops_and_names_its_place(made: Grown) -> None:
     made.change("dead_letters")
-    made.write("a.jsonl", lines(1) + "[]\n")
+    made.grow("a.jsonl", lines(1) + "[]\n")
     with pytest.raises(BadRecord, match=r'"file":"a.jsonl","position":9.*no JSON object, but list'):
         made.run()
     assert (made.values(), made.offsets()) == ([], {})
@@ -231,15 +209,15 @@ POINTS = ("slot.after-check", "source.after-offsets@2", "transaction.after-commi
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_files_that_grow_while_a_run_is_killed_give_each_line_once(point: str, made: Made) -> None:
-    made.write("a.jsonl", lines(*range(2500)) + "!\n" + '{"n": 2500')
-    made.write("b.jsonl", lines(*range(10_000, 10_003)))
+def test_files_that_grow_while_a_run_is_killed_give_each_line_once(point: str, made: Grown) -> None:
+    made.grow("a.jsonl", lines(*range(2500)) + "!\n" + '{"n": 2500')
+    made.grow("b.jsonl", lines(*range(10_000, 10_003)))
     at, _, number = point.partition("@")
     killed = forked("run", made.file, **{VARIABLE: f"{at}=kill{'@' + number if number else ''}"})
     assert killed.returncode == -signal.SIGKILL
-    made.write("a.jsonl", "}\n" + lines(*range(2501, 2600)))
-    made.write("b.jsonl", lines(10_003))
-    made.write("c.jsonl", lines(20_000))
+    made.grow("a.jsonl", "}\n" + lines(*range(2501, 2600)))
+    made.grow("b.jsonl", lines(10_003))
+    made.grow("c.jsonl", lines(20_000))
     done = calve("run", made.file)
     assert done.returncode == EXIT_DONE, done.stderr
     numbers = [value["n"] for _, value in made.records()]

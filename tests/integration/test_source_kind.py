@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -18,69 +16,18 @@ from dagster import DagsterInstance
 from calve import build_pipeline_defs
 from calve.orchestration.dagster.common.names import job_name
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.config.load import load_as
-from calve.sink_core.config.source_pipeline import SourcePipeline
 from calve.sink_core.errors import EXIT_DONE, BadRecord, FindingError
 from calve.sink_core.failpoints import VARIABLE
-from calve.sink_core.source.plane import SourcePlane
-from calve.sink_core.source.run import SourceReport, run_source
 from tests import support
 from tests.failpoints import SOURCES
 from tests.launch import calve, forked
+from tests.source_flow import Made, lines_of
 from tests.warm_spark import WarmSpark
-
-
-@dataclass(frozen=True)
-class Made:
-    broker: Broker
-    file: Path
-    folder: Path
-    topic: str
-
-    @property
-    def pipeline(self) -> SourcePipeline:
-        return load_as(SourcePipeline, self.file)
-
-    def write(self, name: str, *lines: str) -> None:
-        with (self.folder / f"{name}.txt").open("a") as file:
-            file.write("".join(f"{line}\n" for line in lines))
-
-    def run(self) -> SourceReport:
-        with SourcePlane(self.pipeline) as plane:
-            return run_source(plane)
-
-    def values(self, topic: str = "") -> list[str]:
-        return [
-            (value or b"").decode()
-            for partition in range(3 if not topic else 1)
-            for value in support.consume(self.broker.bootstrap, topic or self.topic, partition=partition)
-        ]
-
-    def key(self, name: str) -> str:
-        """As Connect writes it."""
-        return f'["{self.pipeline.name}",{{"file":"{name}.txt"}}]'
-
-    def offsets(self) -> dict[str, Any]:
-        """As a consumer of the offsets topic has them that knows Connect's form."""
-        found = support.messages(self.broker.bootstrap, self.pipeline.offsets_topic)
-        return {(m.key() or b"").decode(): json.loads(m.value() or b"null") for m in found}
 
 
 @pytest.fixture
 def made(broker: Broker, tmp_path: Path) -> Made:
-    name, topic = support.unique("lines").replace("-", "_"), support.unique("lines")
-    (folder := tmp_path / "in").mkdir()
-    config = {
-        "name": name,
-        "kind": "source",
-        "source": {"type": "tests.lines_source:Lines", "options": {"folder": str(folder), "topic": topic}},
-        "target": {"kafka": "here"},
-        "dead_letters": {"topic": f"{topic}.dead"},
-    }
-    connections = {"deployment": "test", "kafka": {"here": {"bootstrap.servers": broker.bootstrap}}}
-    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(connections))
-    (tmp_path / "source.yaml").write_text(yaml.safe_dump(config))
-    return Made(broker, tmp_path / "source.yaml", folder, topic)
+    return lines_of(broker, tmp_path, partitions=3, dead=True)
 
 
 def test_each_line_is_there_once_and_the_offsets_in_connects_form(made: Made) -> None:
@@ -186,7 +133,7 @@ def test_a_run_in_dagster_is_told_by_batch_and_by_topic(made: Made, instance: Da
     assert (told[f"{name}/copy"]["records"], told[f"{name}/copy"]["dead letters"]) == (2, 1)
     assert told[f"{name}/{made.topic}"]["records"] == 2
     assert {each.check_name: each.passed for each in done.get_asset_check_evaluations()} == dict.fromkeys(
-        ["lag", "held", "findings"], True
+        ["lag", "freshness", "held", "findings", "chain"], True
     )
     with dg.build_sensor_context(instance) as context:
         ticked = sensor.evaluate_tick(context)

@@ -11,9 +11,8 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import EXIT_DONE, ConfigError
 from calve.sink_core.failpoints import VARIABLE
 from tests import support
-from tests.integration.test_source_kind import Made
 from tests.launch import calve, forked
-from tests.source_flow import document, lines_of, lines_sent, paused, write_offset
+from tests.source_flow import Made, document, lines_of, paused, write_offset
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def sentinel(made: Made) -> str:
 
 def test_offsets_are_copied_once_with_a_sentinel(made: Made, old: str) -> None:
     assert made.run().records == 2
-    assert lines_sent(made) == ["a3", "a4"]
+    assert made.values() == ["a3", "a4"]
     assert made.offsets() == {
         sentinel(made): {"migrated": True},
         spaced(made, "a"): {"line": 5},
@@ -99,5 +98,5 @@ def test_a_migration_that_is_killed_is_there_as_a_whole_or_not_at_all(made: Made
     assert forked("run", made.file, cwd=None, **{VARIABLE: f"{point}=kill"}).returncode == -signal.SIGKILL
     assert len(made.offsets()) == (3 if point == "transaction.after-commit" else 0)
     assert calve("run", made.file).returncode == EXIT_DONE
-    assert lines_sent(made) == ["a3", "a4"]
+    assert made.values() == ["a3", "a4"]
     assert made.offsets().keys() == {sentinel(made), spaced(made, "a"), made.key("b")}

@@ -16,9 +16,8 @@ from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.moving import Move, move
 from calve.sink_core.source.plane import SourcePlane
 from tests import support
-from tests.integration.test_source_kind import Made
 from tests.launch import calve
-from tests.source_flow import A, B, all_sent, at, document, lines_of, lines_sent, paused, shown, write_offset
+from tests.source_flow import A, B, Made, all_sent, at, document, lines_of, paused, shown, write_offset
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def test_an_offset_is_set_while_paused_and_read_from_there(made: Made) -> None:
 
     assert calve("resume", made.file).returncode == EXIT_DONE
     assert made.run().records == 2
-    assert sorted(lines_sent(made)[-2:]) == ["a3", "a4"]
+    assert sorted(made.values()[-2:]) == ["a3", "a4"]
     assert document("status", made.file)["findings"] == []
 
 
@@ -115,7 +114,7 @@ def test_before_the_first_run_it_says_where_that_begins(broker: Broker, tmp_path
     document("positions", "set", made.file, "--partition", A, "--offset", '{"line":4}', "--yes")
     calve("resume", made.file)
     assert made.run().records == 1
-    assert lines_sent(made) == ["a4"]
+    assert made.values() == ["a4"]
 
 
 def test_an_offset_that_the_source_cant_go_on_from_is_refused(made: Made) -> None:
@@ -185,7 +184,7 @@ def test_a_task_of_the_connector_that_has_not_ended_is_fenced(broker: Broker, tm
         made.run()
     with pytest.raises(KafkaException, match="_FENCED"):
         task.commit_transaction(support.TIMEOUT_S)
-    assert lines_sent(made) == ([] if by == "set" else [f"a{i}" for i in range(5)])
+    assert made.values() == ([] if by == "set" else [f"a{i}" for i in range(5)])
 
 
 def test_the_lines_for_kafka_acls_name_the_connectors_ids_and_the_topic_of_old_offsets(

@@ -10,9 +10,8 @@ import pytest
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import EXIT_BAD_INPUT
 from calve.sink_core.failpoints import VARIABLE
-from tests.integration.test_source_kind import Made
 from tests.launch import calve, forked
-from tests.source_flow import A, all_sent, at, document, paused, shown
+from tests.source_flow import A, Made, all_sent, at, document, paused, shown
 
 
 @pytest.fixture

@@ -23,17 +23,21 @@ from tests.simulation import history, transitions
 from tests.simulation.environment import Environment, installed
 from tests.simulation.history import MERGING, PLACES, Action, History, Result
 from tests.simulation.rules import CASES
-from tests.simulation.slots import history as mirrors
-from tests.simulation.slots.environment import installed as installed_mirrors
-from tests.simulation.slots.history import MIXTURES as OF_MIRRORS
-from tests.simulation.slots.world import load_mirror
+from tests.simulation.slots import history as slots
+from tests.simulation.slots.environment import installed as installed_slots
+from tests.simulation.slots.history import MIXTURES as OF_SLOTS
+from tests.simulation.slots.worlds import worlds
 from tests.simulation.transitions import TRANSITIONS
 from tests.simulation.world import pipeline_files
 
 CHUNK = 25
-MIXTURES = (*history.MIXTURES, *OF_MIRRORS)
+MIXTURES = (*history.MIXTURES, *OF_SLOTS)
 REACHED = sorted(
-    {failpoint for failpoints in (MERGING, mirrors.PLACES, *PLACES.values()) for failpoint in failpoints}
+    {
+        failpoint
+        for failpoints in (MERGING, *(each.all for each in slots.PLACES.values()), *PLACES.values())
+        for failpoint in failpoints
+    }
     - {"resolve.after-rebind", "resolve.after-token"}
 )
 """Failpoints of what histories run. The answer `move` is not among it, nor are those to findings of mirrors."""
@@ -74,8 +78,8 @@ class Totals:
 @contextmanager
 def running(*, mixture: str | None = None, off: str | None = None) -> Iterator[Run]:
     """A function that runs the history of a seed; with the rule `off` switched off, or with another system's bug."""
-    if mixture in OF_MIRRORS:
-        with _running_mirrors(mixture, CASES[off].rules if off is not None else ALL) as run:
+    if mixture in OF_SLOTS:
+        with _running_slots(mixture, CASES[off].rules if off is not None else ALL) as run:
             yield run
         return
     with (
@@ -91,15 +95,15 @@ def running(*, mixture: str | None = None, off: str | None = None) -> Iterator[R
 
 
 @contextmanager
-def _running_mirrors(mixture: str, rules: Rules) -> Iterator[Run]:
-    with tempfile.TemporaryDirectory() as directory, installed_mirrors(rules) as environment:
-        pipeline = load_mirror(Path(directory))
-        yield lambda seed, actions=None: mirrors.History(environment, pipeline, seed).run(actions, mixture)
+def _running_slots(mixture: str, rules: Rules) -> Iterator[Run]:
+    with tempfile.TemporaryDirectory() as directory, installed_slots(rules) as environment:
+        make = worlds(Path(directory))[OF_SLOTS[mixture][0]]
+        yield lambda seed, actions=None: slots.History(environment, make, seed).run(actions, mixture)
 
 
 def draw(seed: int, mixture: str | None) -> list[Action]:
     """The actions of a seed."""
-    return mirrors.draw(seed, mixture) if mixture in OF_MIRRORS else history.draw(seed, mixture)
+    return slots.draw(seed, mixture) if mixture in OF_SLOTS else history.draw(seed, mixture)
 
 
 def _visit(environment: Environment, name: str) -> None:

@@ -37,7 +37,7 @@ def _off(switch: str, breaks: Promise, mixture: str | None = None, seed: int = 0
 
 
 ONCE, ROWS = Promise.PUBLISHED_ONCE, Promise.COMMITTED_ONCE
-COPIES, SLOTS = Promise.COPIED_ONCE, "slots asleep"
+COPIES, SLOTS, SOURCES = Promise.COPIED_ONCE, "slots asleep", "slots of a source asleep"
 FILES, FINDINGS, OTHERS = Promise.FILES_STAY, Promise.TRUE_FINDINGS, Promise.NOTHING_OVERWRITTEN
 
 RULES: dict[str, Rule] = {
@@ -85,6 +85,8 @@ RULES: dict[str, Rule] = {
     "a driver reads positions after the fence": _off("positions_are_read_after_the_fence", FINDINGS, SLOTS, 385),
     "a slot compares the token": _off("slot_compares_the_token", COPIES, SLOTS, 33),
     "a slot fences before it reads": _off("slot_fences_first", COPIES, SLOTS, 19),
+    "a task notices a former try of itself": _off("former_try_is_noticed", COPIES, SOURCES, 6),
+    "source offsets are read to the end": _off("offsets_are_settled", FINDINGS, SOURCES, 6),
 }
 
 BUGS: dict[str, Rule] = {

@@ -9,7 +9,7 @@ import dagster as dg
 from calve.orchestration.dagster.common.names import CHECKS
 from calve.orchestration.dagster.common.operations import pausing, resolving
 from calve.orchestration.dagster.common.operations.job import job_of
-from calve.orchestration.dagster.common.operations.maintenance import maintenance_jobs, maintenance_schedules
+from calve.orchestration.dagster.common.operations.maintenance import maintenance_jobs, maintenance_schedules, of_log
 from calve.orchestration.dagster.common.parts import Parts, asset_job
 from calve.orchestration.dagster.common.schedules import checks_schedule
 from calve.orchestration.dagster.common.topics import reads, source_topics
@@ -33,7 +33,7 @@ def mirror_parts(pipeline: MirrorPipeline) -> Parts:
     config = pipeline.config
     between = f"from {config.source_alias} to {config.target_alias}"
     checks_job = asset_job(pipeline, CHECKS, dg.AssetSelection.checks(checks), f"Checks {pipeline.name}.")
-    maintenance = maintenance_jobs(pipeline, operations.maintaining())
+    maintenance = maintenance_jobs(pipeline, of_log(run_plane))
     looks = f"Looks at lag, freshness, retention and findings of {pipeline.name}, and proves its chain."
     return Parts(
         stage=COPY,

@@ -19,6 +19,9 @@ from calve.sink_core.config.source_pipeline import SourcePipeline
 if TYPE_CHECKING:
     from calve.sink_core.source.plane import SourcePlane
     from calve.sink_core.source.status import SourceStatus
+    from calve.sink_core.source.verify import Proof
+
+SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +39,40 @@ def checks_of(pipeline: SourcePipeline) -> dg.AssetChecksDefinition:
 
 
 def look(pipeline: SourcePipeline, plane: "SourcePlane") -> Iterator[Verdict]:
-    """Every verdict."""
+    """Every verdict; the chain once there is one."""
     from calve.sink_core.source.status import status
+    from calve.sink_core.source.verify import verify
 
-    return judged(CHECKS, Health(pipeline, status(plane)), lambda _check: [None])
+    yield from judged(CHECKS, Health(pipeline, status(plane)), lambda _check: [None])
+    if plane.log.state.last_batch_id is not None:
+        yield chain(verify(plane))
 
 
 def evaluations(pipeline: SourcePipeline, found: Iterable[Verdict]) -> Iterator[dg.AssetCheckEvaluation]:
     """The verdicts as events that any op may yield."""
     return told(found, lambda _subject: copy_key(pipeline.name))
+
+
+def freshness(report: "SourceStatus", most_s: float | None) -> Verdict:
+    """The age of the oldest row that waits; where only its bound is known, a warning is all that it gives."""
+    age_s = report.oldest_age_s
+    if age_s is None:
+        nothing = "nothing waits" if not report.lag else "nothing was read yet, and nobody knows since when rows wait"
+        return Verdict(True, nothing, {"age_s": 0.0})
+    objective = "" if most_s is None else f", objectives.freshness is {most_s:g} s"
+    at_most = "at most " if report.age_is_bound else ""
+    text = f"the oldest row that waits is {at_most}{age_s:,.1f} s old{objective}"
+    passed = most_s is None or age_s <= most_s
+    return Verdict(passed, text, {"age_s": round(age_s, 3)}, warning=report.age_is_bound)
+
+
+def chain(proof: "Proof") -> Verdict:
+    """Each source offset went on where the one before ended, and is the one in the offsets topic."""
+    wrong = [*proof.faults, *(f"{part.at}: {fault}" for part in proof.partitions for fault in part.faults)]
+    text = "\n".join(wrong[:SHOWN]) or "every row was sent once"
+    numbers = {"records": proof.records, "source_partitions": proof.source_partitions}
+    more = {"faults_not_shown": max(0, len(wrong) - SHOWN)}
+    return Verdict(proof.proven, text, numbers, details=more, check=CHAIN.name)
 
 
 def held(report: "SourceStatus") -> Verdict:
@@ -59,6 +87,12 @@ def findings(report: "SourceStatus") -> Verdict:
     return Verdict(not report.findings, text, {"findings": len(report.findings)})
 
 
+CHAIN: Check[Health] = Check(
+    "chain",
+    "copy",
+    "Each source offset went on where the one before ended, and is the one in the offsets topic.",
+    "what `calve verify` checks without `--deep` does not hold",
+)
 CHECKS: tuple[Check[Health], ...] = (
     Check(
         "lag",
@@ -66,6 +100,14 @@ CHECKS: tuple[Check[Health], ...] = (
         "Records that wait, against objectives.lag.",
         "more records wait than `objectives.lag`",
         lambda seen, _subject: lag(seen.report.lag, seen.pipeline.config.objectives.lag),
+    ),
+    Check(
+        "freshness",
+        "copy",
+        "Age of the oldest row that waits, against objectives.freshness.",
+        "the oldest row that waits is older than `objectives.freshness` (warning: rows wait, and nothing was read "
+        "for so long)",
+        lambda seen, _subject: freshness(seen.report, seen.pipeline.config.objectives.freshness),
     ),
     Check(
         "held",
@@ -81,5 +123,6 @@ CHECKS: tuple[Check[Health], ...] = (
         "`calve status` shows a finding",
         lambda seen, _subject: findings(seen.report),
     ),
+    CHAIN,
 )
 """Every check of a source. Dagster's specs are made of it, and docs/dagster.md has its rows."""

@@ -97,7 +97,10 @@ class Files:
             files.pop(0)
         sizes = [_size(each, places.get(each.name)) for each in files]
         what = f"{len(files):,} {'file' if len(files) == 1 else 'files'}, {sum(sizes):,} bytes"
-        return Waiting(sum(max(1, records_in(size)) for size in sizes), what, until=until)
+        # Files come in the order of their last changes.
+        since = files[0].mtime if files else None
+        since_ms = None if since is None else round(since * 1000)
+        return Waiting(sum(max(1, records_in(size)) for size in sizes), what, until=until, since_ms=since_ms)
 
     def exactly_once(self) -> Support:
         return Support(True)

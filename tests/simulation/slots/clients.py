@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -97,6 +98,8 @@ class RecordProducer(SimProducer):
         headers: Sequence[tuple[str, bytes | None]] | None = None,
     ) -> None:
         self._stop_if_fenced()
+        if partition < 0:
+            partition = crc32(key or b"") % len(self._cluster.topics[topic].logs)
         batch = self._open_batch((topic, partition))
         is_data = timestamp or isinstance(value, bytes) or value is None
         batch.records.append(Record(key, value, timestamp, tuple(headers or ())) if is_data else value)

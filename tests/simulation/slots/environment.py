@@ -1,4 +1,4 @@
-"""Puts a world of two clusters in the place of Kafka, clock, threads and lots, for as long as a history runs."""
+"""Puts a world with slots in the place of Kafka, clock, threads and lots, for as long as a history runs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ import calve.sink_core.kafka.source
 from calve.sink_core.failpoints import reach
 from calve.sink_core.mirror.state import MIRROR
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.source.state import SOURCE
 from tests.simulation.environment import install_chance, wherever
 from tests.simulation.slots.clients import RecordAdmin, RecordConsumer, RecordProducer
-from tests.simulation.slots.world import MirrorWorld
+from tests.simulation.slots.world import SlotWorld
 
 
 class Environment:
     """Installed once for many histories; `world` is the one that runs, under `rules`."""
 
-    world: MirrorWorld
+    world: SlotWorld
 
     def __init__(self, rules: Rules = ALL) -> None:
         self.rules = rules
@@ -48,8 +49,9 @@ class Environment:
         patch.setattr(calve.sink_core.kafka.clients, "transactional_producer", producer)
         patch.setattr(calve.sink_core.control.slots.leading, "ThreadPoolExecutor", self._threads)
         # Avro's form on the wire has tests of its own.
-        patch.setattr(MIRROR, "encode", lambda event: event)
-        patch.setattr(MIRROR, "decode", lambda event: event)
+        for fold in (MIRROR, SOURCE):
+            patch.setattr(fold, "encode", lambda event: event)
+            patch.setattr(fold, "decode", lambda event: event)
         install_chance(patch, lambda: self.world)
         wherever(patch, reach, lambda name: self.world.reach(name))
 
@@ -60,7 +62,7 @@ class Environment:
 class Threads:
     """In place of a pool of threads: what they do, one after the other in an order that is drawn."""
 
-    def __init__(self, world: MirrorWorld) -> None:
+    def __init__(self, world: SlotWorld) -> None:
         self._world = world
 
     def __enter__(self) -> Threads:

@@ -12,9 +12,11 @@ import pytest
 from calve.sink_core.rules import ALL, Rules
 from tests.simulation.promises import Crash, Promise, Violation
 from tests.simulation.slots.environment import Environment, installed
-from tests.simulation.slots.history import AT_WORK, OF_TASKS, History
+from tests.simulation.slots.history import AT_WORK, PLACES, History
 from tests.simulation.slots.processes import KINDS
-from tests.simulation.slots.world import MirrorWorld, load_mirror
+from tests.simulation.slots.sources import SourceWorld
+from tests.simulation.slots.world import MirrorWorld
+from tests.simulation.slots.worlds import worlds
 from tests.simulation.stage import Actor
 
 TO_POSITIONS = 2
@@ -24,12 +26,16 @@ TO_POSITIONS = 2
 class Directed(History):
     """A history whose actions are written down. Each partition has three records at first."""
 
-    def __init__(self, environment: Environment, directory: Path) -> None:
-        super().__init__(environment, load_mirror(directory), 0)
-        self.world = environment.world = MirrorWorld(0, self.pipeline, environment.rules)
-        self.world.produce([at for at in self.world.partitions for _ in range(3)], transaction=False)
+    def __init__(self, environment: Environment, directory: Path, kind: str) -> None:
+        super().__init__(environment, worlds(directory)[kind], 0)
+        self.world = environment.world = self.make(0, environment.rules)
+        self.places = PLACES[kind]
+        if isinstance(self.world, MirrorWorld):
+            self.world.produce([at for at in self.world.partitions for _ in range(3)], transaction=False)
+        elif isinstance(self.world, SourceWorld):
+            self.world.system.lines = {f"f{number}": 3 for number in range(5)}
 
-    def driver(self, slots: int, kind: str = "mirror") -> Actor:
+    def driver(self, slots: int, kind: str = "move") -> Actor:
         """One that may use so many slots."""
         self.world.slots = slots
         name = f"{kind} {len(self.world.actors)}"
@@ -65,7 +71,7 @@ def four_and_two(history: Directed, place: str) -> None:
     driver = history.driver(2)
     history.go_on(driver, AT_WORK)
     zero, one = history.tasks(history.world, driver)
-    history.go_on(zero, "transaction.mid-produce")
+    history.go_on(zero, history.places.within)
     history.wake(one, *first[1:], zero, driver, first[0])
 
 
@@ -104,48 +110,112 @@ def looked_before_it_fenced(history: Directed) -> None:
     history.wake(first, second, driver)
 
 
-SCENES: dict[str, tuple[Callable[[Directed], None], str, Promise]] = {
+def tried_again_behind_a_commit(history: Directed) -> None:
+    """A task's second attempt begins where the plan does, and the first has committed a part of it by then."""
+    driver = history.driver(2)
+    history.go_on(driver, AT_WORK)
+    first, _ = history.tasks(history.world, driver)
+    history.go_on(first, "transaction.after-commit")
+    history.world.jobs[-1].attempt(0)
+    history.wake(history.tasks(history.world, driver)[-1], first, driver)
+
+
+def beside_anothers_transaction(history: Directed) -> None:
+    """Another connector's transaction is open in the offsets topic, before the offsets that a generation stores."""
+    world = history.world
+    assert isinstance(world, SourceWorld)
+    _, first = history.at_work(2, "slot.after-check")
+    world.leave_open()
+    for task in first:
+        history.go_on(task, "transaction.after-commit")
+    driver = history.driver(2)
+    history.go_on(driver, AT_WORK)
+    history.wake(driver, *first)
+
+
+SCENES: dict[str, tuple[str, Callable[[Directed], None], str, Promise]] = {
     "late before its init": (
+        "mirror",
         partial(four_and_two, place="slot.before-init"),
         "slot_compares_the_token",
         Promise.COPIED_ONCE,
     ),
-    "late after its check": (partial(four_and_two, place="slot.after-check"), "slots_are_fenced", Promise.COPIED_ONCE),
+    "late after its check": (
+        "mirror",
+        partial(four_and_two, place="slot.after-check"),
+        "slots_are_fenced",
+        Promise.COPIED_ONCE,
+    ),
     "late within its transaction": (
+        "mirror",
         partial(four_and_two, place="transaction.mid-produce"),
         "slots_are_fenced",
         Promise.COPIED_ONCE,
     ),
     "between fence and record": (
+        "mirror",
         fenced_before_it_is_recorded,
         "generation_is_recorded_first",
         Promise.COPIED_ONCE,
     ),
     "between positions and fence": (
-        partial(read_before_the_fence, kind="mirror"),
+        "mirror",
+        partial(read_before_the_fence, kind="move"),
         "positions_are_read_after_the_fence",
         Promise.TRUE_FINDINGS,
     ),
     "between positions and fence of keep-alive": (
-        partial(read_before_the_fence, kind="mirror keep alive"),
+        "mirror",
+        partial(read_before_the_fence, kind="keep alive"),
         "positions_are_read_after_the_fence",
         Promise.POSITIONS_FOLLOW,
     ),
     "between look and fence of a second attempt": (
+        "mirror",
         looked_before_it_fenced,
         "slot_fences_first",
         Promise.COPIED_ONCE,
+    ),
+    "of a source, late before its init": (
+        "source",
+        partial(four_and_two, place="slot.before-init"),
+        "slot_compares_the_token",
+        Promise.COPIED_ONCE,
+    ),
+    "of a source, late after its check": (
+        "source",
+        partial(four_and_two, place="slot.after-check"),
+        "slots_are_fenced",
+        Promise.COPIED_ONCE,
+    ),
+    "of a source, late within its transaction": (
+        "source",
+        partial(four_and_two, place="source.after-offsets"),
+        "slots_are_fenced",
+        Promise.COPIED_ONCE,
+    ),
+    "behind a commit of a former try": (
+        "source",
+        tried_again_behind_a_commit,
+        "former_try_is_noticed",
+        Promise.COPIED_ONCE,
+    ),
+    "beside another connector's transaction": (
+        "source",
+        beside_anothers_transaction,
+        "offsets_are_settled",
+        Promise.TRUE_FINDINGS,
     ),
 }
 
 
 def play(
-    scene: Callable[[Directed], None], directory: Path, rules: Rules = ALL
+    kind: str, scene: Callable[[Directed], None], directory: Path, rules: Rules = ALL
 ) -> tuple[Directed, Violation | Crash | None]:
     """A scene, and then a history's end; with what was broken."""
     broken: Violation | Crash | None = None
     with installed(rules) as environment:
-        history = Directed(environment, directory)
+        history = Directed(environment, directory, kind)
         try:
             scene(history)
             history.end(history.world)
@@ -159,22 +229,23 @@ def play(
 
 @pytest.mark.parametrize("name", SCENES)
 def test_a_rule_is_what_stops_it(name: str, tmp_path: Path) -> None:
-    scene, rule, promise = SCENES[name]
-    _, broken = play(scene, tmp_path, replace(ALL, **{rule: False}))
+    kind, scene, rule, promise = SCENES[name]
+    _, broken = play(kind, scene, tmp_path, replace(ALL, **{rule: False}))
     assert isinstance(broken, Violation)
     assert broken.promise is promise
 
 
 @pytest.mark.parametrize("name", SCENES)
 def test_with_every_rule_no_promise_is_broken(name: str, tmp_path: Path) -> None:
-    history, broken = play(SCENES[name][0], tmp_path)
+    kind, scene, _, _ = SCENES[name]
+    history, broken = play(kind, scene, tmp_path)
     assert broken is None
-    assert history.world.oracle.positions
+    assert history.world.position
 
 
-@pytest.mark.parametrize("place", OF_TASKS)
-def test_slots_that_wake_up_late_say_that_they_were_overtaken(place: str, tmp_path: Path) -> None:
-    history, broken = play(partial(four_and_two, place=place), tmp_path)
+@pytest.mark.parametrize(("kind", "place"), [(kind, place) for kind in PLACES for place in PLACES[kind].tasks])
+def test_slots_that_wake_up_late_say_that_they_were_overtaken(kind: str, place: str, tmp_path: Path) -> None:
+    history, broken = play(kind, partial(four_and_two, place=place), tmp_path)
     assert broken is None
     said = history.overtaken()
     # What was committed before anybody fenced it is all that a slot had to do.

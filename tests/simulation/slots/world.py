@@ -1,7 +1,8 @@
-"""A world with two clusters: a mirror's drivers copy topics of one to the other, by tasks that are processes too."""
+"""Worlds in which drivers move records by tasks that are processes too; that of a mirror has two clusters."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,15 +11,18 @@ from typing import Any, TypeVar
 
 from calve.sink_core.config.load import load
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
+from calve.sink_core.control.rounds import Bounds
+from calve.sink_core.control.slots.plane import SlotPlane
 from calve.sink_core.errors import CalveError, FindingError, RetriableError
 from calve.sink_core.mirror.plane import MirrorPlane
+from calve.sink_core.mirror.run import run_mirror
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tasks import Task
-from tests.simulation.broker import At, Cluster
+from tests.simulation.broker import At, Cluster, Outcome
 from tests.simulation.clients import Network
 from tests.simulation.scheduler import Process
 from tests.simulation.slots.clients import Record
-from tests.simulation.slots.oracle import Oracle
+from tests.simulation.slots.oracle import Oracle, SlotOracle
 from tests.simulation.stage import Actor, Stage
 
 T = TypeVar("T")
@@ -30,7 +34,15 @@ ATTEMPTS = 3
 """Of a task whose process dies, as Spark tries it again."""
 
 MOST_SLOTS = 6
+MOST_PARTITIONS = 4
 LOOK_S = 0.1
+
+BOUNDS = Bounds(3, 1e9, 0.0)
+"""Of a run."""
+
+CONNECTIONS = "deployment: sim\nkafka: {eu: {bootstrap.servers: source}, us: {bootstrap.servers: target}}\n"
+
+AnySlotPlane = SlotPlane[Any, Any]
 
 
 @dataclass
@@ -50,7 +62,7 @@ class Job:
 class SlotTasks:
     """In place of Spark: each attempt of a task is a process, which outlives its driver."""
 
-    world: MirrorWorld
+    world: SlotWorld
 
     def parallelism(self, records: int) -> int:
         del records
@@ -79,28 +91,40 @@ class SlotTasks:
         return outcomes
 
 
-class MirrorWorld(Stage):
-    """One history's world. `slots` is how many a driver may use now; `jobs` are all that were begun."""
+class SlotWorld(Stage):
+    """One history's world, of any kind with slots. `slots` is how many a driver may use now; `jobs` are all that were
+    begun, `target` is the cluster that they write to.
+    """
 
-    def __init__(self, seed: int, pipeline: MirrorPipeline, rules: Rules = ALL) -> None:
+    oracle: SlotOracle
+
+    def __init__(self, seed: int, rules: Rules = ALL) -> None:
         super().__init__(seed, rules)
-        self.pipeline = pipeline
-        self.source = Cluster(self.new_id, self.now_ms)
         self.target = Cluster(self.new_id, self.now_ms)
-        self.networks = {
-            "source": Network(self.scheduler, self.source, self.fate),
-            "target": Network(self.scheduler, self.target, self.fate),
-        }
-        for topic, partitions in TOPICS.items():
-            self.source.create_topic(topic, partitions, {})
+        self.networks = {"target": Network(self.scheduler, self.target, self.fate)}
         self.slots = 2
         self.jobs: list[Job] = []
-        self.oracle = Oracle(pipeline, self.source, self.target, self.note)
-        self._records = 0
-        self._upstream = 0
 
-    def plane(self) -> MirrorPlane:
-        return MirrorPlane(self.pipeline, self.rules, tasks=SlotTasks(self))
+    def plane(self) -> AnySlotPlane:
+        raise NotImplementedError
+
+    def move(self) -> None:
+        """What a driver does."""
+        raise NotImplementedError
+
+    def deed(self, what: str, chance: random.Random) -> None:
+        """What people and other programs do: `produce`, `add partition`, or `settle upstream`."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """All that brokers still have to do."""
+        for network in self.networks.values():
+            network.cluster.settle()
+
+    @property
+    def position(self) -> object:
+        """How far everything is."""
+        raise NotImplementedError
 
     def network_of(self, settings: Any) -> Network:
         return self.networks[str(settings["bootstrap.servers"])]
@@ -109,11 +133,6 @@ class MirrorWorld(Stage):
     def alive(self) -> list[Actor]:
         """In the order of their beginning."""
         return [actor for actor in self.actors.values() if not actor.process.ended]
-
-    @property
-    def partitions(self) -> list[At]:
-        """Of the source."""
-        return [(name, number) for name, topic in self.source.topics.items() for number in range(len(topic.logs))]
 
     def start_job(self, task: Task[Any]) -> Job:
         current = self.scheduler.current
@@ -151,6 +170,57 @@ class MirrorWorld(Stage):
                 self.outcomes[f"finding: {process.error.finding}"] += 1
             self.oracle.judge(process.name, process.error)
 
+
+class MirrorWorld(SlotWorld):
+    """A mirror's: it copies what is at `source`."""
+
+    def __init__(self, seed: int, pipeline: MirrorPipeline, rules: Rules = ALL) -> None:
+        super().__init__(seed, rules)
+        self.pipeline = pipeline
+        self.source = Cluster(self.new_id, self.now_ms)
+        self.networks["source"] = Network(self.scheduler, self.source, self.fate)
+        for topic, partitions in TOPICS.items():
+            self.source.create_topic(topic, partitions, {})
+        self.oracle: Oracle = Oracle(pipeline, self.source, self.target, self.note)
+        self._records = 0
+        self._upstream = 0
+
+    def plane(self) -> MirrorPlane:
+        return MirrorPlane(self.pipeline, self.rules, tasks=SlotTasks(self))
+
+    def move(self) -> None:
+        with self.plane() as plane:
+            self.oracle.check_report(run_mirror(plane, bounds=BOUNDS))
+
+    def deed(self, what: str, chance: random.Random) -> None:
+        match what:
+            case "produce":
+                # One by one, or a transaction over several partitions that is committed, aborted or left open.
+                ats = [chance.choice(self.partitions) for _ in range(chance.choice((1, 2, 5, 9)))]
+                how = chance.random()
+                self.produce(ats, transaction=how < 0.5, committed=how < 0.3, open_=how < 0.05)
+            case "add partition":
+                topic = chance.choice(sorted(self.source.topics))
+                number = len(self.source.topics[topic].logs)
+                if number < MOST_PARTITIONS:
+                    self.source.create_partitions(topic, number + 1)
+            case _:
+                # What was left open comes to its end, one way or the other.
+                for transaction in list(self.source.transactions.values()):
+                    if transaction.outcome is Outcome.OPEN:
+                        end = chance.choice((self.source.commit, self.source.abort))
+                        end(transaction.transactional_id, transaction.epoch)
+                self.source.settle()
+
+    @property
+    def position(self) -> object:
+        return dict(self.oracle.positions)
+
+    @property
+    def partitions(self) -> list[At]:
+        """Of the source."""
+        return [(name, number) for name, topic in self.source.topics.items() for number in range(len(topic.logs))]
+
     def new_record(self) -> Record:
         """One that no other equals, of all shapes."""
         self._records += 1
@@ -178,9 +248,7 @@ class MirrorWorld(Stage):
 
 def load_mirror(directory: Path) -> MirrorPipeline:
     """The mirror of all histories, whose file is written below `directory`."""
-    (directory / "connections.yaml").write_text(
-        "deployment: sim\nkafka: {eu: {bootstrap.servers: source}, us: {bootstrap.servers: target}}\n"
-    )
+    (directory / "connections.yaml").write_text(CONNECTIONS)
     path = directory / "mirror.yaml"
     path.write_text(
         "name: m\nkind: mirror\nsource: {kafka: eu, topics_regex: '[a-z]+'}\ntarget: {kafka: us, sync_config: false}\n"

@@ -20,6 +20,7 @@ from calve.orchestration.cli.main import app
 from calve.orchestration.dagster.common.verdicts import Check
 from calve.orchestration.dagster.mirror.verdicts import CHECKS as MIRROR_CHECKS
 from calve.orchestration.dagster.sink.verdicts import CHECKS as SINK_CHECKS
+from calve.orchestration.dagster.source.checks import CHECKS as SOURCE_CHECKS
 from calve.sink_core.config.load import load
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control import schemas
@@ -166,7 +167,10 @@ def test_every_crash_point_has_a_row_and_every_row_is_a_crash_point() -> None:
     assert rows == first_texts("reach")
 
 
-@pytest.mark.parametrize(("heading", "checks"), [("Checks", SINK_CHECKS), ("Checks of a mirror", MIRROR_CHECKS)])
+@pytest.mark.parametrize(
+    ("heading", "checks"),
+    [("Checks", SINK_CHECKS), ("Checks of a mirror", MIRROR_CHECKS), ("Checks of a source", SOURCE_CHECKS)],
+)
 def test_every_check_has_a_row(heading: str, checks: Sequence[Check[Any]]) -> None:
     rows = table_rows(section("docs/dagster.md", heading))[2:]
     assert {tuple(row) for row in rows} == {(f"`{check.name}`", check.of, check.fails_when) for check in checks}

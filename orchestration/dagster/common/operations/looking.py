@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from pydantic import Field
 
 from calve.orchestration.dagster.common.checks import metadata_of
+from calve.orchestration.dagster.common.names import VERIFY
+from calve.orchestration.dagster.common.operations.job import Operation, P, Told, Work
+from calve.orchestration.dagster.common.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from calve.orchestration.dagster.common.verdicts import Verdict
     from calve.sink_core.control.status import PartitionStatus
 
 
@@ -39,3 +42,29 @@ def proof_metadata(verdict: Verdict, *, proven: bool, deep: bool, **more: Any) -
     if not proven:
         raise dg.Failure(verdict.text, metadata=metadata, allow_retries=False)
     return metadata
+
+
+class ProofConfig(dg.Config):
+    """How much to prove."""
+
+    deep: bool = Field(default=False, description="Read the records again. Takes long.")
+
+
+Prove = Callable[[Work[P], bool], tuple[Verdict, Sequence[Mapping[str, Any]]]]
+"""What a kind's proof says, and what was read again for it: a row of each partition, none unless it was deep."""
+
+
+def proving(
+    description: str, prove: Prove[P], evaluations: Callable[[Iterable[Verdict]], Iterable[Told]]
+) -> Operation[P, ProofConfig]:
+    """The job of a kind's proof. The run is red if it does not hold."""
+
+    def work(at: Work[P], config: ProofConfig) -> Generator[Told, None, dict[str, Any]]:
+        verdict, read = prove(at, config.deep)
+        at.say(verdict.text)
+        yield from evaluations([verdict])
+        rows = [dg.TableRecord(dict(row)) for row in read]
+        shown = {"read again": dg.MetadataValue.table(rows)} if rows else {}
+        return proof_metadata(verdict, proven=verdict.passed, deep=config.deep, **shown)
+
+    return Operation(VERIFY, description, ProofConfig, {"deep": False}, work, lane=VERIFY)

@@ -18,6 +18,7 @@ from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError
 
 if TYPE_CHECKING:
+    from calve.sink_core.control.maintenance import LogTask
     from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
 
 POOL = "maintenance"
@@ -65,6 +66,21 @@ class Maintaining(Generic[P]):
     key: Callable[[P, str], dg.AssetKey | None] = lambda _plane, _subject: None
     config: type[dg.Config] = LogTaskConfig
     off: Sequence[str] = ()
+
+
+LOG_TASKS: "dict[str, LogTask]" = {"trim": "trim", "keep_alive": "keep_alive"}
+"""What every kind has to maintain."""
+
+
+def of_log(opens: Opens[P]) -> Maintaining[P]:
+    """The maintenance of a kind that has no more than its control topic and positions."""
+    return Maintaining(tuple(LOG_TASKS), opens, _log_task)
+
+
+def _log_task(task: str, at: Work[P], config: LogTaskConfig) -> "MaintenanceReport":
+    from calve.sink_core.control.maintenance import run_log_task
+
+    return run_log_task(LOG_TASKS[task], at.plane, dry_run=config.dry_run, on_progress=at.say)
 
 
 def maintenance_jobs(pipeline: Pipeline, maintaining: Maintaining[P]) -> dict[str, dg.JobDefinition]:

@@ -1,0 +1,159 @@
+"""The proof of a source: each source offset went on where the one before ended, and is the one in the offsets topic; if
+asked for, the topics have all that was sent.
+
+The system that is read is not asked: what it has let go of can't be read again. Counted are the records that each
+transaction has sent, by the offsets that they got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pyroaring import BitMap64
+
+from calve.sink_core.findings import SOURCE_OFFSET_MOVED
+from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
+from calve.sink_core.kafka.recount import compacted, delivered_offsets
+from calve.sink_core.kafka.source import end_offsets, existing_topic_ids, high_watermarks, log_starts
+from calve.sink_core.offsets import OffsetRange, TopicPartition
+from calve.sink_core.source.base import Stored
+from calve.sink_core.source.events import Written
+from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.plane import SourcePlane
+from calve.sink_core.source.state import SourceState
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProof:
+    """What is known of one partition of a topic, of the `records` that the log tells were sent to it.
+
+    `checked` were found, `expired` may have been taken by retention, compaction or whoever deleted the topic. `others`
+    are records from the first checked one on that this source did not send.
+    """
+
+    at: TopicPartition
+    records: int
+    checked: int = 0
+    expired: int = 0
+    others: int = 0
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The proof of a source. `records` are all that were ever sent, dead letters left out; `source_partitions` have an
+    offset. `partitions` are those of topics; `deep` says whether their records were counted.
+    """
+
+    records: int
+    source_partitions: int
+    partitions: tuple[PartitionProof, ...]
+    faults: tuple[str, ...]
+    deep: bool
+
+    @property
+    def proven(self) -> bool:
+        return not self.faults and not any(each.faults for each in self.partitions)
+
+
+def verify(plane: SourcePlane, *, deep: bool = False, on_progress: Callable[[str], None] = lambda _step: None) -> Proof:
+    """What can be proven now of everything that the log speaks of. The plane must be bound or read.
+
+    Raises Unreachable if the cluster does not answer or a transaction stays open, FindingError for what contradicts the
+    control topic.
+    """
+    # Before the log: what is committed by now has its event there.
+    ends = end_offsets(plane.admin, _there(plane, plane.log.refresh()), timeout_s=ADMIN_TIMEOUT_S) if deep else {}
+    moved = _moved(plane)
+    state = plane.log.state
+    partitions = [
+        PartitionProof(at, sum(each.records for each in written)) for at, written in sorted(state.written.items())
+    ]
+    if deep:
+        partitions = _deep(plane, state, partitions, ends, on_progress)
+    return Proof(state.records, len(state.offsets), tuple(partitions), (*state.breaks, *moved), deep)
+
+
+def _moved(plane: SourcePlane) -> list[str]:
+    """Offsets of the offsets topic that are not the log's, with both values."""
+    if plane.pipeline.config.connect is not None:
+        # Kafka Connect moves them too, and the log is told by the next generation.
+        plane.log.refresh_to_end()
+        return []
+    found = _differing(plane)
+    if found:
+        # A slot may have moved some between the two looks: then they are others now.
+        again = _differing(plane)
+        found = {partition: both for partition, both in found.items() if again.get(partition) == both}
+    name = SOURCE_OFFSET_MOVED.name
+    return [f"{name}: {at.json}: stored {logged}, found {stored}" for at, (logged, stored) in sorted(found.items())]
+
+
+def _differing(plane: SourcePlane) -> dict[FlatMap, tuple[str, str]]:
+    topic = plane.offsets
+    stored: Stored = (
+        topic.refresh() if existing_topic_ids(plane.admin, [topic.topic], timeout_s=ADMIN_TIMEOUT_S) else {}
+    )
+    logged = plane.log.refresh_to_end().offsets
+    both = {at: (_text(logged.get(at)), _text(stored.get(at))) for at in logged.keys() | stored.keys()}
+    return {at: (mine, theirs) for at, (mine, theirs) in both.items() if mine != theirs}
+
+
+def _text(offset: FlatMap | None) -> str:
+    return offset.json if offset is not None else "none"
+
+
+def _there(plane: SourcePlane, state: SourceState) -> list[TopicPartition]:
+    """The partitions that the log speaks of, of topics that are still those that were written."""
+    topics = {at.topic for at in state.written}
+    ids = existing_topic_ids(plane.admin, topics, timeout_s=ADMIN_TIMEOUT_S)
+    return sorted(at for at in state.written if ids.get(at.topic, "") == state.topic_ids.get(at.topic))
+
+
+def _deep(
+    plane: SourcePlane,
+    state: SourceState,
+    proofs: list[PartitionProof],
+    ends: dict[TopicPartition, int],
+    on_progress: Callable[[str], None],
+) -> list[PartitionProof]:
+    there = _there(plane, state)
+    thinned = compacted(plane.admin, {at.topic for at in there}, timeout_s=ADMIN_TIMEOUT_S)
+    there = [at for at in there if at.topic not in thinned]
+    starts = log_starts(plane.admin, there, timeout_s=ADMIN_TIMEOUT_S)
+    now = high_watermarks(plane.admin, there, timeout_s=ADMIN_TIMEOUT_S)
+    retained = {at: [each for each in state.written[at] if each.first >= starts[at]] for at in there}
+    # A topic that ends before what was sent has lost it: what is left is counted.
+    ranges = [
+        OffsetRange(*at, runs[0].first, min(now[at], max(ends.get(at, 0), *(each.end for each in runs))))
+        for at, runs in retained.items()
+        if runs and runs[0].first < now[at]
+    ]
+    found = delivered_offsets(plane.pipeline.kafka.properties, ranges, on_progress)
+    for part in ranges:
+        if part.at not in found:
+            # Retention was faster than the reader.
+            retained[part.at] = []
+    return [_counted(proof, retained.get(proof.at, []), found.get(proof.at, BitMap64())) for proof in proofs]
+
+
+def _counted(proof: PartitionProof, runs: list[Written], found: BitMap64) -> PartitionProof:
+    """`runs` are those of the partition that are to be there, `found` the offsets that are, from the first run on."""
+    sent, there = sum(each.records for each in runs), len(found)
+    counts = [(each, found.range_cardinality(each.first, each.end)) for each in runs]
+    wrong = [
+        f"[{run.first}, {run.end}): {run.records:,} records were sent, {count:,} are there"
+        for run, count in counts
+        if count < run.records
+    ]
+    if there < sent and not wrong:
+        # The runs of several slots overlap.
+        wrong = [f"{sent:,} records were sent, {there:,} are there"]
+    return replace(
+        proof,
+        checked=min(sent, there),
+        expired=proof.records - sent,
+        others=max(0, there - sent),
+        faults=tuple(wrong),
+    )
