@@ -59,6 +59,7 @@ def test_a_folder_that_the_server_can_not_enter_is_named(tmp_path: Path) -> None
     assert "may not be entered by user postgres, who runs the server: set CALVE_DEMO_DIR" in done.stderr
 
 
+@pytest.mark.faults
 def test_the_table_is_the_database(demo: tuple[Path, str]) -> None:
     _, printed = demo
     assert "demo a PostgreSQL with 100 accounts" in printed

@@ -41,7 +41,7 @@ def new_flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Calla
 @pytest.mark.parametrize(
     ("seeds", "records"),
     [
-        pytest.param(range(1), 300, id="share"),
+        pytest.param(range(1), 150, id="share"),
         pytest.param(range(1, 21), 10_000, id="million", marks=[pytest.mark.faults, pytest.mark.timeout(7200)]),
     ],
 )

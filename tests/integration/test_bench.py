@@ -17,6 +17,7 @@ from tests.pipelines import Flow
 from tests.support import TopicFactory
 
 
+@pytest.mark.faults
 def test_a_step_that_fails_is_noted_and_the_others_go_on(tmp_path: Path) -> None:
     def fail() -> Generator[Figure]:
         yield Figure("kept", "before it failed", 1, "s")

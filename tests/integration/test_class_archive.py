@@ -43,6 +43,7 @@ def test_java_takes_sparks_classes_from_the_archive(tmp_path: Path) -> None:
     assert loaded_from_archive(tmp_path, class_archive.java_option()) > 1000
 
 
+@pytest.mark.faults
 def test_java_goes_without_an_archive_that_does_not_fit(tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsa"
     broken.write_bytes(os.urandom(10_000))

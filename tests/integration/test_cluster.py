@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from calve.orchestration.local.broker import Broker
 from tests.pipelines import Flow
 from tests.standalone import SETTINGS, standalone
 from tests.support import TopicFactory
 
 
+@pytest.mark.faults
 def test_a_cluster_of_two_workers_gives_the_same_result(
     tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
 ) -> None:

@@ -45,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[ThreeBrokers]
     ("place", "victim"),
     [
         ("transaction.mid-produce", leader_of_the_remote_topic),
-        ("transaction.after-offsets", coordinator_of_the_slot),
+        pytest.param("transaction.after-offsets", coordinator_of_the_slot, marks=pytest.mark.faults),
         pytest.param("transaction.after-offsets", leader_of_the_remote_topic, marks=pytest.mark.faults),
     ],
     ids=lambda value: getattr(value, "__name__", value),

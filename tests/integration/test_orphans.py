@@ -133,7 +133,7 @@ def test_young_and_hidden_files_stay(begun: Flow, clean: Clean) -> None:
         "write.after-files",
         # A process that sleeps there has its orphans removed in tests/e2e/faults/test_orphans.py.
         pytest.param("write.after-manifests", marks=pytest.mark.faults),
-        "publish.after-fence",
+        pytest.param("publish.after-fence", marks=pytest.mark.faults),
     ],
 )
 def test_a_batch_before_its_publish_is_given_up_and_redone(begun: Flow, clean: Clean, point: str) -> None:
@@ -167,6 +167,7 @@ def test_a_commit_that_sleeps_before_its_swap_finds_its_files(begun: Flow, clean
     holds(begun, 30)
 
 
+@pytest.mark.faults
 def test_a_commit_that_sleeps_between_metadata_file_and_swap_finds_it(
     begun: Flow, clean: Clean, monkeypatch: pytest.MonkeyPatch
 ) -> None:

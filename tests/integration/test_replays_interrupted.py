@@ -19,6 +19,7 @@ from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.damage import roll_back
 from tests.dead_letters import ALL, GOOD, assert_proven, die, left, mend, misfit, replay, spoilt
+from tests.gate import every_second
 from tests.launch import started
 from tests.pipelines import COLUMNS, Died, Flow, reached
 from tests.resolving import resolved
@@ -34,7 +35,7 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
     return spoilt(tmp_path, broker, kafka_topic(2))
 
 
-@pytest.mark.parametrize("place", [*BEFORE, *PUBLISH, *PLACES])
+@pytest.mark.parametrize("place", every_second([*BEFORE, *PUBLISH, *PLACES]))
 def test_a_replay_that_died_is_done_by_the_next(flow: Flow, place: str) -> None:
     mend(flow)
     # A replay begins with a commit, which has nothing to do.
@@ -46,7 +47,7 @@ def test_a_replay_that_died_is_done_by_the_next(flow: Flow, place: str) -> None:
     assert_proven(flow)
 
 
-@pytest.mark.parametrize("place", ["publish.after-commit", *PLACES])
+@pytest.mark.parametrize("place", every_second(["publish.after-commit", *PLACES]))
 def test_what_is_published_is_taken_in_by_any_commit(flow: Flow, place: str) -> None:
     mend(flow)
     with pytest.raises(Died), reached(place, die):

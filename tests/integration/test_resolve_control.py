@@ -12,6 +12,7 @@ from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.tables.log.events import DataComplete, TableCheckpoint
 from tests import damage
+from tests.gate import every_second
 from tests.pipelines import Died, Flow, reached
 from tests.resolving import refused, resolve, resolved, run_and_prove
 from tests.support import Produce, TopicFactory
@@ -48,7 +49,7 @@ def test_a_pipeline_goes_on_with_a_control_topic_made_anew(flow: Flow, break_it:
     assert flow.ids() == list(range(40))
 
 
-@pytest.mark.parametrize(("break_it", "finding"), DAMAGES, ids=damage.name)
+@pytest.mark.parametrize(("break_it", "finding"), every_second(DAMAGES), ids=damage.name)
 def test_what_was_published_and_is_in_no_table_is_read_again(flow: Flow, break_it: damage.Break, finding: str) -> None:
     flow.publish()
     break_it(flow)

@@ -144,6 +144,7 @@ def test_a_task_that_is_at_work_is_fenced_and_ends(both: Both) -> None:
     assert both.sent == both.lines
 
 
+@pytest.mark.faults
 def test_what_its_rest_interface_moves_or_takes_away_is_gone_on_from(both: Both) -> None:
     both.write(100)
     both.connect()
@@ -162,6 +163,7 @@ def test_what_its_rest_interface_moves_or_takes_away_is_gone_on_from(both: Both)
     assert document("status", both.file)["findings"] == []
 
 
+@pytest.mark.faults
 def test_a_connector_moves_to_an_offsets_topic_of_its_own(both: Both) -> None:
     both.write(100)
     both.connect()

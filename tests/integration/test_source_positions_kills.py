@@ -10,6 +10,7 @@ import pytest
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import EXIT_BAD_INPUT
 from calve.sink_core.failpoints import VARIABLE
+from tests.gate import every_second
 from tests.launch import calve, forked
 from tests.source_flow import A, Made, all_sent, at, document, paused, shown
 
@@ -32,7 +33,7 @@ NOTHING_IS_THERE = (
 )
 
 
-@pytest.mark.parametrize("point", [*NOTHING_IS_THERE, "transaction.after-commit"])
+@pytest.mark.parametrize("point", every_second([*NOTHING_IS_THERE, "transaction.after-commit"]))
 def test_a_set_that_is_killed_has_moved_offsets_and_log_or_neither(made: Made, point: str) -> None:
     paused(made)
     words = ("positions", "set", made.file, "--partition", A, "--offset", '{"line":3}', "--yes")

@@ -22,6 +22,7 @@ from calve.sink_core.tables.log.events import CheckpointPart, DataComplete, Data
 from calve.sink_core.tables.log.parts import in_parts
 from calve.sink_core.tables.proof import VerifyReport
 from tests import damage, support
+from tests.gate import every_second
 from tests.integration.range_jobs import part, replay
 from tests.launch import calve
 from tests.pipelines import Died, Flow, reached
@@ -177,21 +178,23 @@ def test_a_silent_table_holds_nothing_back(flow: Flow) -> None:
 
 @pytest.mark.parametrize(
     ("break_it", "finding"),
-    [
-        (damage.roll_back, "table-rolled-back"),
-        (damage.remove_tag, "tag-removed"),
-        (damage.restore_the_catalog, "table-restored"),
-        (damage.restore_the_catalog_from_before_the_first_commit, "table-restored"),
-        (Flow.recreate_table, "table-recreated"),
-        (damage.drop_the_table, "table-dropped"),
-        (damage.reset_backwards, "positions-changed"),
-        (damage.reset_forwards, "positions-changed"),
-        (damage.delete_the_group, "positions-missing"),
-        (damage.lose_records_to_retention, "records-lost-to-retention"),
-        (damage.recreate_the_source_topic, "topic-recreated"),
-        (damage.recreate_the_control_topic, "control-topic-recreated"),
-        (damage.configure_another_catalog, "other-catalog"),
-    ],
+    every_second(
+        [
+            (damage.roll_back, "table-rolled-back"),
+            (damage.remove_tag, "tag-removed"),
+            (damage.restore_the_catalog, "table-restored"),
+            (damage.restore_the_catalog_from_before_the_first_commit, "table-restored"),
+            (Flow.recreate_table, "table-recreated"),
+            (damage.drop_the_table, "table-dropped"),
+            (damage.reset_backwards, "positions-changed"),
+            (damage.reset_forwards, "positions-changed"),
+            (damage.delete_the_group, "positions-missing"),
+            (damage.lose_records_to_retention, "records-lost-to-retention"),
+            (damage.recreate_the_source_topic, "topic-recreated"),
+            (damage.recreate_the_control_topic, "control-topic-recreated"),
+            (damage.configure_another_catalog, "other-catalog"),
+        ]
+    ),
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_every_finding_is_found_after_a_trim_and_after_another_with_the_finding_there(

@@ -69,13 +69,13 @@ def made_good(flow: Flow) -> None:
 @pytest.mark.parametrize(
     ("place", "victim"),
     [
-        ("publish.after-fence", transaction_coordinator),
+        pytest.param("publish.after-fence", transaction_coordinator, marks=pytest.mark.faults),
         # Between two that stay, with the same transaction open.
         pytest.param("publish.after-begin", leader_of_the_control_topic, marks=pytest.mark.faults),
         ("publish.after-events", leader_of_the_control_topic),
         pytest.param("publish.after-events", transaction_coordinator, marks=pytest.mark.faults),
         ("publish.after-offsets", transaction_coordinator),
-        ("publish.after-commit", leader_of_the_control_topic),
+        pytest.param("publish.after-commit", leader_of_the_control_topic, marks=pytest.mark.faults),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )

@@ -15,6 +15,7 @@ from calve.sink_core.errors import ConfigError, TableUnusable, UnknownOutcome, U
 from calve.sink_core.iceberg.catalog import rest
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS
 from calve.sink_core.sink.verify.proof import verify
+from tests.gate import every_second
 from tests.launch import calve
 from tests.pipelines import Flow, reached
 from tests.rest_catalog import Answer, Proxy, RestCatalog, proxied
@@ -55,7 +56,7 @@ def restful(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, rest_cata
         yield Restful(flow, rest_catalog, proxy)
 
 
-@pytest.mark.parametrize("status", [500, 503, CUT])
+@pytest.mark.parametrize("status", every_second([500, 503, CUT]))
 @pytest.mark.parametrize("when", [BEFORE, AFTER], ids=["before", "after"])
 def test_a_commit_answered_with_an_error_lands_once(restful: Restful, when: bool, status: int) -> None:
     restful.flow.produce(range(10, 20))
@@ -122,7 +123,7 @@ def test_a_catalog_that_can_not_answer_just_now_is_asked_again(restful: Restful)
 
 
 @pytest.mark.parametrize("place", ["opening catalog", "loading table"])
-@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize("status", every_second([200, 404]))
 def test_a_page_in_place_of_an_answer_is_said_to_be_one(restful: Restful, status: int, place: str) -> None:
     restful.flow.produce(range(10, 20))
     page = Answer(status, b"<html>\n<title>Log in</title>", (("content-type", "text/html; charset=utf-8"),))
@@ -162,7 +163,7 @@ def test_an_answer_that_is_no_catalogs_is_said_to_be_none(restful: Restful) -> N
 STOPS: dict[str, Callable[[RestCatalog], None]] = {"stopped": RestCatalog.stop, "hung": RestCatalog.hang}
 
 
-@pytest.mark.parametrize("how", STOPS)
+@pytest.mark.parametrize("how", every_second(STOPS))
 @pytest.mark.parametrize(
     "place",
     ["write.after-files", "commit.after-check", "commit.after-list"],

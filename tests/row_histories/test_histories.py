@@ -36,15 +36,15 @@ def run(machine: type[Histories], histories: int, steps: int, first: int) -> Non
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(more, marks=pytest.mark.faults) for more in range(1, 8))])
 def test_a_table_is_the_dictionary_as_clickhouse_reads_it(first: int, by_clickhouse: Lake) -> None:
-    run(of_one_spec(by_clickhouse), 243, STEPS, first)
+    run(of_one_spec(by_clickhouse), 120, STEPS, first)
 
 
 def test_a_table_is_the_dictionary_as_both_read_it(by_both: Lake) -> None:
-    run(of_one_spec(by_both), 45, STEPS, 8)
+    run(of_one_spec(by_both), 25, STEPS, 8)
 
 
 def test_a_table_is_the_dictionary_whatever_its_partitions_as_spark_reads_it(by_spark: Lake) -> None:
-    run(of_many_specs(by_spark), 15, SPARK_STEPS, 9)
+    run(of_many_specs(by_spark), 10, SPARK_STEPS, 9)
     assert by_spark.counted["changes of a spec"]
     assert by_spark.counted["compactions"]
 

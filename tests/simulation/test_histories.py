@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.campaign import Totals, run_for, run_until_visited, running, shorten
 
-VISITS, AT_MOST_S = 20, 60.0
+VISITS, AT_MOST_S = 5, 25.0
 """In the gate, which looks whether the histories still go everywhere."""
 
 LONG_S, LONG_VISITS = 170.0, 100

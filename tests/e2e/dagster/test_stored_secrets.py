@@ -51,6 +51,7 @@ def unpacked(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
+@pytest.mark.faults
 def test_secrets_of_a_pipeline_are_in_nothing_that_dagster_keeps(guarded: Guarded, tmp_path: Path) -> None:
     flow = guarded.flow
     flow.produce(range(20))

@@ -141,6 +141,7 @@ def backfill(page: Page, at: Operated, flow: Flow, hours: str, runs: int) -> lis
     return until(ended, timeout_s=240, why=at.dagster.logs)
 
 
+@pytest.mark.faults
 def test_hours_are_replayed_from_the_partitions_page_and_an_empty_one_is_green(operated: Operated, page: Page) -> None:
     flow = operated.hours
     flow.load_table().delete("id = 13")
@@ -205,6 +206,7 @@ def test_a_table_that_was_rolled_back_is_answered(operated: Operated, page: Page
     assert sorted(int(row["id"]) for row in by_chdb(flow.load_table())) == list(range(30))
 
 
+@pytest.mark.faults
 def test_dead_letters_are_looked_at_and_replayed(operated: Operated, page: Page) -> None:
     flow = operated.spoiled
     support.produce(flow.bootstrap, flow.topic, [b'{"id": 3000000000, "text": "n"}'])

@@ -23,7 +23,7 @@ WorldFor = Callable[[Way, str], World]
 FIRST = {failpoint: way for way, failpoint in reversed(CASES)}
 """The way on which a failpoint is reached in every test run; the others are of the long series."""
 
-RUNS = ("first run", "run")
+RUNS = ("run",)
 """Who sleeps there in every test run."""
 
 

@@ -14,6 +14,7 @@ from calve.sink_core.errors import EXIT_DONE, EXIT_STOPPED, EXIT_UNREACHABLE
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.timing import Deadline
 from tests import mirrors
+from tests.gate import every_second
 from tests.integration.test_mirror_answers import delete_records, set_position
 from tests.launch import Done, calve, forked
 from tests.mirrors import Mirror
@@ -54,13 +55,9 @@ def run(mirror: Mirror) -> Done:
     return ran
 
 
-SLOW = ("publish.after-events@2", "publish.after-offsets@2")
-"""Two that wait for the time-out of a transaction are of the long series."""
-
-
 @pytest.mark.parametrize(
     ("finding", "choice", "failpoint"),
-    [pytest.param(*case, marks=[pytest.mark.faults] if case[2] in SLOW else []) for case in CASES],
+    every_second(CASES),
 )
 def test_an_answer_that_is_killed_is_given_again(mirror: Mirror, finding: str, choice: str, failpoint: str) -> None:
     [topic] = mirror.pipeline.config.source.topics

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
@@ -19,6 +19,7 @@ from tests.e2e.faults.outcomes import Outcome, Tell
 from tests.e2e.faults.slots.processes import Strike
 from tests.e2e.faults.slots.series import DRIVER, SLOT
 from tests.failpoints import MIRRORS
+from tests.gate import every_second, only
 
 FIRST_USE = ("bind.after-append", "topics.after-create")
 POINTS = (*FIRST_USE, *DRIVER, *SLOT)
@@ -52,17 +53,12 @@ def world_for(broker: Broker, other_broker: Broker, tmp_path_factory: pytest.Tem
     return find
 
 
-def in_gate(points: Sequence[str], *gate: str) -> list[object]:
-    """Points as parameters; those that are not in the gate are of the long series."""
-    return [pytest.param(point, marks=[] if point in gate else [pytest.mark.faults]) for point in points]
-
-
 def outcome(world: MirrorWorld, scenario: str, failpoint: str, took: float) -> Outcome:
     found = world.difference()
     return Outcome(scenario, failpoint.partition(".")[0], found.lost, found.twice, not found.none, round(took, 3))
 
 
-@pytest.mark.parametrize("failpoint", POINTS)
+@pytest.mark.parametrize("failpoint", every_second(POINTS))
 def test_what_is_killed_there_is_made_good_by_the_next_run(failpoint: str, world_for: WorldFor, tell: Tell) -> None:
     world = world_for(failpoint)
     world.produce(RECORDS)
@@ -73,7 +69,7 @@ def test_what_is_killed_there_is_made_good_by_the_next_run(failpoint: str, world
     tell(outcome(world, "mirror: killed at", failpoint, world.run_to_end(SLOTS, tries=1)))
 
 
-@pytest.mark.parametrize("failpoint", in_gate(SLOT, "transaction.mid-produce", "transaction.after-commit"))
+@pytest.mark.parametrize("failpoint", only(["transaction.mid-produce", "transaction.after-commit"], of=SLOT))
 def test_a_slot_that_is_killed_there_goes_on_in_its_second_try(failpoint: str, world_for: WorldFor, tell: Tell) -> None:
     world = world_for(failpoint)
     world.produce(RECORDS)
@@ -83,9 +79,7 @@ def test_a_slot_that_is_killed_there_goes_on_in_its_second_try(failpoint: str, w
     tell(outcome(world, "mirror: slot killed, tried again at", failpoint, time.monotonic() - begun))
 
 
-@pytest.mark.parametrize(
-    "failpoint", in_gate(POINTS[1:], "topics.after-create", "generation.after-record", "slot.before-init", *SLOT[2:5:2])
-)
+@pytest.mark.parametrize("failpoint", only(["topics.after-create", "slot.before-init", *SLOT[2:5:2]], of=POINTS[1:]))
 def test_what_wakes_up_there_late_changes_nothing(failpoint: str, world_for: WorldFor, tell: Tell) -> None:
     world = world_for(failpoint)
     world.produce(RECORDS)

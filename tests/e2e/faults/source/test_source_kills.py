@@ -12,6 +12,7 @@ from tests.e2e.faults.conftest import KILLS
 from tests.e2e.faults.outcomes import Tell
 from tests.e2e.faults.slots.series import Series
 from tests.e2e.faults.source.world import SourceWorld
+from tests.gate import every_second
 from tests.postgres import Postgres, postgres
 
 POINTS = ("source.after-offsets", "source.before-acknowledge")
@@ -37,7 +38,7 @@ def series(way: str, server: Postgres, broker: Broker, directory: Path, per_roun
     return Series(world, seed, per_round, f"source by {way}", POINTS, by_driver=way == "log")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", every_second(WAYS))
 def test_five_kills_lose_and_double_no_row_version(
     way: str, server: Postgres, broker: Broker, tmp_path: Path, tell: Tell
 ) -> None:

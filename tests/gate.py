@@ -1,0 +1,23 @@
+"""Which cases of a test the gate runs. The others are of the long series (`make faults`), which runs all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+
+
+def every_second(cases: Iterable[Any]) -> list[Any]:
+    """The first, the third, the fifth of them and so on are in the gate."""
+    return [_given(case, in_gate=place % 2 == 0) for place, case in enumerate(cases)]
+
+
+def only(gate: Collection[Any], of: Iterable[Any]) -> list[Any]:
+    """Those of `gate` are in the gate."""
+    return [_given(case, in_gate=case in gate) for case in of]
+
+
+def _given(case: Any, *, in_gate: bool) -> Any:
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=[] if in_gate else [pytest.mark.faults])
