@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bench import mirror_maker
-from bench.figure import Aim, Figure
+from bench.figure import Figure
 from bench.measure import ROOT, Measured, measured
 from bench.part import Part, Place, Step, alone
 from bench.progress import say
@@ -216,9 +216,7 @@ def _medians(rows: Sequence[Row], run: Callable[[], Sequence[Measured]], runs: i
         middle = statistics.median_low(m.records_per_cpu_s for m in each)
         m = next(m for m in each if m.records_per_cpu_s == middle)
         say(f"  {row.name}: {', '.join(f'{m.records_per_cpu_s:,.0f}' for m in each)} records per CPU-second")
-        more = {"records/s": round(m.records / m.wall_s), "CPU-s": round(m.cpu_s, 1), "s": round(m.wall_s, 1)}
-        aim = Aim(row.aim, of_ratio=True) if row.aim else None
-        yield Figure(row.name, row.what, round(m.records_per_cpu_s), "records/CPU-s", aim, row.peer, more)
+        yield row.figure(m)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.figure import Aim, Figure
 from bench.measure import Measured
 
 
@@ -27,6 +28,13 @@ class Row:
     what: str
     peer: str = ""
     aim: float | None = None
+
+    def figure(self, m: Measured, more: Mapping[str, float] = {}) -> Figure:
+        """What was measured of it, with `more` beside it."""
+        aim = Aim(self.aim, of_ratio=True) if self.aim else None
+        beside = {"records/s": round(m.records / m.wall_s), "CPU-s": round(m.cpu_s, 1), "s": round(m.wall_s, 1)}
+        rate = round(m.records_per_cpu_s)
+        return Figure(self.name, self.what, rate, "records/CPU-s", aim, self.peer, {**beside, **more})
 
 
 @dataclass(frozen=True, slots=True)

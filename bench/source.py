@@ -37,7 +37,9 @@ TIMEOUT_S = 60.0
 TAIL = 64
 """Offsets at the end of a partition among which its last record is: behind it are only the ends of transactions."""
 
-STEADY = Row("log", "the log of PostgreSQL, JSON, the run alone", "debezium")
+AIM = 2.0
+
+STEADY = Row("log", "the log of PostgreSQL, JSON, the run alone", "debezium", AIM)
 COLD = Row("log-cold", "`calve run` from its start to its end", "debezium-cold")
 PEER = Row("debezium", f"Debezium {debezium.VERSION} with exactly-once, the second half")
 PEER_COLD = Row("debezium-cold", "the same from its worker's start to the last record")
@@ -203,12 +205,9 @@ def _medians(rows: Sequence[Row], run: Callable[[], Sequence[Read]], runs: int) 
     for row, each in zip(rows, zip(*done, strict=True), strict=True):
         middle = statistics.median_low(read.of.records_per_cpu_s for read in each)
         found = next(read for read in each if read.of.records_per_cpu_s == middle)
-        m = found.of
         say(f"  {row.name}: {', '.join(f'{read.of.records_per_cpu_s:,.0f}' for read in each)} records per CPU-second")
-        more = {"records/s": round(m.records / m.wall_s), "CPU-s": round(m.cpu_s, 1), "s": round(m.wall_s, 1)}
-        if found.database_s is not None:
-            more["CPU-s of the database"] = round(found.database_s, 1)
-        yield Figure(row.name, row.what, round(m.records_per_cpu_s), "records/CPU-s", None, row.peer, more)
+        database = found.database_s
+        yield row.figure(found.of, {"CPU-s of the database": round(database, 1)} if database is not None else {})
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

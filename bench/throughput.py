@@ -12,11 +12,11 @@ import sys
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 
-from bench.figure import Aim, Figure
+from bench.figure import Figure
 from bench.measure import Measured
 from bench.part import Part, Place, Step, alone
 from bench.progress import say
-from bench.scenario import Bench, Row, Scenario
+from bench.scenario import Bench, Scenario
 from bench.scenarios import SCENARIOS
 from bench.workload import fill
 
@@ -42,13 +42,7 @@ def _medians(scenario: Scenario, bench: Bench, runs: int) -> Iterator[Figure]:
             say(f"  {row.name} {number}/{runs}: {figures}")
     for row, measured in zip(scenario.rows, zip(*done, strict=True), strict=True):
         middle = statistics.median_low(m.records_per_cpu_s for m in measured)
-        yield _figure(row, next(m for m in measured if m.records_per_cpu_s == middle))
-
-
-def _figure(row: Row, m: Measured) -> Figure:
-    aim = Aim(row.aim, of_ratio=True) if row.aim else None
-    more = {"records/s": round(m.records / m.wall_s), "CPU-s": round(m.cpu_s, 1), "s": round(m.wall_s, 1)}
-    return Figure(row.name, row.what, round(m.records_per_cpu_s), "records/CPU-s", aim, row.peer, more)
+        yield row.figure(next(m for m in measured if m.records_per_cpu_s == middle))
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,10 @@ import psycopg2
 from pyspark.sql import SparkSession
 
 from calve.sink_core.config.load import load_as
+from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.config.source_pipeline import SourcePipeline
+from calve.sink_core.mirror.plane import MirrorPlane
+from calve.sink_core.mirror.run import run_mirror
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.run import run_source
 from tests import support
@@ -37,21 +40,27 @@ class Moment:
 
 @dataclass(frozen=True)
 class Bank:
-    """A database, and the example's pipeline under a name of its own: `name` is that of its catalog and topics too."""
+    """A database, and the example's pipelines under a name of its own: `name` is that of its catalog and topics too.
+
+    With `far`, another cluster, a mirror lies between the topics and the tables.
+    """
 
     server: Postgres
     bootstrap: str
     directory: Path
     name: str
+    far: str | None = None
 
     @classmethod
-    def create(cls, server: Postgres, bootstrap: str, directory: Path, spark: Mapping[str, Any]) -> Bank:
+    def create(
+        cls, server: Postgres, bootstrap: str, directory: Path, spark: Mapping[str, Any], *, far: str | None = None
+    ) -> Bank:
         """With the example's tables in the database, and its files in the directory."""
-        bank = cls(server, bootstrap, directory, support.unique("bank").replace("-", "_"))
+        bank = cls(server, bootstrap, directory, support.unique("bank").replace("-", "_"), far)
         server.psql(EXAMPLE / "schema.sql")
         connections = {
             "deployment": bank.name,
-            "kafka": {"main": {"bootstrap.servers": bootstrap}},
+            "kafka": {"main": {"bootstrap.servers": bootstrap}, "far": {"bootstrap.servers": far or bootstrap}},
             "database": {"bank": {"url": server.url}},
             "catalog": {bank.name: {"type": "sql", **support.catalog_properties(bank.lake)}},
             "spark": {"small": dict(spark)},
@@ -59,6 +68,17 @@ class Bank:
         (directory / "connections.yaml").write_text(json.dumps(connections))
         sink = (EXAMPLE / "pipeline.yaml").read_text()
         ours = sink.replace("[pg.public.", f"[{bank.name}.public.").replace("catalog: lake", f"catalog: {bank.name}")
+        if far is not None:
+            ours = ours.replace("kafka: main", "kafka: far").replace(
+                f"[{bank.name}.public.", f"[far.{bank.name}.public."
+            )
+            mirror = {
+                "name": f"{bank.name}_mirror",
+                "kind": "mirror",
+                "source": {"kafka": "main", "topics": [f"{bank.name}.public.accounts"]},
+                "target": {"kafka": "far", "names": "far.{topic}"},
+            }
+            bank.mirror.write_text(json.dumps(mirror))
         bank.file.write_text(ours)
         source = (EXAMPLE / "source.yaml").read_text()
         bank.source.write_text(source.replace('"pg.{', f'"{bank.name}.{{'))
@@ -71,6 +91,10 @@ class Bank:
     @property
     def source(self) -> Path:
         return self.directory / "source.yaml"
+
+    @property
+    def mirror(self) -> Path:
+        return self.directory / "mirror.yaml"
 
     @property
     def lake(self) -> Path:
@@ -86,9 +110,13 @@ class Bank:
             return Moment(sorted(cursor.fetchall()), self.send())
 
     def send(self) -> int:
-        """Send what the log has; the number of records."""
+        """Send what the log has, to the far cluster if there is one; the number of records."""
         with SourcePlane(load_as(SourcePipeline, self.source)) as plane:
-            return run_source(plane).records
+            sent = run_source(plane).records
+        if self.far is not None:
+            with MirrorPlane(load_as(MirrorPipeline, self.mirror)) as plane:
+                assert run_mirror(plane).records == sent
+        return sent
 
     def check(self, spark: SparkSession, wanted: Moment) -> None:
         """Both tables have the accounts row for row; that which keeps what was deleted has it marked."""

@@ -15,6 +15,7 @@ import psycopg2
 import pytest
 from psycopg2.extensions import connection
 
+from bench import late_commits
 from calve.sink_core.errors import ConfigError, FindingError
 from calve.sink_core.source.base import Limits, Work
 from calve.sink_core.source.flat_map import FlatMap
@@ -116,6 +117,14 @@ def test_each_version_is_read_once_and_none_is_missing(server: Postgres) -> None
     assert [version for version, times in seen.items() if times > 1] == []
     # Of rows that were changed between two looks the last version; none of a transaction that was rolled back.
     assert {number: max(v for n, v in seen if n == number) for number in {n for n, _ in seen}} == written
+
+
+def test_of_transactions_that_commit_late_the_window_misses_nothing(server: Postgres) -> None:
+    rows, readers = late_commits.measured(server, 4.0, seed=2)
+    lacking = {reader.way: (*reader.lacks(rows), reader.again) for reader in readers}
+    assert lacking["transaction"] == (0, 0, 0)
+    missed, _, again = lacking["timestamp, settle 1 ms"]
+    assert (missed > 0, again) == (True, 0), lacking
 
 
 def test_by_number_loses_what_settles_longer_than_it_is_told(server: Postgres) -> None:
