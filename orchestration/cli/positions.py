@@ -1,6 +1,6 @@
 """`calve positions`: to see them, to set them, and to have them as a file.
 
-What a kind does for them is called with the pipeline: `show` returns the partitions, `export` a positions file; `set`
+What a kind does for them is called with the pipeline: `show` returns `Positions`, `export` a positions file; `set`
 gets the wanted offsets, `set --partition` source partition and offset as they were written, or a file in their place,
 `reset` a source partition, or None for all; each of these `reason`, `yes` and `as_json` besides; `import` what `export`
 wrote and `as_json`.
@@ -8,24 +8,19 @@ wrote and `as_json`.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, of_kind
 from calve.orchestration.cli.output import say_json, say_table, working
+from calve.orchestration.cli.positions_table import Positions
 from calve.sink_core.error_codes.files import OPTION
 from calve.sink_core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from calve.sink_core.control.status import PartitionStatus
-    from calve.sink_core.source.positions import StoredOffset
 
 app = typer.Typer(help="The positions of a pipeline: what they are, other ones, and as a file for another pipeline.")
 
@@ -42,14 +37,11 @@ def show(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
     """
     pipeline, body = of_kind("positions show", file, connections)
     with working("reading positions"):
-        partitions: Sequence[PartitionStatus | StoredOffset] = body(pipeline)
+        found: Positions = body(pipeline)
     if as_json:
-        say_json({"pipeline": pipeline.name, "positions": [asdict(part) for part in partitions]})
-        return
-    columns = ["topic", "partition", "position", "log start", "end", "lag"]
-    if pipeline.kind == "source":
-        columns = ["source partition", "offset", "by the control log"]
-    say_table("positions", columns, [_row(part) for part in partitions])
+        say_json({"pipeline": pipeline.name, "positions": [asdict(part) for part in found.parts]})
+    else:
+        say_table("positions", found.columns, found.rows)
 
 
 @command(app, "set")
@@ -167,11 +159,3 @@ def import_(
 
     pipeline, body = of_kind("positions import", file, connections)
     body(pipeline, read(positions), as_json=as_json)
-
-
-def _row(part: PartitionStatus | StoredOffset) -> list[str]:
-    values = asdict(part)
-    if "topic" not in values:
-        return [json.dumps(each, ensure_ascii=False) if each is not None else "-" for each in values.values()]
-    numbers = (values[name] for name in ("position", "log_start", "end", "lag"))
-    return [values["topic"], str(values["partition"]), *("-" if n is None else f"{n:,}" for n in numbers)]

@@ -15,6 +15,8 @@ from calve.sink_core.control.status import (
     iso,
     pause_of,
 )
+from calve.sink_core.errors import FindingError
+from calve.sink_core.source.base import Waiting
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.state import SourceState
@@ -79,9 +81,14 @@ class SourceStatus:
 def status(plane: SourcePlane) -> SourceStatus:
     """Look at everything once. Raises Unreachable or ConfigError; findings are in the report."""
     ran = plane.read_only()
+    waiting = _look(plane)
+    if waiting.contradiction is not None:
+        # A run may have moved on between the look at the log and that at the system.
+        plane.log.refresh()
+        waiting = _look(plane)
     state, now_ms = plane.log.state, time.time_ns() // 1_000_000
-    waiting = plane.source.waiting(state.offsets)
-    finding = plane.other_binding() if ran else None
+    other = plane.other_binding() if ran else None
+    wrong = [other.error(str(plane.pipeline.path)) if other else None, waiting.contradiction]
     since_ms = waiting.since_ms if waiting.since_ms is not None else _last_look_ms(state)
     return SourceStatus(
         pipeline=plane.pipeline.name,
@@ -100,7 +107,7 @@ def status(plane: SourcePlane) -> SourceStatus:
         last_batch=last_batch(state),
         in_flight=tuple(in_flight(state, now_ms)),
         control_topic=control_topic_of(plane.log.topic, state, now_ms) if ran else None,
-        findings=(*((str(finding.error(str(plane.pipeline.path))),) if finding else ()), *state.breaks),
+        findings=(*(str(each) for each in wrong if each), *state.breaks),
     )
 
 
@@ -126,6 +133,14 @@ def last_batch(state: SourceState) -> LastBatch | None:
         dead_letters=letters,
         ended=state.ended.why if state.ended else None,
     )
+
+
+def _look(plane: SourcePlane) -> Waiting:
+    """What waits; where the system contradicts what is stored so that nobody can say, that alone."""
+    try:
+        return plane.source.waiting(plane.log.state.offsets)
+    except FindingError as error:
+        return Waiting(0, "unknown", contradiction=error)
 
 
 def _last_look_ms(state: SourceState) -> int | None:

@@ -50,6 +50,8 @@ def test_a_slot_that_was_dropped_stops_until_all_is_read_anew(made: Make) -> Non
     logged.sql("INSERT INTO items VALUES (2, 'in no log that is kept')")
     assert found_by_a_run(logged, "replication-slot-gone") == (logged.offsets()["log"]["lsn"], "no such slot")
     assert logged.told("items") == [(1, "r")]
+    [listed] = json.loads(calve("status", logged.file, "--json").stdout)["findings"]
+    assert listed.startswith("replication-slot-gone: ")
     # As the hint says.
     assert calve("pause", logged.file, "--wait").returncode == EXIT_DONE
     assert calve("positions", "reset", logged.file, "--yes").returncode == EXIT_DONE

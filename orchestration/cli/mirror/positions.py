@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 from calve.orchestration.cli.options import user
 from calve.orchestration.cli.output import ask, say, say_json, say_table, working
+from calve.orchestration.cli.positions_table import Positions, of_topics
 
 if TYPE_CHECKING:
     from calve.sink_core.config.mirror_pipeline import MirrorPipeline
-    from calve.sink_core.control.status import PartitionStatus
     from calve.sink_core.mirror.positions import Move
     from calve.sink_core.offsets import Offsets
 
 
-def show(pipeline: MirrorPipeline) -> tuple[PartitionStatus, ...]:
+def show(pipeline: MirrorPipeline) -> Positions:
     """Each partition of the source."""
     from calve.sink_core.mirror.plane import MirrorPlane
     from calve.sink_core.mirror.status import status
 
     with MirrorPlane(pipeline) as plane:
-        return status(plane).partitions
+        return of_topics(status(plane).partitions)
 
 
 def set_(pipeline: MirrorPipeline, wanted: Offsets, *, reason: str, yes: bool, as_json: bool) -> None:

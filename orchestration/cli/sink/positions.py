@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from calve.orchestration.cli.output import say, say_json, working
+from calve.orchestration.cli.positions_table import Positions, of_topics
 
 if TYPE_CHECKING:
     from calve.sink_core.config.sink_pipeline import SinkPipeline
     from calve.sink_core.control.positions_file import PositionsFile
-    from calve.sink_core.control.status import PartitionStatus
 
 
-def show(pipeline: SinkPipeline) -> tuple[PartitionStatus, ...]:
+def show(pipeline: SinkPipeline) -> Positions:
     """Each partition of the source."""
     from calve.sink_core.sink.loop.session import Session
     from calve.sink_core.sink.status import status
 
     with Session.open(pipeline) as session:
-        return status(session).partitions
+        return of_topics(status(session).partitions)
 
 
 def export(pipeline: SinkPipeline) -> PositionsFile:

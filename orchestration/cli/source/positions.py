@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from calve.orchestration.cli.options import user
 from calve.orchestration.cli.output import ask, say, say_json, say_table, working
+from calve.orchestration.cli.positions_table import Positions, of_source
 from calve.orchestration.wording import counted
 
 if TYPE_CHECKING:
     from calve.sink_core.config.source_pipeline import SourcePipeline
     from calve.sink_core.source.base import Update
     from calve.sink_core.source.flat_map import FlatMap
-    from calve.sink_core.source.positions import Preview, StoredOffset
+    from calve.sink_core.source.positions import Preview
 
 _MOST_ROWS = 50
 
 
-def show(pipeline: SourcePipeline) -> tuple[StoredOffset, ...]:
+def show(pipeline: SourcePipeline) -> Positions:
     """Each source partition."""
     from calve.sink_core.source.plane import SourcePlane
     from calve.sink_core.source.positions import look
 
     with SourcePlane(pipeline) as plane:
-        return look(plane)
+        return of_source(look(plane))
 
 
 def set_(

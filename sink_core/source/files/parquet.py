@@ -15,8 +15,9 @@ from calve.sink_core.errors import TerminalError
 from calve.sink_core.source.base import BadRow, Limits, Record, Rows
 from calve.sink_core.source.files.listing import Found
 from calve.sink_core.source.files.place import Part, Place, marks_of, require_same
-from calve.sink_core.source.files.values import MOST_RECORDS, Gathered, key_of, to_json
+from calve.sink_core.source.files.values import MOST_RECORDS, Gathered, key_of
 from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.json_values import compact
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Parquet:
 
     def _made(self, name: str, at: int, row: dict[str, Any]) -> Record | BadRow:
         try:
-            return Record(self.topic, key_of(row, self.key), to_json(row))
+            return Record(self.topic, key_of(row, self.key), compact(row))
         except ValueError as error:
             return _bad(name, at, error)
 

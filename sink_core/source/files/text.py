@@ -16,8 +16,9 @@ from calve.sink_core.errors import TerminalError
 from calve.sink_core.source.base import BadRow, Limits, Record, Rows
 from calve.sink_core.source.files.listing import Found
 from calve.sink_core.source.files.place import MARKED, Part, Place, changed, marks, read_at, require_same
-from calve.sink_core.source.files.values import MOST_RECORD, Gathered, csv_fields, json_object, key_of, to_json
+from calve.sink_core.source.files.values import MOST_RECORD, Gathered, csv_fields, json_object, key_of
 from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.json_values import compact
 
 BLOCK, LOOK = 2**20, 2**16
 """So many bytes are read at a time, and where only the next record is looked for."""
@@ -102,7 +103,7 @@ class Text:
             if len(fields) != len(header):
                 raise ValueError(f"{len(fields)} fields, where the header has {len(header)}")
             row = dict(zip(header, fields, strict=True))
-            return Record(self.topic, key_of(row, self.key), to_json(row))
+            return Record(self.topic, key_of(row, self.key), compact(row))
         except ValueError as error:
             return BadRow(line, str(error), FlatMap({"file": name, "position": at}))
 

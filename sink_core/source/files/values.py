@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import json
-import math
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any, NoReturn, cast
 
 from calve.sink_core.source.base import BadRow, Record, Rows
 from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.json_values import compact
 
 MOST_RECORDS, MOST_BYTES = 1000, 2**20
 """The most that one `Rows` has: it may end a transaction."""
@@ -77,39 +75,7 @@ def key_of(values: Mapping[str, Any], fields: Sequence[str]) -> bytes | None:
         return None
     if missing := [name for name in fields if name not in values]:
         raise ValueError(f"lacks {', '.join(missing)}, of which its key is made")
-    return to_json({name: values[name] for name in fields})
-
-
-def to_json(values: Mapping[str, Any]) -> bytes:
-    """Compact JSON. Times are ISO 8601, decimals are texts, bytes are base64, and so are NaN and Infinity texts: none
-    of them is there in JSON. Raises ValueError for a text that is no Unicode.
-    """
-    try:
-        text = _ENCODER.encode(values)
-    except ValueError:
-        text = _ENCODER.encode(_finite(values))
-    return text.encode()
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {name: _finite(each) for name, each in cast(Mapping[str, Any], value).items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in cast(Sequence[Any], value)]
-    return value
+    return compact({name: values[name] for name in fields})
 
 
 def _no_json(constant: str) -> NoReturn:

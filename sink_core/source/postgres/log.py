@@ -159,7 +159,14 @@ class PostgresLog:
         rows = sum(_size(table) for table in new)
         what = f"{behind:,} bytes of log" + (f", about {rows:,} rows of {len(new):,} new tables" if new else "")
         held = max(0, end - slot.kept) if slot is not None else 0
-        return Waiting(-(-behind // WAL_OF_A_CHANGE) + rows, what, held, lsn_text(end))
+        wrong = self._contradiction(stored, slot)
+        return Waiting(
+            -(-behind // WAL_OF_A_CHANGE) + rows,
+            what,
+            held,
+            lsn_text(end),
+            contradiction=wrong.error() if wrong is not None else None,
+        )
 
     def exactly_once(self) -> Support:
         return Support(True)

@@ -15,8 +15,8 @@ from calve.sink_core.error_codes.source import NO_TABLE_TO_ASK, WAY_DOES_NOT_FIT
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.base import Limits, Record, Rows
 from calve.sink_core.source.flat_map import FlatMap
+from calve.sink_core.source.json_values import Form, compact, moment, plain
 from calve.sink_core.source.tables.database import Database
-from calve.sink_core.source.tables.values import Form, compact, moment, plain
 
 _TIMES = (sa.Date, sa.DateTime, sa.Time, INTERVAL)
 

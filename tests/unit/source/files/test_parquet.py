@@ -45,7 +45,7 @@ def test_rows_are_json_whatever_their_columns_are(tmp_path: Path) -> None:
         "raw": "AP8=",
         "day": "2024-02-29",
         "at": "2024-02-29T12:30:00.250000",
-        "zoned": "2024-02-29T12:30:00.250000+00:00",
+        "zoned": "2024-02-29T12:30:00.250000Z",
         "exact": "2024-02-29T12:30:00.000000001",
         "nested": {"a": [1.5, "NaN"], "b": "ü"},
         "map": [["k", 1]],

@@ -1,4 +1,4 @@
-"""Rows of a query as JSON, from the values that a database's driver gives."""
+"""Rows as JSON, from the values that a database's driver or a file's reader gives."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ from typing import Any, cast
 Form = Callable[[Any], Any]
 """What makes a driver's value one that JSON has."""
 
-# Made once: json.dumps makes one for each call.
-_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def compact(values: Mapping[str, Any]) -> bytes:
-    """JSON without spaces, fields in the order they have."""
-    return _JSON.encode(values).encode()
+    """JSON without spaces, fields in the order they have; values that JSON hasn't as `plain` has them.
+
+    Raises ValueError for a text that is no Unicode.
+    """
+    try:
+        text = _JSON.encode(values)
+    except ValueError:
+        # NaN and Infinity, for which the encoder asks nobody.
+        text = _JSON.encode(plain(values))
+    return text.encode()
 
 
 def plain(value: Any) -> Any:
@@ -60,3 +66,7 @@ def moment(text: Any) -> Any:
 
 def _iso(value: datetime) -> str:
     return value.isoformat() if value.tzinfo is None else value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+# Made once: json.dumps makes one for each call.
+_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=plain)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from calve.sink_core.source.tables.values import compact, moment, plain
+from calve.sink_core.source.json_values import compact, moment, plain
 
 _UUID = "2bf5f0aa-fa35-4fd1-a4a1-307d2c2b9f33"
 
