@@ -7,24 +7,18 @@ What it does without a start is measured from the half of the records on, when i
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-import psutil
-
+from bench.java_peer import JavaPeer
 from bench.measure import Measured
-from bench.mirror_maker import HEAP_MB, JAVA_OPTIONS, STOP_S
 from bench.orders import PUBLICATION, SCHEMA, TABLE
-from calve.orchestration.local.broker_files import write_logging, write_properties
-from calve.orchestration.local.detached import HOST, free_port, tail
+from calve.orchestration.local.broker_files import write_properties
+from calve.orchestration.local.detached import HOST, free_port
 from calve.sink_core.jars import JarSet, kafka_jars, resolve
-from calve.spark_jobs.java import find_java
 from tests.peers.connect import CONNECT
 from tests.postgres import DATABASE, USER
 
@@ -69,8 +63,6 @@ CONNECTOR = {
     "database.password": "none",
     "database.dbname": DATABASE,
 }
-LOOK_EVERY_S = 0.2
-GIVE_UP_S = 900.0
 _DIED = "uncaught and unrecoverable exception"
 
 
@@ -84,55 +76,25 @@ class Debezium:
     slot: str
     name: str
 
-    @property
-    def log(self) -> Path:
-        return self.directory / "connect.log"
-
     def read(self, records: int, sent: Callable[[], int]) -> Sequence[Measured]:
         """From the half of the records to the last, and from the worker's start to the last. `sent` says how many there
         are. Raises SystemExit if it ends, or doesn't come to an end.
         """
-        port, start_s = free_port(), time.monotonic()
-        self.directory.mkdir()
-        with self.log.open("wb") as output:
-            process = psutil.Popen(self._command(port), cwd=self.directory, stdout=output, stderr=output)
-        try:
-            self._until(process, 1, lambda: int(_posted(port, self.name, self._connector())))
-            began = self._until(process, records // 2, sent)
-            cpu_s, wall_s = _cpu_s(process), time.monotonic()
-            self._until(process, records, sent)
-            used_s, now_s = _cpu_s(process), time.monotonic()
-        finally:
-            process.terminate()
-            try:
-                process.wait(STOP_S)
-            except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
-                process.kill()
-                process.wait()
-        return Measured(records - began, used_s - cpu_s, now_s - wall_s), Measured(records, used_s, now_s - start_s)
-
-    def _command(self, port: int) -> list[str]:
-        plugins = self.directory / "plugins" / DEBEZIUM.name
+        port, plugins = free_port(), self.directory / "plugins" / DEBEZIUM.name
         plugins.mkdir(parents=True)
         for jar in resolve(DEBEZIUM):
             if not jar.name.startswith(OF_THE_WORKER):
                 (plugins / jar.name).symlink_to(jar)
-        of_this_run = {
+        settings = {
+            **{key: value.replace("bench-connect", self.name) for key, value in WORKER.items()},
             "bootstrap.servers": self.bootstrap,
             "plugin.path": str(plugins.parent),
             "listeners": f"http://{HOST}:{port}",
         }
-        settings = {**WORKER, **{key: value.replace("bench-connect", self.name) for key, value in WORKER.items()}}
-        return [
-            str(find_java()),
-            f"-Xmx{HEAP_MB}m",
-            *JAVA_OPTIONS,
-            f"-Dlog4j2.configurationFile={write_logging(self.directory)}",
-            "-cp",
-            os.pathsep.join(map(str, [*resolve(CONNECT), *kafka_jars()])),
-            "org.apache.kafka.connect.cli.ConnectDistributed",
-            str(write_properties(self.directory / "worker.properties", {**settings, **of_this_run})),
-        ]
+        file = write_properties(self.directory / "worker.properties", settings)
+        main, jars = "org.apache.kafka.connect.cli.ConnectDistributed", [*resolve(CONNECT), *kafka_jars()]
+        peer = JavaPeer("Debezium", main, file, jars, self.directory, _DIED)
+        return peer.measured(records, sent, begin=lambda: _posted(port, self.name, self._connector()))
 
     def _connector(self) -> Mapping[str, str]:
         of_this_run = {
@@ -141,19 +103,6 @@ class Debezium:
             "topic.prefix": self.name,
         }
         return {**CONNECTOR, **of_this_run}
-
-    def _until(self, process: psutil.Popen, records: int, sent: Callable[[], int]) -> int:
-        """Wait until so many are there; how many there are."""
-        deadline = time.monotonic() + GIVE_UP_S
-        while (found := sent()) < records:
-            if (
-                process.poll() is not None
-                or time.monotonic() > deadline
-                or _DIED in self.log.read_text(errors="replace")
-            ):
-                raise SystemExit(f"Debezium sent {found:,} of {records:,} records: {tail(self.log)}")
-            time.sleep(LOOK_EVERY_S)
-        return found
 
 
 def fetch() -> None:
@@ -177,8 +126,3 @@ def _posted(port: int, name: str, connector: Mapping[str, str]) -> bool:
             raise SystemExit(f"the worker refuses Debezium: {text}")
         return answer.status in (200, 201)
     return False
-
-
-def _cpu_s(process: psutil.Popen) -> float:
-    times = process.cpu_times()
-    return times.user + times.system

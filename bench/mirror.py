@@ -6,12 +6,10 @@ Records per CPU-second of all processes but the two brokers. After each copy its
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +20,10 @@ from confluent_kafka.admin import AdminClient
 
 from bench import mirror_maker
 from bench.figure import Figure
-from bench.measure import ROOT, Measured, measured
+from bench.measure import Measured, inside, measured
 from bench.part import Part, Place, Step, alone
 from bench.progress import say
+from bench.reading import TIMEOUT_S, end, messages, reader
 from bench.scenario import Row
 from bench.shapes import MIRRORED
 from bench.workload import PARTITIONS, fill
@@ -32,7 +31,6 @@ from calve.orchestration.local import broker
 from calve.sink_core.jars import resolve
 from calve.sink_core.kafka import clients
 
-TIMEOUT_S = 60.0
 TAIL = 64
 """Offsets at the end of a partition among which its last record is: behind it are only the ends of transactions."""
 
@@ -59,7 +57,7 @@ class Copies:
     def steady(self, topic: str) -> Measured:
         """A run in a process that has started."""
         with _Remote(self, topic) as remote:
-            found = _inside(str(remote.pipeline()))
+            found = inside("bench.mirror_inside", str(remote.pipeline()))
             remote.prove()
             return found
 
@@ -71,7 +69,7 @@ class Copies:
             return found
 
     def floor(self) -> Measured:
-        return _inside("--consume", self.source, self.values, str(self.records))
+        return inside("bench.mirror_inside", "--consume", self.source, self.values, str(self.records))
 
     def peer(self) -> Sequence[Measured]:
         """The second half of its run, and all of it."""
@@ -90,11 +88,12 @@ class _Remote:
         self._cluster = cluster or f"bench_{uuid.uuid4().hex[:8]}"
         self.topic = f"{self._cluster}.{topic}"
         self._admin = AdminClient({"bootstrap.servers": copies.target}, logger=clients.LOGGER)
-        self._reader = _reader(copies.target)
-        self._ahead = _reader(copies.target, isolation="read_uncommitted")
-        source = _reader(copies.source)
-        self._counts = [_end(source, topic, number) for number in range(PARTITIONS)]
-        self._last = [_last(source, topic, number) for number in range(PARTITIONS)]
+        self._reader = reader(copies.target)
+        self._ahead = reader(copies.target, isolation="read_uncommitted")
+        self._all = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
+        source, read = reader(copies.source), [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        self._counts = [end(source, at) for at in read]
+        self._last = [_last(source, at) for at in read]
         source.close()
 
     def __enter__(self) -> _Remote:
@@ -133,50 +132,22 @@ class _Remote:
         """
         if self.topic not in self._admin.list_topics(timeout=TIMEOUT_S).topics:
             return 0
-        ends = [_end(self._ahead, self.topic, number) for number in range(PARTITIONS)]
-        complete = all(end >= count for end, count in zip(ends, self._counts, strict=True)) and all(
-            _last(self._reader, self.topic, number) == last for number, last in enumerate(self._last)
+        ends = [end(self._ahead, at) for at in self._all]
+        complete = all(found >= count for found, count in zip(ends, self._counts, strict=True)) and all(
+            _last(self._reader, at) == last for at, last in zip(self._all, self._last, strict=True)
         )
         return sum(self._counts) if complete else min(sum(ends), sum(self._counts) - 1)
 
     def prove(self) -> None:
         """Raises SystemExit if a partition has not as many records as its source."""
-        found = [_records(self._reader, self.topic, number) for number in range(PARTITIONS)]
+        found = [sum(1 for _ in messages(self._reader, at, 0)) for at in self._all]
         if found != self._counts:
             raise SystemExit(f"{self.topic} has {found} records in its partitions, and not {self._counts}")
 
 
-def _inside(*arguments: str) -> Measured:
-    command = [sys.executable, "-m", "bench.mirror_inside", *arguments]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603 - our own
-    return Measured(**json.loads(done.stdout.splitlines()[-1]))
-
-
-def _reader(bootstrap: str, isolation: str = "read_committed") -> Consumer:
-    conf = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
-    return Consumer({**conf, "isolation.level": isolation, "enable.partition.eof": True}, logger=clients.LOGGER)
-
-
-def _end(reader: Consumer, topic: str, partition: int) -> int:
-    """The offset behind the last one that the reader sees."""
-    return reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)[1]
-
-
-def _last(reader: Consumer, topic: str, partition: int) -> bytes | None:
+def _last(consumer: Consumer, at: TopicPartition) -> bytes | None:
     """The value of the last record among the last offsets."""
-    return [None, *_values(reader, topic, partition, max(0, _end(reader, topic, partition) - TAIL))][-1]
-
-
-def _records(reader: Consumer, topic: str, partition: int) -> int:
-    return sum(1 for _ in _values(reader, topic, partition, 0))
-
-
-def _values(reader: Consumer, topic: str, partition: int, start: int) -> Iterator[bytes | None]:
-    reader.assign([TopicPartition(topic, partition, start)])
-    while (message := reader.poll(TIMEOUT_S)) is not None:
-        if message.error():
-            return
-        yield message.value()
+    return [None, *(each.value() for each in messages(consumer, at, max(0, end(consumer, at) - TAIL)))][-1]
 
 
 def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:

@@ -7,19 +7,14 @@ measured from the half of the records on, when its JVM has compiled what it need
 
 from __future__ import annotations
 
-import os
-import subprocess
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import psutil
-
+from bench.java_peer import JavaPeer
 from bench.measure import Measured
-from calve.orchestration.local.broker_files import write_logging, write_properties
-from calve.orchestration.local.detached import HOST, free_port, tail
+from calve.orchestration.local.broker_files import write_properties
+from calve.orchestration.local.detached import HOST, free_port
 from calve.sink_core.jars import JarSet, kafka_jars, resolve
-from calve.spark_jobs.java import find_java
 
 MIRROR_MAKER = JarSet(
     "kafka-mirror",
@@ -31,9 +26,6 @@ MIRROR_MAKER = JarSet(
 )
 """Beside the broker's, of the same version."""
 TASKS = 2
-HEAP_MB = 2_048
-JAVA_OPTIONS = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-"""What Kafka's own scripts start it with."""
 SETTINGS = {
     "clusters": "source, target",
     "source->target.enabled": "true",
@@ -62,9 +54,6 @@ SETTINGS = {
         )
     },
 }
-LOOK_EVERY_S = 0.2
-GIVE_UP_S = 900.0
-STOP_S = 60.0
 
 
 def copy(
@@ -75,26 +64,6 @@ def copy(
     Raises SystemExit if it ends, or doesn't come to an end.
     """
     directory.mkdir()
-    log = directory / "mirror-maker.log"
-    start_s = time.monotonic()
-    with log.open("wb") as output:
-        process = psutil.Popen(_command(source, target, topic, directory), cwd=directory, stdout=output, stderr=output)
-    try:
-        began = _until(process, records // 2, copied, log)
-        cpu_s, wall_s = _cpu_s(process), time.monotonic()
-        _until(process, records, copied, log)
-        used_s, now_s = _cpu_s(process), time.monotonic()
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_S)
-        except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
-            process.kill()
-            process.wait()
-    return Measured(records - began, used_s - cpu_s, now_s - wall_s), Measured(records, used_s, now_s - start_s)
-
-
-def _command(source: str, target: str, topic: str, directory: Path) -> list[str]:
     of_this_run = {
         "source.bootstrap.servers": source,
         "target.bootstrap.servers": target,
@@ -104,28 +73,5 @@ def _command(source: str, target: str, topic: str, directory: Path) -> list[str]
         "listeners": f"http://{HOST}:{free_port()}",
     }
     file = write_properties(directory / "mm2.properties", {**SETTINGS, **of_this_run})
-    return [
-        str(find_java()),
-        f"-Xmx{HEAP_MB}m",
-        *JAVA_OPTIONS,
-        f"-Dlog4j2.configurationFile={write_logging(directory)}",
-        "-cp",
-        os.pathsep.join(map(str, [*resolve(MIRROR_MAKER), *kafka_jars()])),
-        "org.apache.kafka.connect.mirror.MirrorMaker",
-        str(file),
-    ]
-
-
-def _until(process: psutil.Popen, records: int, copied: Callable[[], int], log: Path) -> int:
-    """Wait until so many are there; how many there are."""
-    deadline = time.monotonic() + GIVE_UP_S
-    while (found := copied()) < records:
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"MirrorMaker 2 copied {found:,} of {records:,} records: {tail(log)}")
-        time.sleep(LOOK_EVERY_S)
-    return found
-
-
-def _cpu_s(process: psutil.Popen) -> float:
-    times = process.cpu_times()
-    return times.user + times.system
+    main, jars = "org.apache.kafka.connect.mirror.MirrorMaker", [*resolve(MIRROR_MAKER), *kafka_jars()]
+    return JavaPeer("MirrorMaker 2", main, file, jars, directory).measured(records, copied)

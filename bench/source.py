@@ -9,31 +9,30 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import yaml
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bench import debezium
 from bench.figure import Figure
-from bench.measure import ROOT, Measured, measured
+from bench.measure import Measured, inside, measured
 from bench.orders import LAST_ID, PUBLICATION, SCHEMA, TABLE, Orders, orders
 from bench.part import Part, Place, Step, alone
 from bench.progress import say
+from bench.reading import TIMEOUT_S, end, messages, reader
 from bench.scenario import Row
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.compat import NewTopic
 
 PARTITIONS = 4
-TIMEOUT_S = 60.0
 TAIL = 64
 """Offsets at the end of a partition among which its last record is: behind it are only the ends of transactions."""
 
@@ -63,7 +62,7 @@ class Sources:
 
     def steady(self) -> Sequence[Read]:
         """A run in a process that has started."""
-        return self._calve(lambda file, _records: _inside(str(file)))
+        return self._calve(lambda file, _records: inside("bench.source_inside", str(file)))
 
     def cold(self) -> Sequence[Read]:
         calve = str(Path(sys.executable).with_name("calve"))
@@ -121,8 +120,8 @@ class _Topic:
         self._operations = orders.operations
         self.records = self._operations.total()
         self._admin = AdminClient({"bootstrap.servers": bootstrap}, logger=clients.LOGGER)
-        self._reader = _reader(bootstrap)
-        self._ahead = _reader(bootstrap, isolation="read_uncommitted")
+        self._reader = reader(bootstrap)
+        self._ahead = reader(bootstrap, isolation="read_uncommitted")
 
     def __enter__(self) -> _Topic:
         self._admin.create_topics([NewTopic(self._name, PARTITIONS, 1)])[self._name].result(TIMEOUT_S)
@@ -137,7 +136,7 @@ class _Topic:
         """About how many records are there, the ends of a few transactions among them; all only if the last one is
         committed. Others count before that: what is to become visible has been worked for.
         """
-        ends = sum(_end(self._ahead, self._at(number)) for number in range(PARTITIONS))
+        ends = sum(end(self._ahead, self._at(number)) for number in range(PARTITIONS))
         return self.records if ends >= self.records and self._is_last_there() else min(ends, self.records - 1)
 
     def prove(self) -> None:
@@ -145,7 +144,7 @@ class _Topic:
         found = Counter(
             "" if (value := message.value()) is None else str(json.loads(value)["op"])
             for at in map(self._at, range(PARTITIONS))
-            for message in _messages(self._reader, at, 0)
+            for message in messages(self._reader, at, 0)
         )
         if found != self._operations:
             raise SystemExit(f"{self._name} has {dict(found)}, and not {dict(self._operations)}")
@@ -155,35 +154,11 @@ class _Topic:
         return any(
             json.loads(message.key() or b"{}").get("id") == LAST_ID
             for at in map(self._at, range(PARTITIONS))
-            for message in _messages(self._reader, at, max(0, _end(self._reader, at) - TAIL))
+            for message in messages(self._reader, at, max(0, end(self._reader, at) - TAIL))
         )
 
     def _at(self, partition: int) -> TopicPartition:
         return TopicPartition(self._name, partition)
-
-
-def _inside(*arguments: str) -> Measured:
-    command = [sys.executable, "-m", "bench.source_inside", *arguments]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603 - our own
-    return Measured(**json.loads(done.stdout.splitlines()[-1]))
-
-
-def _reader(bootstrap: str, isolation: str = "read_committed") -> Consumer:
-    conf = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
-    return Consumer({**conf, "isolation.level": isolation, "enable.partition.eof": True}, logger=clients.LOGGER)
-
-
-def _end(reader: Consumer, at: TopicPartition) -> int:
-    """The offset behind the last one that the reader sees."""
-    return reader.get_watermark_offsets(at, timeout=TIMEOUT_S)[1]
-
-
-def _messages(reader: Consumer, at: TopicPartition, start: int) -> Iterator[Message]:
-    reader.assign([TopicPartition(at.topic, at.partition, start)])
-    while (message := reader.poll(TIMEOUT_S)) is not None:
-        if message.error():
-            return
-        yield message
 
 
 def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:

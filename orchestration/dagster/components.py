@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from textwrap import indent
@@ -136,14 +137,43 @@ class MirrorScaffolder(dg.Scaffolder[NewMirrorParams]):
         from calve.sink_core.mirror.scaffold import mirror_text
 
         given = request.params
-        try:
-            made = mirror_text(request.target_path.name, given.source, given.target, given.topics.split(","))
-        except CalveError as error:
-            with suppress(OSError):
-                request.target_path.rmdir()
-            raise ClickException(str(error)) from None
-        text = f"type: {request.type_name}\nattributes:\n{indent(made, '  ')}"
-        (request.target_path / COMPONENT_FILES[0]).write_text(text, encoding="utf-8")
+        _scaffold(request, lambda name: mirror_text(name, given.source, given.target, given.topics.split(",")))
+
+
+class NewSourceParams(BaseModel):
+    """The flags of `dg scaffold defs calve.KafkaSource NAME`."""
+
+    database: str = Field(description="The database whose log is read: its name in connections.yaml.")
+    kafka: str = Field(description="The cluster to write to: its name in connections.yaml.")
+    tables: str = Field(description="SCHEMA.TABLE of the publication, separated by commas.")
+    publication: str = Field(default="calve", description="The publication that the tables are in.")
+
+
+class SourceScaffolder(dg.Scaffolder[NewSourceParams]):
+    """Writes a `defs.yaml` from a database to a cluster of a `connections.yaml` that is there."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[NewSourceParams]:
+        return NewSourceParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[NewSourceParams]) -> None:
+        from calve.sink_core.source.scaffold import source_text
+
+        given = request.params
+        tables = given.tables.split(",")
+        _scaffold(request, lambda name: source_text(name, given.database, given.kafka, tables, given.publication))
+
+
+def _scaffold(request: dg.ScaffoldRequest[Any], text_of: Callable[[str], str]) -> None:
+    """Write what `text_of` makes of the component's name. Raises ClickException with its error, and leaves nothing."""
+    try:
+        made = text_of(request.target_path.name)
+    except CalveError as error:
+        with suppress(OSError):
+            request.target_path.rmdir()
+        raise ClickException(str(error)) from None
+    text = f"type: {request.type_name}\nattributes:\n{indent(made, '  ')}"
+    (request.target_path / COMPONENT_FILES[0]).write_text(text, encoding="utf-8")
 
 
 class PipelineComponent(dg.Component):
@@ -221,6 +251,7 @@ class KafkaMirror(PipelineComponent):
     tags = ("kafka", "mirror", "streaming")
 
 
+@dg.scaffold_with(SourceScaffolder)
 class KafkaSource(PipelineComponent):
     """Sends what a system holds to Kafka topics, each record exactly once.
 

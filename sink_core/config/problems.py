@@ -8,10 +8,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+from yaml import safe_load
 
 from calve.sink_core.config.model import Location
 from calve.sink_core.config.references import redact
 from calve.sink_core.config.yaml_file import Document
+from calve.sink_core.error_codes.files import SETTINGS
+from calve.sink_core.errors import ConfigError
 
 Schema = Mapping[str, Any]
 
@@ -20,6 +23,16 @@ def problem(document: Document, location: Location, message: str) -> str:
     """`file:line: dotted.key: message`."""
     key = ".".join(map(str, location))
     return f"{document.path}:{document.line(location)}: {key}: {message}" if key else f"{document.path}: {message}"
+
+
+def checked(text: str, model: type[BaseModel]) -> str:
+    """A pipeline file that was written for somebody. Raises ConfigError where what they gave makes it none."""
+    try:
+        model.model_validate(safe_load(text))
+    except ValidationError as error:
+        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False)]
+        raise ConfigError("\n".join(faults), hint="give another value on the command line", code=SETTINGS) from None
+    return text
 
 
 def problems(error: ValidationError, model: type[BaseModel], document: Document) -> list[str]:

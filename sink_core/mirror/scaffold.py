@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-from yaml import safe_load
-
 from calve.sink_core.config.mirror import MirrorConfig
-from calve.sink_core.error_codes.files import SETTINGS
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.config.problems import checked
 
 
 def mirror_text(name: str, source: str, target: str, topics: Sequence[str]) -> str:
@@ -40,9 +36,4 @@ target:
 # transaction: {{max_bytes: 64MiB, max_duration: 10s}}
 # run: {{linger: 5m}}  # stay for more
 """
-    try:
-        MirrorConfig.model_validate(safe_load(text))
-    except ValidationError as error:
-        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False)]
-        raise ConfigError("\n".join(faults), hint="give another value on the command line", code=SETTINGS) from None
-    return text
+    return checked(text, MirrorConfig)

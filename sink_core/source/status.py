@@ -136,7 +136,7 @@ def last_batch(state: SourceState) -> LastBatch | None:
 
 
 def _look(plane: SourcePlane) -> Waiting:
-    """What waits; where the system contradicts what is stored so that nobody can say, that alone."""
+    """What is pending; where the system contradicts what is stored so that nobody can say, that alone."""
     try:
         return plane.source.waiting(plane.log.state.offsets)
     except FindingError as error:

@@ -54,14 +54,18 @@ def evaluations(pipeline: SourcePipeline, found: Iterable[Verdict]) -> Iterator[
 
 
 def freshness(report: "SourceStatus", most_s: float | None) -> Verdict:
-    """The age of the oldest row that waits; where only its bound is known, a warning is all that it gives."""
+    """The age of the oldest pending row; where only its bound is known, a warning is all that it gives."""
     age_s = report.oldest_age_s
     if age_s is None:
-        nothing = "nothing waits" if not report.lag else "nothing was read yet, and nobody knows since when rows wait"
+        nothing = (
+            "nothing is pending"
+            if not report.lag
+            else "nothing was read yet, and nobody knows since when rows are pending"
+        )
         return Verdict(True, nothing, {"age_s": 0.0})
     objective = "" if most_s is None else f", objectives.freshness is {most_s:g} s"
     at_most = "at most " if report.age_is_bound else ""
-    text = f"the oldest row that waits is {at_most}{age_s:,.1f} s old{objective}"
+    text = f"the oldest pending row is {at_most}{age_s:,.1f} s old{objective}"
     passed = most_s is None or age_s <= most_s
     return Verdict(passed, text, {"age_s": round(age_s, 3)}, warning=report.age_is_bound)
 
@@ -104,8 +108,8 @@ CHECKS: tuple[Check[Health], ...] = (
     Check(
         "freshness",
         "copy",
-        "Age of the oldest row that waits, against objectives.freshness.",
-        "the oldest row that waits is older than `objectives.freshness` (warning: rows wait, and nothing was read "
+        "Age of the oldest pending row, against objectives.freshness.",
+        "the oldest pending row is older than `objectives.freshness` (warning: rows are pending, and nothing was read "
         "for so long)",
         lambda seen, _subject: freshness(seen.report, seen.pipeline.config.objectives.freshness),
     ),

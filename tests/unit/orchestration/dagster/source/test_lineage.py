@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import dagster as dg
 import pytest
+import yaml
+
+from calve.sink_core.config.load import load_as
+from calve.sink_core.config.source_pipeline import SourcePipeline
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.source.scaffold import source_text
 
 
 @pytest.fixture
@@ -44,3 +52,17 @@ def test_what_is_named_is_an_asset_and_not_a_stub(definitions: dg.Definitions) -
         described["bank_log/public_accounts_table"] == "Table public.accounts, which is read into pg.public.accounts."
     )
     assert described["bank_log/pg.public.accounts"] == "Kafka topic pg.public.accounts of cluster main."
+
+
+def test_a_scaffolded_file_can_be_loaded(tmp_path: Path) -> None:
+    connections = {
+        "deployment": "test",
+        "kafka": {"main": {"bootstrap.servers": "nowhere:1"}},
+        "database": {"bank": {"url": "postgresql://nowhere/bank"}},
+    }
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(connections))
+    (tmp_path / "new.yaml").write_text(source_text("new", "bank", "main", ["public.a", "public.b"], "all_of_it"))
+    made = load_as(SourcePipeline, tmp_path / "new.yaml")
+    assert made.tables == {"public.a": "new.public.a", "public.b": "new.public.b"}
+    with pytest.raises(ConfigError, match="tables"):
+        source_text("new", "bank", "main", ["nothing"], "all_of_it")
