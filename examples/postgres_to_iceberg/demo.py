@@ -77,7 +77,8 @@ def _demo(dsn: str, transactions: int) -> int:
         _say(f"bank.accounts has {len(found):,} rows, the database {len(wanted):,}: they are not equal")
         return 1
     _say(f"proven: bank.accounts has what the database has, {len(wanted):,} rows, equal in each column")
-    return _calve("status", SOURCE)
+    _say("and each record of the source is in its topic once, by the control topic:")
+    return _calve("verify", SOURCE, "--deep") or _calve("status", SOURCE)
 
 
 def _rows(dsn: str) -> list[Row]:
@@ -144,8 +145,8 @@ def _servers(directory: Path) -> Generator[str]:
                 broker.stop(directory / "broker", timeout=local.BROKER_ENDS_WITHIN_S)
 
 
-def _calve(command: str, file: Path, **environment: str) -> int:
-    return local.calve(CONSOLE, command, str(file), **environment)
+def _calve(command: str, file: Path, *options: str, **environment: str) -> int:
+    return local.calve(CONSOLE, command, str(file), *options, **environment)
 
 
 def _say(sentence: str) -> None:

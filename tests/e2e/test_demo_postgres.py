@@ -66,6 +66,7 @@ def test_the_table_is_the_database(demo: tuple[Path, str]) -> None:
     # The rows that were there already.
     assert "100 records sent; caught up" in printed
     assert PROVEN.search(printed)
+    assert "proven by the records of the topics" in printed
 
 
 @pytest.mark.faults

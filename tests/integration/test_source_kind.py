@@ -159,6 +159,19 @@ def test_offsets_that_are_there_before_the_first_run_are_gone_on_from(made: Made
     assert made.offsets() == {key: {"line": 5}, made.key("b"): {"line": 1}}
 
 
+def test_a_transaction_lasts_as_long_as_the_file_says(broker: Broker, tmp_path: Path) -> None:
+    found = dict[str, int]()
+    for boundary in ("poll", "interval"):
+        (folder := tmp_path / boundary).mkdir()
+        made = lines_of(broker, folder, transaction={"boundary": boundary})
+        made.write("a", *(f"a{i}" for i in range(35)))
+        [batch] = made.run().batches
+        assert made.values() == [f"a{i}" for i in range(35)]
+        found[boundary] = len(batch.sent)
+    # The source gives ten lines at a time.
+    assert found == {"poll": 4, "interval": 1}
+
+
 def test_an_offset_that_somebody_else_wrote_stops_with_both(made: Made) -> None:
     made.write("a", *(f"a{i}" for i in range(5)))
     made.run()
