@@ -30,7 +30,8 @@ from tests.simulation.slots.worlds import worlds
 from tests.simulation.transitions import TRANSITIONS
 from tests.simulation.world import pipeline_files
 
-CHUNK = 25
+CHUNK, SMALL = 25, 8
+"""Seeds of one mixture before the next, and where a share of a campaign is to have been everywhere soon."""
 MIXTURES = (*history.MIXTURES, *OF_SLOTS)
 REACHED = sorted(
     {
@@ -160,8 +161,8 @@ def run_until_visited(visits: int, seconds: float, *, first: int = 0) -> Totals:
     """
     deadline, campaign = time.monotonic() + seconds, Campaign(visits)
     for chunk in count():
-        mixture, start = campaign.next_mixture(chunk), first + chunk * CHUNK
-        campaign.add(mixture, run_seeds(range(start, start + CHUNK), mixture=mixture))
+        mixture, start = campaign.next_mixture(chunk), first + chunk * SMALL
+        campaign.add(mixture, run_seeds(range(start, start + SMALL), mixture=mixture))
         enough = visits if time.monotonic() < deadline else 1
         if campaign.totals.violations or not campaign.totals.seldom(enough):
             break

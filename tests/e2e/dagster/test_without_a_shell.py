@@ -182,6 +182,7 @@ def test_a_pause_made_in_the_ui_holds_the_command_line(operated: Operated, page:
     assert flow.ids() == list(range(15))
 
 
+@pytest.mark.faults
 def test_a_table_that_was_rolled_back_is_answered(operated: Operated, page: Page) -> None:
     flow = operated.rolled_back
     flow.produce(range(10, 20))
