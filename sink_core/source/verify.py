@@ -95,9 +95,9 @@ def _differing(plane: SourcePlane) -> dict[FlatMap, tuple[str, str]]:
     stored: Stored = (
         topic.refresh() if existing_topic_ids(plane.admin, [topic.topic], timeout_s=ADMIN_TIMEOUT_S) else {}
     )
+    # What the log does not know was there before the first run.
     logged = plane.log.refresh_to_end().offsets
-    both = {at: (_text(logged.get(at)), _text(stored.get(at))) for at in logged.keys() | stored.keys()}
-    return {at: (mine, theirs) for at, (mine, theirs) in both.items() if mine != theirs}
+    return {at: (each.json, _text(stored.get(at))) for at, each in logged.items() if each != stored.get(at)}
 
 
 def _text(offset: FlatMap | None) -> str:

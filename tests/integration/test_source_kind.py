@@ -111,6 +111,7 @@ def test_what_the_commands_say(made: Made) -> None:
     assert "file a.txt\tline 3" in calve("status", made.file).stdout
     assert calve("pause", made.file, "--wait").returncode == EXIT_DONE
     made.write("a", "a3")
+    assert "1 lines waiting for at most " in calve("status", made.file).stdout
     assert "paused" in calve("run", made.file).stdout
     assert calve("resume", made.file).returncode == EXIT_DONE
     assert made.run().records == 1

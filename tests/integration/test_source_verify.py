@@ -70,6 +70,11 @@ def test_an_offset_that_somebody_moved_is_a_fault_with_both(made: Made) -> None:
     )
 
 
+def test_what_was_in_the_offsets_topic_before_is_nobody_s_fault(made: Made) -> None:
+    write_offset(made, made.pipeline.offsets_topic, made.key("of_another_time"), {"line": 7})
+    assert proof(made, deep=False).proven
+
+
 def test_records_that_are_missing_are_found_with_their_offsets(made: Made) -> None:
     with SourcePlane(made.pipeline) as plane:
         assert plane.read_only()

@@ -66,7 +66,9 @@ def status(pipeline: SourcePipeline, *, as_json: bool) -> None:
 def _say_status(report: SourceStatus) -> None:
     started = "" if report.bootstrapped else ", has not run yet"
     held = f", the system holds {bytes_text(report.held_bytes)} for it" if report.held_bytes is not None else ""
-    say(f"pipeline {report.pipeline}, {report.source} to {report.target}{started}: {report.waiting} waiting{held}")
+    at_most = "at most " if report.age_is_bound else ""
+    age = f" for {at_most}{report.oldest_age_s:,.0f} s" if report.oldest_age_s is not None else ""
+    say(f"pipeline {report.pipeline}, {report.source} to {report.target}{started}: {report.waiting} waiting{age}{held}")
     if report.paused:
         say(f"paused since {report.paused.since} by {report.paused.by}: {report.paused.reason}", style="yellow")
     if last := report.last_batch:
