@@ -84,6 +84,7 @@ def test_a_batch_that_is_refused_is_named_by_its_offsets(
     assert mirror.assert_same() == 3
 
 
+@pytest.mark.faults
 def test_a_remote_topic_deleted_while_it_is_written_stops_the_mirror_and_stays_away(
     kafka_topic: TopicFactory, new_mirror: NewMirror
 ) -> None:
