@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +52,7 @@ def broker(request: pytest.FixtureRequest) -> embedded.Broker:
     """
     # A machine that is busy with all else is not to take it for dead.
     patient = {"broker.session.timeout.ms": "60000"}
-    with _life(request.config):
+    with support.short_lived():
         return embedded.start(shared_directory(request.config) / "broker", properties=patient)
 
 
@@ -61,13 +60,8 @@ def broker(request: pytest.FixtureRequest) -> embedded.Broker:
 def other_broker(request: pytest.FixtureRequest) -> embedded.Broker:
     """As `broker`, another cluster."""
     patient = {"broker.session.timeout.ms": "60000"}
-    with _life(request.config):
+    with support.short_lived():
         return embedded.start(shared_directory(request.config) / "other-broker", properties=patient, heap_mb=512)
-
-
-def _life(config: pytest.Config) -> AbstractContextManager[None]:
-    """Of a broker for the whole run: with workers that is the best part of an hour."""
-    return nullcontext() if is_worker(config) else support.short_lived()
 
 
 @pytest.fixture(scope="session")

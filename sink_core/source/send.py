@@ -231,7 +231,10 @@ class _Piece:
         """A record was acknowledged. One that was refused makes the commit fail."""
         if error is None:
             run, offset = self._written[message.topic() or "", message.partition() or 0], message.offset() or 0
-            run.first, run.end = min(run.first, offset), max(run.end, after(offset))
+            if offset < run.first:
+                run.first = offset
+            if offset >= run.end:
+                run.end = after(offset)
             run.records += 1
             run.bytes += len(message)
 
