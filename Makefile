@@ -68,7 +68,7 @@ lint: setup ## Style, import direction and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright
 
-test: setup browser postgres ## Every test but the long series, lint among them, in half an hour (ARGS="-k name" narrows)
+test: setup browser postgres ## Every test but the long series, lint among them, in about an hour on two cores (ARGS="-k name" narrows)
 	$(VENV)/bin/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-fast: setup ## Unit tests, lint and two minutes of the simulation, in 4 minutes

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _POSTGRES = "tests/integration/test_source_postgres.py"
 _REFUSED = "tests/integration/test_source_postgres_refused.py"
 _KIND = "tests/integration/test_source_kind.py"
+_VERIFY = "tests/integration/test_source_verify.py"
 _VISIBILITY = "tests/unit/source/postgres/test_visibility.py"
 _LOG = "sink_core/source/postgres/log.py"
 _SEEN = f"{_POSTGRES}::test_what_a_snapshot_has_seen_is_left_out_of_the_log_and_nothing_else"
@@ -83,5 +84,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "            if False\n",
         (f"{_KIND}::test_an_offset_that_somebody_else_wrote_stops_with_both",),
         "Rows would be read twice or passed over once somebody has written to the offsets topic.",
+    ),
+    Mutant(
+        "proof-of-a-source-counts-nothing",
+        "sink_core/source/verify.py",
+        "        if count < run.records\n",
+        "        if count < 0\n",
+        (f"{_VERIFY}::test_records_that_are_missing_are_found_with_their_offsets",),
+        "Records that a topic lacks would be proven.",
+    ),
+    Mutant(
+        "proof-of-a-source-believes-the-offsets-topic",
+        "sink_core/source/verify.py",
+        "if each != stored.get(at)}",
+        "if not each}",
+        (f"{_VERIFY}::test_an_offset_that_somebody_moved_is_a_fault_with_both",),
+        "An offset that somebody else has moved would be proven.",
     ),
 )
