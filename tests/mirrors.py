@@ -15,7 +15,7 @@ from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.mirror.answers import answers_of
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.run import MirrorReport, run_mirror
-from calve.sink_core.mirror.verify import Proof, verify
+from calve.sink_core.mirror.verify import MirrorProof, verify
 from calve.sink_core.tasks import Tasks
 from tests import support
 from tests.two_clusters import mirror_file
@@ -46,7 +46,7 @@ class Mirror:
         with self.plane(tasks) as plane:
             return run_mirror(plane)
 
-    def proof(self, *, deep: bool = True) -> Proof:
+    def proof(self, *, deep: bool = True) -> MirrorProof:
         with self.plane() as plane:
             assert plane.read_only()
             return verify(plane, deep=deep)

@@ -8,13 +8,14 @@ has expired.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
 from calve.sink_core.control import checks
+from calve.sink_core.control.slots.proof import PartitionProof, Proof
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.reader import RangeReader
@@ -27,35 +28,37 @@ from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionProof:
-    """What is known of one partition of a remote topic. `position` is the next source offset.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyProof(PartitionProof):
+    """Of one partition of a remote topic. `position` is the next source offset.
 
     `checked` and `source_checked` count records that were read again, `expired` those that retention or compaction may
-    have taken. `faults` say what is wrong.
+    have taken.
     """
 
-    at: TopicPartition
-    records: int
     position: int
     checked: int = 0
     source_checked: int = 0
     expired: int = 0
-    faults: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """The proof of a mirror. `moves` say who has set positions by hand; `deep` whether records were read."""
-
-    partitions: tuple[PartitionProof, ...]
-    moves: tuple[str, ...]
-    faults: tuple[str, ...]
-    deep: bool
 
     @property
-    def proven(self) -> bool:
-        return not self.faults and not any(each.faults for each in self.partitions)
+    def known(self) -> Mapping[str, int]:
+        return {"records": self.records, "next source offset": self.position}
+
+    @property
+    def counted(self) -> Mapping[str, int]:
+        return {
+            "read on the target": self.checked,
+            "read on the source": self.source_checked,
+            "expired": self.expired,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorProof(Proof[CopyProof]):
+    """The proof of a mirror. `moves` say who has set positions by hand."""
+
+    moves: tuple[str, ...]
 
     @property
     def records(self) -> int:
@@ -75,7 +78,9 @@ class _Side:
     end: int
 
 
-def verify(plane: MirrorPlane, *, deep: bool = False, on_progress: Callable[[str], None] = lambda _step: None) -> Proof:
+def verify(
+    plane: MirrorPlane, *, deep: bool = False, on_progress: Callable[[str], None] = lambda _step: None
+) -> MirrorProof:
     """What can be proven now of everything that the log speaks of. The plane must be bound or read.
 
     Raises Unreachable if a cluster does not answer, FindingError for what contradicts the control topic.
@@ -91,12 +96,13 @@ def verify(plane: MirrorPlane, *, deep: bool = False, on_progress: Callable[[str
         moved = checks.moved(state.partitions, plane.group.positions(state.partitions))
         faults += [f"{moved.name}: stored {moved.stored}, found {moved.found}"] if moved else []
     proofs = [
-        PartitionProof(at, state.records.get(at, 0), position) for at, position in sorted(state.partitions.items())
+        CopyProof(at=at, records=state.records.get(at, 0), position=position)
+        for at, position in sorted(state.partitions.items())
     ]
     if deep:
         on_progress("reading remote topics and the source")
         proofs = _deep(plane, proofs, ends)
-    return Proof(tuple(proofs), moves, tuple(faults), deep)
+    return MirrorProof(partitions=tuple(proofs), moves=moves, faults=tuple(faults), deep=deep)
 
 
 def _target_ends(plane: MirrorPlane) -> Offsets:
@@ -104,32 +110,28 @@ def _target_ends(plane: MirrorPlane) -> Offsets:
     return end_offsets(plane.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
 
 
-def _deep(plane: MirrorPlane, proofs: Sequence[PartitionProof], ends: Offsets) -> list[PartitionProof]:
+def _deep(plane: MirrorPlane, proofs: Sequence[CopyProof], ends: Offsets) -> list[CopyProof]:
     target = list(_sides_of_target(plane, proofs, ends))
     source = list(_sides_of_source(plane, proofs))
     sides = [*(side for side, _ in target), *(side for side, _ in source)]
     records = sum(part.span for side in sides for part, _ in side.ranges)
     found = plane.tasks.run(partial(_prove, tuple(sides), plane.pipeline.group), len(sides), records=records)
-    done: list[PartitionProof] = []
+    done: list[CopyProof] = []
     for number, proof in enumerate(proofs):
         (checked, wrong), (source_checked, source_wrong) = found[number], found[len(proofs) + number]
         done.append(
-            PartitionProof(
-                proof.at,
-                proof.records,
-                proof.position,
-                checked,
-                source_checked,
-                target[number][1],
-                (*wrong, *(f"source: {each}" for each in source_wrong)),
+            replace(
+                proof,
+                checked=checked,
+                source_checked=source_checked,
+                expired=target[number][1],
+                faults=(*wrong, *(f"source: {each}" for each in source_wrong)),
             )
         )
     return done
 
 
-def _sides_of_target(
-    plane: MirrorPlane, proofs: Sequence[PartitionProof], ends: Offsets
-) -> Iterator[tuple[_Side, int]]:
+def _sides_of_target(plane: MirrorPlane, proofs: Sequence[CopyProof], ends: Offsets) -> Iterator[tuple[_Side, int]]:
     """With the number of records that are no longer there to be read."""
     copied, partitions = plane.log.state.copied, [proof.at for proof in proofs]
     starts = log_starts(plane.admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
@@ -144,7 +146,7 @@ def _sides_of_target(
         yield _Side(plane.pipeline.kafka.properties, at, tuple(ranges), ends.get(at, -1)), expired
 
 
-def _sides_of_source(plane: MirrorPlane, proofs: Sequence[PartitionProof]) -> Iterator[tuple[_Side, int]]:
+def _sides_of_source(plane: MirrorPlane, proofs: Sequence[CopyProof]) -> Iterator[tuple[_Side, int]]:
     named = {proof.at: plane.pipeline.source_of(proof.at.topic) for proof in proofs}
     there = plane.source_admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
     at_source = {

@@ -7,11 +7,12 @@ transaction has sent, by the offsets that they got.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
 
+from calve.sink_core.control.slots.proof import PartitionProof, Proof
 from calve.sink_core.findings import SOURCE_OFFSET_MOVED
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.recount import compacted, delivered_offsets
@@ -24,40 +25,36 @@ from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.state import SourceState
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionProof:
-    """What is known of one partition of a topic, of the `records` that the log tells were sent to it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentProof(PartitionProof):
+    """Of one partition of a topic; `records` are those that the log tells were sent to it.
 
     `checked` were found, `expired` may have been taken by retention, compaction or whoever deleted the topic. `others`
     are records from the first checked one on that this source did not send.
     """
 
-    at: TopicPartition
-    records: int
     checked: int = 0
     expired: int = 0
     others: int = 0
-    faults: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> Mapping[str, int]:
+        return {"read": self.checked, "expired": self.expired, "of others": self.others}
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceProof(Proof[SentProof]):
     """The proof of a source. `records` are all that were ever sent, dead letters left out; `source_partitions` have an
-    offset. `partitions` are those of topics; `deep` says whether their records were counted.
+    offset.
     """
 
     records: int
     source_partitions: int
-    partitions: tuple[PartitionProof, ...]
-    faults: tuple[str, ...]
-    deep: bool
-
-    @property
-    def proven(self) -> bool:
-        return not self.faults and not any(each.faults for each in self.partitions)
 
 
-def verify(plane: SourcePlane, *, deep: bool = False, on_progress: Callable[[str], None] = lambda _step: None) -> Proof:
+def verify(
+    plane: SourcePlane, *, deep: bool = False, on_progress: Callable[[str], None] = lambda _step: None
+) -> SourceProof:
     """What can be proven now of everything that the log speaks of. The plane must be bound or read.
 
     Raises Unreachable if the cluster does not answer or a transaction stays open, FindingError for what contradicts the
@@ -68,11 +65,17 @@ def verify(plane: SourcePlane, *, deep: bool = False, on_progress: Callable[[str
     moved = _moved(plane)
     state = plane.log.state
     partitions = [
-        PartitionProof(at, sum(each.records for each in written)) for at, written in sorted(state.written.items())
+        SentProof(at=at, records=sum(each.records for each in written)) for at, written in sorted(state.written.items())
     ]
     if deep:
         partitions = _deep(plane, state, partitions, ends, on_progress)
-    return Proof(state.records, len(state.offsets), tuple(partitions), (*state.breaks, *moved), deep)
+    return SourceProof(
+        records=state.records,
+        source_partitions=len(state.offsets),
+        partitions=tuple(partitions),
+        faults=(*state.breaks, *moved),
+        deep=deep,
+    )
 
 
 def _moved(plane: SourcePlane) -> list[str]:
@@ -114,10 +117,10 @@ def _there(plane: SourcePlane, state: SourceState) -> list[TopicPartition]:
 def _deep(
     plane: SourcePlane,
     state: SourceState,
-    proofs: list[PartitionProof],
+    proofs: list[SentProof],
     ends: dict[TopicPartition, int],
     on_progress: Callable[[str], None],
-) -> list[PartitionProof]:
+) -> list[SentProof]:
     there = _there(plane, state)
     thinned = compacted(plane.admin, {at.topic for at in there}, timeout_s=ADMIN_TIMEOUT_S)
     there = [at for at in there if at.topic not in thinned]
@@ -138,7 +141,7 @@ def _deep(
     return [_counted(proof, retained.get(proof.at, []), found.get(proof.at, BitMap64())) for proof in proofs]
 
 
-def _counted(proof: PartitionProof, runs: list[Written], found: BitMap64) -> PartitionProof:
+def _counted(proof: SentProof, runs: list[Written], found: BitMap64) -> SentProof:
     """`runs` are those of the partition that are to be there, `found` the offsets that are, from the first run on."""
     sent, there = sum(each.records for each in runs), len(found)
     counts = [(each, found.range_cardinality(each.first, each.end)) for each in runs]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.mirror.verify import Proof, verify
+from calve.sink_core.mirror.verify import MirrorProof, verify
 from tests import mirrors, support
 from tests.integration.test_mirror_answers import delete_records
 from tests.mirrors import Mirror
@@ -30,11 +30,11 @@ def copied(
     return mirror, topic
 
 
-def counts(proof: Proof) -> list[tuple[int, int, int, int]]:
+def counts(proof: MirrorProof) -> list[tuple[int, int, int, int]]:
     return [(each.records, each.checked, each.source_checked, each.expired) for each in proof.partitions]
 
 
-def faults(proof: Proof) -> list[str]:
+def faults(proof: MirrorProof) -> list[str]:
     return [fault for each in proof.partitions for fault in each.faults]
 
 

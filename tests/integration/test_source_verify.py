@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED
 from calve.sink_core.source.plane import SourcePlane
-from calve.sink_core.source.verify import Proof, verify
+from calve.sink_core.source.verify import SourceProof, verify
 from tests import support
 from tests.launch import calve
 from tests.source_flow import Made, all_sent, document, lines_of, write_offset
@@ -27,13 +27,13 @@ def made(broker: Broker, tmp_path: Path) -> Made:
     return made
 
 
-def proof(made: Made, *, deep: bool = True) -> Proof:
+def proof(made: Made, *, deep: bool = True) -> SourceProof:
     with SourcePlane(made.pipeline) as plane:
         assert plane.read_only()
         return verify(plane, deep=deep)
 
 
-def counts(found: Proof) -> list[tuple[int, int, int, int]]:
+def counts(found: SourceProof) -> list[tuple[int, int, int, int]]:
     return [(each.records, each.checked, each.expired, each.others) for each in found.partitions]
 
 

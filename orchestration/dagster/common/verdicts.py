@@ -7,9 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
+    from calve.sink_core.control.slots.proof import Proof
     from calve.sink_core.control.status import PartitionStatus
 
 H = TypeVar("H")
+
+SHOWN = 20
+"""Of many faults, or topics."""
+
+CHAIN = "chain"
+"""The check by what `calve verify` proves without `--deep`, of kinds with slots."""
 
 RETENTION_SHARE = 0.1
 """Warn when less than this share of a partition's log lies between its start and the next record to read."""
@@ -59,6 +66,13 @@ def judged(
 def lag(pending: int, most: int | None) -> Verdict:
     text = f"{pending:,} records wait" + ("" if most is None else f", objectives.lag is {most:,}")
     return Verdict(most is None or pending <= most, text, {"lag": pending})
+
+
+def chain(proof: Proof[Any], holds: str, numbers: Mapping[str, int], **details: Any) -> Verdict:
+    """What the proof of a kind with slots says; `holds` if it is one."""
+    wrong = proof.every_fault
+    text, left = "\n".join(wrong[:SHOWN]) or holds, max(0, len(wrong) - SHOWN)
+    return Verdict(proof.proven, text, numbers, details={**details, "faults_not_shown": left}, check=CHAIN)
 
 
 def retention(partitions: Iterable[PartitionStatus]) -> Verdict:

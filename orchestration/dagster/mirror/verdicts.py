@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from calve.orchestration.dagster.common.verdicts import Check, Verdict, judged, lag, retention
+from calve.orchestration.dagster.common import verdicts
+from calve.orchestration.dagster.common.verdicts import SHOWN, Check, Verdict, judged, lag, retention
 from calve.orchestration.wording import counted
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 
 if TYPE_CHECKING:
     from calve.sink_core.mirror.status import CopiedTopic, MirrorStatus
-    from calve.sink_core.mirror.verify import Proof
-
-SHOWN = 20
+    from calve.sink_core.mirror.verify import MirrorProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +41,10 @@ def freshness(topics: tuple[CopiedTopic, ...], most_s: float | None) -> Verdict:
     return Verdict(most_s is None or age_s <= most_s, text, {"age_s": round(age_s, 3)})
 
 
-def chain(proof: Proof) -> Verdict:
+def chain(proof: MirrorProof) -> Verdict:
     """Each copied range begins where the one before ended, and the positions are those of the control topic."""
-    wrong = [*proof.faults, *(f"{part.at}: {fault}" for part in proof.partitions for fault in part.faults)]
-    text = "\n".join(wrong[:SHOWN]) or "every offset was copied once"
-    details: dict[str, Any] = {"positions_set": list(proof.moves), "faults_not_shown": max(0, len(wrong) - SHOWN)}
     numbers = {"records": proof.records, "partitions": len(proof.partitions)}
-    return Verdict(proof.proven, text, numbers, details=details, check=CHAIN.name)
+    return verdicts.chain(proof, "every offset was copied once", numbers, positions_set=list(proof.moves))
 
 
 def foreign_records(report: MirrorStatus) -> Verdict:
@@ -68,7 +64,7 @@ def findings(report: MirrorStatus) -> Verdict:
 
 
 CHAIN: Check[Health] = Check(
-    "chain",
+    verdicts.CHAIN,
     "copy",
     "Each copied range begins where the one before it ended; the positions are those of the control topic.",
     "what `calve verify` checks without `--deep` does not hold",

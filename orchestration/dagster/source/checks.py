@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from calve.orchestration.dagster.common import verdicts
 from calve.orchestration.dagster.common.checks import check_specs, checks_op, told
 from calve.orchestration.dagster.common.topics import copy_key
 from calve.orchestration.dagster.common.verdicts import Check, Verdict, judged, lag
@@ -19,9 +20,7 @@ from calve.sink_core.config.source_pipeline import SourcePipeline
 if TYPE_CHECKING:
     from calve.sink_core.source.plane import SourcePlane
     from calve.sink_core.source.status import SourceStatus
-    from calve.sink_core.source.verify import Proof
-
-SHOWN = 20
+    from calve.sink_core.source.verify import SourceProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +69,10 @@ def freshness(report: "SourceStatus", most_s: float | None) -> Verdict:
     return Verdict(passed, text, {"age_s": round(age_s, 3)}, warning=report.age_is_bound)
 
 
-def chain(proof: "Proof") -> Verdict:
+def chain(proof: "SourceProof") -> Verdict:
     """Each source offset went on where the one before ended, and is the one in the offsets topic."""
-    wrong = [*proof.faults, *(f"{part.at}: {fault}" for part in proof.partitions for fault in part.faults)]
-    text = "\n".join(wrong[:SHOWN]) or "every row was sent once"
     numbers = {"records": proof.records, "source_partitions": proof.source_partitions}
-    more = {"faults_not_shown": max(0, len(wrong) - SHOWN)}
-    return Verdict(proof.proven, text, numbers, details=more, check=CHAIN.name)
+    return verdicts.chain(proof, "every row was sent once", numbers)
 
 
 def held(report: "SourceStatus") -> Verdict:
@@ -92,7 +88,7 @@ def findings(report: "SourceStatus") -> Verdict:
 
 
 CHAIN: Check[Health] = Check(
-    "chain",
+    verdicts.CHAIN,
     "copy",
     "Each source offset went on where the one before ended, and is the one in the offsets topic.",
     "what `calve verify` checks without `--deep` does not hold",

@@ -11,40 +11,21 @@ import dagster as dg
 from calve.orchestration.dagster.common.names import POSITIONS
 from calve.orchestration.dagster.common.operations.job import Operation, Told, Work
 from calve.orchestration.dagster.common.operations.looking import ProofConfig, proving
-from calve.orchestration.dagster.common.verdicts import Verdict
 from calve.orchestration.dagster.source import checks
 from calve.sink_core.config.source_pipeline import SourcePipeline
 
 if TYPE_CHECKING:
+    from calve.sink_core.control.slots.plane import SlotPlane
     from calve.sink_core.source.plane import SourcePlane
 
 
-def verify(pipeline: SourcePipeline) -> "Operation[SourcePlane, ProofConfig]":
+def verify(pipeline: SourcePipeline) -> "Operation[SlotPlane[Any, Any], ProofConfig]":
     """Proves that every row was sent once."""
-
-    def prove(at: "Work[SourcePlane]", deep: bool) -> tuple[Verdict, list[dict[str, Any]]]:
-        from calve.sink_core.source.verify import verify
-
-        at.plane.read_only()
-        proof = verify(at.plane, deep=deep, on_progress=at.say)
-        rows = [
-            {
-                "topic": part.at.topic,
-                "partition": part.at.partition,
-                "records": part.records,
-                "read": part.checked,
-                "expired": part.expired,
-                "of others": part.others,
-            }
-            for part in proof.partitions
-            if deep
-        ]
-        return checks.chain(proof), rows
-
     return proving(
         f"Proves from control topic and source offsets, with deep by counting the records, that {pipeline.name} sent "
         "every row once.",
-        prove,
+        "calve.sink_core.source.verify:verify",
+        checks.chain,
         partial(checks.evaluations, pipeline),
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -10,10 +11,12 @@ from pydantic import Field
 
 from calve.orchestration.dagster.common.checks import metadata_of
 from calve.orchestration.dagster.common.names import VERIFY
-from calve.orchestration.dagster.common.operations.job import Operation, P, Told, Work
+from calve.orchestration.dagster.common.operations.job import Operation, Told, Work
 from calve.orchestration.dagster.common.verdicts import Verdict
 
 if TYPE_CHECKING:
+    from calve.sink_core.control.slots.plane import SlotPlane
+    from calve.sink_core.control.slots.proof import PartitionProof, Proof
     from calve.sink_core.control.status import PartitionStatus
 
 
@@ -50,21 +53,29 @@ class ProofConfig(dg.Config):
     deep: bool = Field(default=False, description="Read the records again. Takes long.")
 
 
-Prove = Callable[[Work[P], bool], tuple[Verdict, Sequence[Mapping[str, Any]]]]
-"""What a kind's proof says, and what was read again for it: a row of each partition, none unless it was deep."""
-
-
 def proving(
-    description: str, prove: Prove[P], evaluations: Callable[[Iterable[Verdict]], Iterable[Told]]
-) -> Operation[P, ProofConfig]:
-    """The job of a kind's proof. The run is red if it does not hold."""
+    description: str,
+    verify: str,
+    chain: Callable[[Any], Verdict],
+    evaluations: Callable[[Iterable[Verdict]], Iterable[Told]],
+) -> Operation[SlotPlane[Any, Any], ProofConfig]:
+    """The job of the proof of a kind with slots, which is `verify`, as `module:function`: imported in the run. The run
+    is red if it does not hold.
+    """
 
-    def work(at: Work[P], config: ProofConfig) -> Generator[Told, None, dict[str, Any]]:
-        verdict, read = prove(at, config.deep)
+    def work(at: Work[SlotPlane[Any, Any]], config: ProofConfig) -> Generator[Told, None, dict[str, Any]]:
+        at.plane.read_only()
+        proof: Proof[Any] = resolve_name(verify)(at.plane, deep=config.deep, on_progress=at.say)
+        verdict = chain(proof)
         at.say(verdict.text)
         yield from evaluations([verdict])
-        rows = [dg.TableRecord(dict(row)) for row in read]
+        rows = [_row(part) for part in proof.partitions if proof.deep]
         shown = {"read again": dg.MetadataValue.table(rows)} if rows else {}
-        return proof_metadata(verdict, proven=verdict.passed, deep=config.deep, **shown)
+        return proof_metadata(verdict, proven=proof.proven, deep=proof.deep, **shown)
 
     return Operation(VERIFY, description, ProofConfig, {"deep": False}, work, lane=VERIFY)
+
+
+def _row(part: PartitionProof) -> dg.TableRecord:
+    counts = {"records": part.records, **part.counted}
+    return dg.TableRecord({"topic": part.at.topic, "partition": part.at.partition, **counts})

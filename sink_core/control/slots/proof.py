@@ -1,0 +1,51 @@
+"""What the proofs of kinds with slots say; a kind adds what it knows besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from calve.sink_core.offsets import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionProof:
+    """What is known of one partition of a topic that is written, and of the `records` that it got. `faults` say what is
+    wrong.
+    """
+
+    at: TopicPartition
+    records: int
+    faults: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> Mapping[str, int]:
+        """What the log alone says, as people call it."""
+        return {"records": self.records}
+
+    @property
+    def counted(self) -> Mapping[str, int]:
+        """What a deep proof has counted besides."""
+        raise NotImplementedError
+
+
+Part = TypeVar("Part", bound=PartitionProof, covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof(Generic[Part]):
+    """`faults` are those of no single partition; `deep` says whether records were read again."""
+
+    partitions: tuple[Part, ...]
+    faults: tuple[str, ...]
+    deep: bool
+
+    @property
+    def proven(self) -> bool:
+        return not self.every_fault
+
+    @property
+    def every_fault(self) -> list[str]:
+        """Those of partitions with their names."""
+        return [*self.faults, *(f"{each.at}: {fault}" for each in self.partitions for fault in each.faults)]
