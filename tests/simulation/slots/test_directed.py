@@ -133,25 +133,19 @@ def beside_anothers_transaction(history: Directed) -> None:
     history.wake(driver, *first)
 
 
+LATE = {
+    "late before its init": ("slot.before-init", "slot_compares_the_token"),
+    "late after its check": ("slot.after-check", "slots_are_fenced"),
+    "late within its transaction": ("", "slots_are_fenced"),
+}
+"""Where slots of each kind sleep, within a transaction of its own kind, and the rule."""
+
 SCENES: dict[str, tuple[str, Callable[[Directed], None], str, Promise]] = {
-    "late before its init": (
-        "mirror",
-        partial(four_and_two, place="slot.before-init"),
-        "slot_compares_the_token",
-        Promise.COPIED_ONCE,
-    ),
-    "late after its check": (
-        "mirror",
-        partial(four_and_two, place="slot.after-check"),
-        "slots_are_fenced",
-        Promise.COPIED_ONCE,
-    ),
-    "late within its transaction": (
-        "mirror",
-        partial(four_and_two, place="transaction.mid-produce"),
-        "slots_are_fenced",
-        Promise.COPIED_ONCE,
-    ),
+    **{
+        f"{kind}: {name}": (kind, partial(four_and_two, place=place or PLACES[kind].within), rule, Promise.COPIED_ONCE)
+        for kind in PLACES
+        for name, (place, rule) in LATE.items()
+    },
     "between fence and record": (
         "mirror",
         fenced_before_it_is_recorded,
@@ -174,24 +168,6 @@ SCENES: dict[str, tuple[str, Callable[[Directed], None], str, Promise]] = {
         "mirror",
         looked_before_it_fenced,
         "slot_fences_first",
-        Promise.COPIED_ONCE,
-    ),
-    "of a source, late before its init": (
-        "source",
-        partial(four_and_two, place="slot.before-init"),
-        "slot_compares_the_token",
-        Promise.COPIED_ONCE,
-    ),
-    "of a source, late after its check": (
-        "source",
-        partial(four_and_two, place="slot.after-check"),
-        "slots_are_fenced",
-        Promise.COPIED_ONCE,
-    ),
-    "of a source, late within its transaction": (
-        "source",
-        partial(four_and_two, place="source.after-offsets"),
-        "slots_are_fenced",
         Promise.COPIED_ONCE,
     ),
     "behind a commit of a former try": (
