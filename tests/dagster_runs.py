@@ -13,14 +13,14 @@ from dagster._core.execution.execute_in_process_result import ExecuteInProcessRe
 from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.common.names import job_name
 from calve.orchestration.dagster.sink.names import INGEST, batches_key, table_key
+from calve.sink_core.config.effective import Pipeline
 from tests.pipelines import Flow
 
 
 @dataclass(frozen=True)
-class Done:
+class Ran:
     """A run's end and what it told, oldest first."""
 
-    flow: Flow
     instance: DagsterInstance
     result: ExecuteInProcessResult
 
@@ -40,13 +40,6 @@ class Done:
         """The metadata of an asset's materializations."""
         found = [m.metadata for m in self.materialized if m.asset_key == key]
         return [{name: value.value for name, value in metadata.items()} for metadata in found]
-
-    @property
-    def batches(self) -> list[dict[str, Any]]:
-        return self.of(batches_key(self.flow.pipeline))
-
-    def table(self, name: str = "") -> list[dict[str, Any]]:
-        return self.of(table_key(self.flow.pipeline, name or self.flow.table))
 
     @property
     def checks(self) -> dict[tuple[str, str], dg.AssetCheckEvaluation]:
@@ -79,10 +72,29 @@ class Done:
         return event.step_failure_data
 
 
+@dataclass(frozen=True)
+class Done(Ran):
+    """That of a sink."""
+
+    flow: Flow
+
+    @property
+    def batches(self) -> list[dict[str, Any]]:
+        return self.of(batches_key(self.flow.pipeline))
+
+    def table(self, name: str = "") -> list[dict[str, Any]]:
+        return self.of(table_key(self.flow.pipeline, name or self.flow.table))
+
+
 def run(flow: Flow, instance: DagsterInstance, stage: str = INGEST, *, hour: str | None = None, **config: Any) -> Done:
+    """As `run_of`, of a sink."""
+    ran = run_of(flow.pipeline, instance, stage, hour=hour, **config)
+    return Done(instance, ran.result, flow)
+
+
+def run_of(pipeline: Pipeline, instance: DagsterInstance, stage: str, *, hour: str | None = None, **config: Any) -> Ran:
     """`hour` is the partition of a job that has some. Without `config` a job runs as its editor opens."""
-    defs = build_pipeline_defs(flow.pipeline)
-    job = defs.resolve_job_def(job_name(flow.pipeline, stage))
-    op = {"ops": {f"{flow.name}_{stage}": {"config": config}}} if config else None
+    job = build_pipeline_defs(pipeline).resolve_job_def(job_name(pipeline, stage))
+    op = {"ops": {f"{pipeline.name}_{stage}": {"config": config}}} if config else None
     done = job.execute_in_process(run_config=op, instance=instance, raise_on_error=False, partition_key=hour)
-    return Done(flow, instance, done)
+    return Ran(instance, done)

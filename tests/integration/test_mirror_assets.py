@@ -12,9 +12,9 @@ from dagster._core.execution.execute_in_process_result import ExecuteInProcessRe
 
 from calve import build_pipeline_defs
 from calve.orchestration.dagster.common.moving import MOVED_TAG
-from calve.orchestration.dagster.common.names import job_name
 from calve.orchestration.local.broker import Broker
 from tests import support
+from tests.dagster_runs import run_of
 from tests.mirrors import Mirror, mirror
 from tests.pipelines import Flow
 
@@ -29,9 +29,7 @@ def copied(broker: Broker, other_broker: Broker, tmp_path: Path) -> Mirror:
 
 
 def run(made: Mirror, instance: DagsterInstance, stage: str, **config: Any) -> ExecuteInProcessResult:
-    job = build_pipeline_defs(made.pipeline).resolve_job_def(job_name(made.pipeline, stage))
-    given = {"ops": {f"{made.name}_{stage}": {"config": config}}} if config else None
-    return job.execute_in_process(run_config=given, instance=instance, raise_on_error=False)
+    return run_of(made.pipeline, instance, stage, **config).result
 
 
 def materialized(done: ExecuteInProcessResult) -> dict[str, dict[str, Any]]:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from dagster import DagsterInstance
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.verify import SourceProof, verify
 from tests import support
+from tests.dagster_runs import run_of
 from tests.launch import calve
 from tests.source_flow import Made, all_sent, document, lines_of, write_offset
 
@@ -101,3 +103,14 @@ def test_a_source_that_has_not_run_has_nothing_to_prove(broker: Broker, tmp_path
     said = calve("verify", lines_of(broker, tmp_path).file)
     assert said.returncode == EXIT_BAD_INPUT
     assert "has not run yet" in said.stdout + said.stderr
+
+
+def test_the_jobs_of_proof_and_positions_in_dagster(made: Made, instance: DagsterInstance) -> None:
+    proven = run_of(made.pipeline, instance, "verify", deep=True)
+    assert {name: each.passed for (_, name), each in proven.checks.items()} == {"chain": True}
+    counts = {"records": 10, "read": 10, "expired": 0, "of others": 0}
+    assert proven.records("read again") == [{"topic": made.topic, "partition": 0, **counts}]
+    assert len(run_of(made.pipeline, instance, "positions").records("positions")) == 2
+    write_offset(made, made.pipeline.offsets_topic, made.key("b"), {"line": 1})
+    wrong = run_of(made.pipeline, instance, "verify")
+    assert "source-offset-moved" in wrong.failure.user_failure_data.description
