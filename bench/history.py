@@ -9,7 +9,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableRequirement, TableUpdate
 
-from calve.sink_core.iceberg.commit.properties import COMMIT_ID
+from calve.sink_core.tables.history.record import COMMIT_ID
 
 
 def lengthen(catalog: Catalog, name: str, tag: str, size: int) -> None:

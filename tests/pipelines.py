@@ -27,13 +27,13 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.control.rounds import Bounds
-from calve.sink_core.iceberg.commit.properties import SnapshotRecord, SummaryKeys, from_summary
 from calve.sink_core.offsets import Position, TopicPartition
 from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.loop.engine import Engine, InProcess
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import RunReport, run_pipeline
 from calve.sink_core.tables.format.lake import LoadedTable
+from calve.sink_core.tables.history.record import SnapshotRecord, SummaryKeys, from_summary
 from calve.sink_core.tables.log.fold import SINK
 from tests import support
 from tests.support import TIMEOUT_S

@@ -36,8 +36,8 @@ from calve.orchestration.defs.flights_by_carrier import delays_by_carrier
 from calve.sink_core.config.load import load_as
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.iceberg.catalog.opening import open_catalog
-from calve.sink_core.iceberg.commit.properties import SummaryKeys
 from calve.sink_core.iceberg.create.tables import load_if_there
+from calve.sink_core.tables.history.record import SummaryKeys
 
 FLIGHTS = "air.flights"
 CONSOLE = show.console()

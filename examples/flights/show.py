@@ -13,7 +13,7 @@ from pyiceberg.table import Table as IcebergTable
 from rich.console import Console
 from rich.table import Table
 
-from calve.sink_core.iceberg.commit.properties import SummaryKeys, from_summary
+from calve.sink_core.tables.history.record import SummaryKeys, from_summary
 
 _PLAIN_WIDTH = 120
 _VALUE_CHARACTERS = 60

@@ -156,7 +156,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "deletes-share-snapshot",
-        "sink_core/iceberg/commit/snapshot_record.py",
+        "sink_core/tables/history/shares.py",
         "if logged.event.deletes and groups[-1]:",
         "if False:",
         (f"{_OWN}::test_a_batch_with_deletes_begins_a_snapshot",),
@@ -164,7 +164,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "first-share-stores-all",
-        "sink_core/iceberg/commit/snapshot_record.py",
+        "sink_core/tables/history/shares.py",
         "Share(one, following[0].offset, ",
         "Share(one, stored_offset, ",
         (f"{_OWN}::test_each_of_several_batches_with_deletes_is_a_snapshot_of_its_own",),
@@ -172,7 +172,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "vtts-before-history",
-        "sink_core/iceberg/commit/snapshot_record.py",
+        "sink_core/tables/history/shares.py",
         "if state.rules.vtts_waits_for_the_history and not from_now and",
         "if False and",
         (f"{_OWN}::test_a_table_is_valid_through_once_it_has_what_was_published_without_it",),

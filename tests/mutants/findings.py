@@ -84,7 +84,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "removed-tag-unnoticed",
-        "sink_core/iceberg/commit/findings.py",
+        "sink_core/tables/history/findings.py",
         "if view.newest is not None:",
         "if False:",
         (f"{_FINDINGS}::test_a_tag_that_was_removed_is_missed_though_the_branch_was_rolled_back_as_well",),
@@ -92,7 +92,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "restored-unnoticed",
-        "sink_core/iceberg/commit/findings.py",
+        "sink_core/tables/history/findings.py",
         "if reported <= view.stored_offset:",
         "if True:",
         (
@@ -103,7 +103,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "recreated-unnoticed-after-trim",
-        "sink_core/iceberg/commit/findings.py",
+        "sink_core/tables/history/findings.py",
         "if reported and view.tag is None and",
         "if False and view.tag is None and",
         (f"{_FINDINGS}::test_a_recreated_table_is_seen_by_its_reports_once_the_events_were_trimmed",),
@@ -111,7 +111,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "copy-stands-for-all",
-        "sink_core/iceberg/commit/findings.py",
+        "sink_core/tables/history/findings.py",
         ' of ours is not among its ancestors") if lost else None',
         ' of ours is not among its ancestors") if False else None',
         (f"{_FINDINGS}::test_a_cherry_picked_copy_does_not_bring_back_the_snapshots_below_it",),
@@ -119,7 +119,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "rewritten-log-unnoticed",
-        "sink_core/iceberg/commit/findings.py",
+        "sink_core/tables/history/findings.py",
         "if own.last_event_id and own.last_event_id not in known and",
         "if False and",
         (f"{_FINDINGS}::test_a_log_that_has_other_events_at_the_same_offsets_is_seen_by_the_last_event_taken_in",),
@@ -128,7 +128,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "other-control-topic-unnoticed",
-        "sink_core/iceberg/commit/findings.py",
+        "sink_core/tables/history/findings.py",
         "if own.control_topic_id != now.control_topic_id:",
         "if False:",
         (f"{_FINDINGS}::test_a_table_whose_offsets_speak_of_another_control_topic_is_not_committed_to",),
@@ -136,7 +136,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "other-cluster-unnoticed",
-        "sink_core/iceberg/commit/findings.py",
+        "sink_core/tables/history/findings.py",
         "if own.cluster_id != now.cluster_id:",
         "if False:",
         (f"{_FINDINGS}::test_a_table_of_another_cluster_is_not_committed_to",),

@@ -162,7 +162,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refill-for-another-state",
-        "sink_core/iceberg/commit/resolving.py",
+        "sink_core/tables/history/resolving.py",
         "        == (named.tagged_snapshot_id, named.base_snapshot_id)\n",
         "        == (named.tagged_snapshot_id, event.resolves.base_snapshot_id)\n",
         (f"{_RESOLVING}::test_a_job_for_another_state_of_the_table_is_dropped",),
@@ -170,7 +170,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refill-for-another-incarnation",
-        "sink_core/iceberg/commit/resolving.py",
+        "sink_core/tables/history/resolving.py",
         "if e.event.table_uuid == view.uuid and e.event.resolves is not None]",
         "if e.event.resolves is not None]",
         (f"{_RESOLVING}::test_a_job_for_another_incarnation_is_dropped",),
@@ -178,7 +178,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refill-past-another-incarnation",
-        "sink_core/iceberg/commit/resolving.py",
+        "sink_core/tables/history/resolving.py",
         "if any(offset > covers for uuid, offset in",
         "if any(False for uuid, offset in",
         (
@@ -189,7 +189,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refill-taken-in-again",
-        "sink_core/iceberg/commit/resolving.py",
+        "sink_core/tables/history/resolving.py",
         "if covers < state.log_start and _had(view, state) > covers:",
         "if False:",
         (f"{_RESOLVING}::test_a_job_that_was_taken_in_once_is_dropped_if_what_came_with_it_may_be_trimmed",),
@@ -197,7 +197,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refill-with-what-is-above",
-        "sink_core/iceberg/commit/resolving.py",
+        "sink_core/tables/history/resolving.py",
         "Share([*pending, job], after(job.offset), ",
         "Share([*pending, job], state.limit, ",
         (f"{_RESOLVING}::test_the_job_comes_with_what_is_pending_up_to_it_and_nothing_later",),

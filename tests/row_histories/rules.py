@@ -19,11 +19,11 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from calve.sink_core.iceberg.changes import pieces as change_pieces
 from calve.sink_core.iceberg.changes import writer
 from calve.sink_core.iceberg.commit import append
-from calve.sink_core.iceberg.commit import snapshot_record as own
-from calve.sink_core.iceberg.commit.plan import Share
 from calve.sink_core.iceberg.files import manifests
 from calve.sink_core.records.changes import fold, rows
 from calve.sink_core.records.changes.fold import Folded
+from calve.sink_core.tables.history import shares as own
+from calve.sink_core.tables.history.shares import Share
 
 SwitchOff = Callable[[pytest.MonkeyPatch], None]
 

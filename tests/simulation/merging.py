@@ -14,8 +14,8 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID
 
 from calve.sink_core.errors import CommitConflict, RetriableError
 from calve.sink_core.iceberg.commit.append import at_ref, set_ref
-from calve.sink_core.iceberg.commit.plan import Events
 from calve.sink_core.tables.batch import ManifestRef
+from calve.sink_core.tables.history.shares import Events
 from tests.simulation.storage import Content, DataFile, ListedManifest, Manifest, ManifestList
 from tests.simulation.world import World
 

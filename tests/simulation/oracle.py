@@ -14,11 +14,11 @@ from pyiceberg.table.metadata import TableMetadata
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.iceberg.commit.properties import SummaryKeys, from_summary
 from calve.sink_core.offsets import Offsets, TopicPartition, dense_to_offsets
 from calve.sink_core.sink.resolve.rebuild import BEFORE
 from calve.sink_core.sink.run import RunReport
 from calve.sink_core.tables.batch import BatchPlan, ManifestRef
+from calve.sink_core.tables.history.record import SummaryKeys, from_summary
 from calve.sink_core.tables.log.events import DataComplete, DataWritten, TableCheckpoint
 from tests.simulation.broker import Cluster, Outcome, Transaction
 from tests.simulation.promises import Promise, Violation

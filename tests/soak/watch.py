@@ -13,7 +13,7 @@ import psutil
 from pyiceberg.exceptions import NoSuchTableError
 from sqlalchemy.exc import SQLAlchemyError
 
-from calve.sink_core.iceberg.commit.properties import COMMIT_ID
+from calve.sink_core.tables.history.record import COMMIT_ID
 from tests import support
 from tests.soak.report import Healed, Trend, trend
 from tests.soak.work import RUN

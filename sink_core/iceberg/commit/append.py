@@ -31,12 +31,12 @@ from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.commit.plan import Attempt, Built, CommitPlan, Summarize
 from calve.sink_core.iceberg.commit.relisting import asserted, relisted
 from calve.sink_core.iceberg.commit.replace import paths_of
-from calve.sink_core.iceberg.commit.snapshot_record import gone_of, manifests_of
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.files.entries import live_entries
 from calve.sink_core.iceberg.files.manifests import manifest_file, rewritten_name, write_without
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.batch import ManifestRef
+from calve.sink_core.tables.history.shares import gone_of, manifests_of
 from calve.sink_core.timing import back_off
 
 FOREVER_MS = 2**63 - 1

@@ -39,11 +39,12 @@ from calve.sink_core.iceberg.changes.merging import (
     staged_files,
 )
 from calve.sink_core.iceberg.changes.settings import row_changes_of
-from calve.sink_core.iceberg.commit.plan import Attempt, Built, CommitPlan, Events, SpecialCase, Summarize
+from calve.sink_core.iceberg.commit.plan import Attempt, Built, CommitPlan, SpecialCase, Summarize
 from calve.sink_core.iceberg.commit.staging import STAGING_MS, Staging, build_merged, dropping, merged_in, staging_of
 from calve.sink_core.iceberg.commit.swap import swap
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.tables.batch import ToMerge
+from calve.sink_core.tables.history.shares import Events
 from calve.sink_core.timing import back_off
 
 MERGES = 3

@@ -18,10 +18,10 @@ from calve.sink_core.errors import ConfigError
 from calve.sink_core.finding import Finding
 from calve.sink_core.findings import TABLE_FED_TWICE
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
-from calve.sink_core.iceberg.commit.properties import name_of
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
+from calve.sink_core.tables.history.record import name_of
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.state import CommitState
 
 _COLUMNS = ("topic_id", "partition", "start_offset", "end_offset", "written")

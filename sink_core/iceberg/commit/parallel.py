@@ -17,8 +17,8 @@ from pyiceberg.catalog import Catalog
 from calve.sink_core.errors import CalveError
 from calve.sink_core.iceberg.changes.merging import Part, first_part
 from calve.sink_core.iceberg.commit.merge import Merging
-from calve.sink_core.iceberg.commit.plan import Events
 from calve.sink_core.iceberg.commit.table import TableCommitter
+from calve.sink_core.tables.history.shares import Events
 from calve.sink_core.tables.log.state import CommitState
 
 T = TypeVar("T")

@@ -6,30 +6,18 @@ have to. First they choose among the events, and write nothing; then they write 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from calve.sink_core.control.events import Logged
 from calve.sink_core.finding import Finding
 from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.tables.batch import ManifestRef
-from calve.sink_core.tables.log.events import DataWritten
+from calve.sink_core.tables.history.shares import Events, Share
 from calve.sink_core.tables.log.state import CommitState
-
-Events = Sequence[Logged[DataWritten]]
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Events of one snapshot, the control offset (exclusive) that it stores, and the last event below that."""
-
-    events: Events
-    stored_offset: int
-    last_event_id: str
 
 
 @dataclass(frozen=True, slots=True)

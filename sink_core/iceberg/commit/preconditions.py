@@ -7,9 +7,9 @@ from pyiceberg.table.snapshots import Operation
 
 from calve.sink_core.error_codes.tables import SPEC_GONE
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.iceberg.commit.plan import Events
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.files.entries import live_entries
+from calve.sink_core.tables.history.shares import Events
+from calve.sink_core.tables.history.view import TableView
 
 
 def holds_tagged_files(table: Table, view: TableView) -> bool:

@@ -18,9 +18,9 @@ from pyiceberg.typedef import Record
 
 from calve.sink_core.iceberg.changes.equality import global_spec, with_global_spec
 from calve.sink_core.iceberg.commit.plan import CommitPlan, SpecialCase
-from calve.sink_core.iceberg.commit.snapshot_record import manifests_of
 from calve.sink_core.iceberg.files.manifests import entries_of, rewritten_name, write_manifest_of
 from calve.sink_core.tables.batch import ManifestRef
+from calve.sink_core.tables.history.shares import manifests_of
 
 _FILE = DATA_FILE_TYPE[2].fields
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from calve.sink_core.iceberg.commit.plan import Attempt, CommitPlan
-from calve.sink_core.iceberg.commit.properties import SummaryKeys, from_summary
-from calve.sink_core.iceberg.commit.snapshot_record import manifests_of
 from calve.sink_core.iceberg.commit.view import summary_of_head, totals_in
 from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.history.record import SummaryKeys, from_summary
+from calve.sink_core.tables.history.shares import manifests_of
 
 
 def report(plan: CommitPlan, keys: SummaryKeys, attempt: Attempt | None = None) -> TableCommit:

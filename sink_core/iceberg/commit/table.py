@@ -22,24 +22,25 @@ from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.commit.append import appended
-from calve.sink_core.iceberg.commit.findings import AncestryCut, Identity, compare, dropped
+from calve.sink_core.iceberg.commit.cases import ResolveFinding, ShareSnapshots
 from calve.sink_core.iceberg.commit.merge import NO_MERGING, MergeOnBranch, Merging
 from calve.sink_core.iceberg.commit.other_pipelines import Coverage, OtherPipelines, coverage_of
-from calve.sink_core.iceberg.commit.plan import Built, CommitPlan, Share, SpecialCase
+from calve.sink_core.iceberg.commit.plan import Built, CommitPlan, SpecialCase
 from calve.sink_core.iceberg.commit.preconditions import check_still_there, holds_tagged_files
-from calve.sink_core.iceberg.commit.properties import SummaryKeys, to_summary
 from calve.sink_core.iceberg.commit.relisting import RelistDeletes
 from calve.sink_core.iceberg.commit.removal import RemoveDeadLetters
 from calve.sink_core.iceberg.commit.replace import ReplaceRows
 from calve.sink_core.iceberg.commit.report import report
-from calve.sink_core.iceberg.commit.resolving import ResolveFinding
-from calve.sink_core.iceberg.commit.snapshot_record import ShareSnapshots, record_of_snapshot
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
-from calve.sink_core.iceberg.commit.view import TableView, view_of
+from calve.sink_core.iceberg.commit.view import view_of
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.format.lake import ReadLog
+from calve.sink_core.tables.history.findings import AncestryCut, Identity, compare, dropped
+from calve.sink_core.tables.history.record import SummaryKeys, to_summary
+from calve.sink_core.tables.history.shares import Share, record_of_snapshot
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.timing import back_off
 

@@ -12,13 +12,14 @@ from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.iceberg.catalog import metadata
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.changes import settings as changes
-from calve.sink_core.iceberg.commit.properties import SummaryKeys
 from calve.sink_core.iceberg.commit.replace import has_deletes, head_manifests
-from calve.sink_core.iceberg.commit.view import TableView, summary_of_head, totals_in, view_of
+from calve.sink_core.iceberg.commit.view import summary_of_head, totals_in, view_of
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.maintenance.expiry import calve_tags
 from calve.sink_core.iceberg.write import usable
 from calve.sink_core.tables.format.lake import Totals
+from calve.sink_core.tables.history.record import SummaryKeys
+from calve.sink_core.tables.history.view import TableView
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,19 +15,19 @@ from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.errors import CalveError
 from calve.sink_core.iceberg.catalog.opening import has_one_writer, open_catalog
-from calve.sink_core.iceberg.commit.findings import Identity
 from calve.sink_core.iceberg.commit.merge import Merging
 from calve.sink_core.iceberg.commit.other_pipelines import Coverage, OtherPipelines
 from calve.sink_core.iceberg.commit.parallel import TableThreads
-from calve.sink_core.iceberg.commit.properties import SummaryKeys
 from calve.sink_core.iceberg.commit.schema_change import change_schema
 from calve.sink_core.iceberg.commit.table import TableCommitter
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.create.tables import ensure_table
 from calve.sink_core.iceberg.examine.table import load_viewed
 from calve.sink_core.iceberg.format.table import IcebergTable
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.format.lake import Columns, Looked, Opening
+from calve.sink_core.tables.history.findings import Identity
+from calve.sink_core.tables.history.record import SummaryKeys
+from calve.sink_core.tables.history.view import TableView
 
 
 @dataclass(frozen=True, slots=True)

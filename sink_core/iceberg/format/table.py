@@ -15,7 +15,6 @@ from calve.sink_core.iceberg.catalog.metadata import without_history
 from calve.sink_core.iceberg.changes.equality import with_spec_of_deletes
 from calve.sink_core.iceberg.changes.existing_rows import existing_rows_of
 from calve.sink_core.iceberg.changes.settings import row_changes_of
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.examine.table import totals
 from calve.sink_core.iceberg.files.sort_order import distribution_of
 from calve.sink_core.iceberg.files.written import WrittenFile
@@ -25,6 +24,7 @@ from calve.sink_core.iceberg.write.parquet import target_file_bytes
 from calve.sink_core.iceberg.write.usable import check_usable
 from calve.sink_core.tables.batch import TableOutput, ToMerge
 from calve.sink_core.tables.format.lake import LoadedTable, Totals
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
 
 

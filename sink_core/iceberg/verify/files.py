@@ -17,7 +17,6 @@ from pyiceberg.table import FileScanTask, Table
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.control.events import Logged
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.files.entries import head_files, live_entries
 from calve.sink_core.iceberg.files.manifests import entries_of
@@ -27,6 +26,7 @@ from calve.sink_core.iceberg.verify.joint_reader import JointFiles, JointReader,
 from calve.sink_core.iceberg.verify.wanted import Wanted, may_have
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.tables.batch import ManifestRef
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.proof import Evidence
 

@@ -10,7 +10,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
-from calve.sink_core.iceberg.commit.view import SnapshotView, TableView
+from calve.sink_core.tables.history.view import SnapshotView, TableView
 from calve.sink_core.tables.proof import Evidence
 
 

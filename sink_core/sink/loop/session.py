@@ -17,9 +17,7 @@ from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.maintenance_report import OnProgress
 from calve.sink_core.control.plane import ControlPlane
 from calve.sink_core.errors import CalveError
-from calve.sink_core.iceberg.commit.findings import Identity
 from calve.sink_core.iceberg.commit.other_pipelines import Coverage
-from calve.sink_core.iceberg.commit.properties import SummaryKeys
 from calve.sink_core.iceberg.commit.table import TableCommitter
 from calve.sink_core.iceberg.create.tables import columns_shown, ensure_tables
 from calve.sink_core.iceberg.format.lake import IcebergLake
@@ -33,6 +31,8 @@ from calve.sink_core.sink.loop.engine import Engine, InProcess
 from calve.sink_core.sink.loop.needed import needed
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.format.lake import Lake, LoadedTable, Looked, Opening
+from calve.sink_core.tables.history.findings import Identity
+from calve.sink_core.tables.history.record import SummaryKeys
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.state import CommitState
 

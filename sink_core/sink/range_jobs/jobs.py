@@ -33,8 +33,6 @@ from calve.sink_core.errors import CommitConflict, TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
-from calve.sink_core.iceberg.commit.resolving import REFILLED, resolution, resolves
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
 from calve.sink_core.iceberg.format.table import IcebergTable, iceberg
 from calve.sink_core.iceberg.handles import Table
@@ -62,6 +60,8 @@ from calve.sink_core.sink.range_jobs.selected import Wanted, check_same
 from calve.sink_core.sink.write.task import TaskResult
 from calve.sink_core.tables.batch import TableOutput
 from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.history.resolving import REFILLED, resolution, resolves
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.range_parts import Replaces
 from calve.sink_core.tables.log.state import CommitState
 

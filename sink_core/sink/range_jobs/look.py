@@ -11,7 +11,6 @@ from calve.sink_core.control.decision import Decision
 from calve.sink_core.control.events import Event, Logged
 from calve.sink_core.error_codes.operations import FILES_GONE, GONE_FROM_KAFKA
 from calve.sink_core.errors import TableUnusable, Unreachable
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.verify.files import ReadableFiles, head_tasks, pending_tasks
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -24,6 +23,7 @@ from calve.sink_core.sink.loop.job import Publication
 from calve.sink_core.sink.loop.planning import check_topics
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.job import decide, deleted
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.tables.proof import Evidence

@@ -13,11 +13,11 @@ from pyroaring import BitMap64
 
 from calve.sink_core.error_codes.operations import LEDGER_ROW, OTHER_TOPIC, UNKNOWN_LOSS
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.iceberg.commit.resolving import base_of
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.offset_sets import of_range
 from calve.sink_core.offsets import TopicPartition, after
 from calve.sink_core.sink.ledger.rows import LedgerRow
+from calve.sink_core.tables.history.resolving import base_of
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.state import CommitState
 
 Offsets = dict[TopicPartition, BitMap64]

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calve.sink_core.iceberg.commit.properties import SnapshotRecord
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.read.rows import all_rows
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.tables.history.record import SnapshotRecord
+from calve.sink_core.tables.history.view import TableView
 
 _COLUMNS = (
     "batch_id",

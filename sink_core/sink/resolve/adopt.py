@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from calve.sink_core.control.answers import Answer, Lines, no_answer, overtaken
 from calve.sink_core.errors import FindingError
-from calve.sink_core.iceberg.commit.properties import name_of
 from calve.sink_core.iceberg.commit.table_property import change_property
 from calve.sink_core.iceberg.examine.table import load_viewed
 from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.tables.history.record import name_of
 
 
 def adopt(session: Session, found: FindingError) -> Answer:

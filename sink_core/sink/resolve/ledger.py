@@ -11,14 +11,14 @@ import uuid
 from calve.sink_core.control.answers import Answer, no_answer
 from calve.sink_core.errors import FindingError
 from calve.sink_core.iceberg.commit.append import Step
-from calve.sink_core.iceberg.commit.snapshot_record import manifests_of
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.read.rows import all_rows
 from calve.sink_core.iceberg.replace.named_files import copied
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.resolve.loss import lost_by_recreation
 from calve.sink_core.sink.resolve.tables import Taking, answer_table, answering, not_there
+from calve.sink_core.tables.history.shares import manifests_of
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.state import CommitState
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calve.sink_core.control.events import Logged
-from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 

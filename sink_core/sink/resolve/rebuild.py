@@ -27,9 +27,7 @@ from calve.sink_core.control.log import PARTITION
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.commit.append import Step, build_append
-from calve.sink_core.iceberg.commit.properties import SnapshotRecord, to_summary
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.examine.table import load_viewed
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -38,6 +36,8 @@ from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition
 from calve.sink_core.sink.loop.planning import BOOTSTRAP
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.resolve.accounts import Accounts, accounts_of, disagreement
+from calve.sink_core.tables.history.record import SnapshotRecord, to_summary
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import TableCheckpoint
 from calve.sink_core.tables.log.state import UNREAD, CommitState
 from calve.sink_core.timing import back_off

@@ -21,14 +21,14 @@ from calve.sink_core.finding import Finding
 from calve.sink_core.findings import TABLE_DROPPED, TABLE_RECREATED
 from calve.sink_core.iceberg.commit.append import Step, build_append
 from calve.sink_core.iceberg.commit.preconditions import check_still_there
-from calve.sink_core.iceberg.commit.properties import to_summary
-from calve.sink_core.iceberg.commit.snapshot_record import manifests_of, record_of_snapshot, shares_of
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.replace.named_files import files_gone, files_in_head
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
+from calve.sink_core.tables.history.record import to_summary
+from calve.sink_core.tables.history.shares import manifests_of, record_of_snapshot, shares_of
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.timing import back_off

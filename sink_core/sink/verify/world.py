@@ -15,8 +15,6 @@ from calve.sink_core.control.log import PARTITION, READ_TIMEOUT_S, Trimmed, is_o
 from calve.sink_core.error_codes.kafka import NO_ANSWER
 from calve.sink_core.errors import ConfigError, FindingError, Unreachable
 from calve.sink_core.finding import Finding
-from calve.sink_core.iceberg.commit.findings import AncestryCut, compare
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.iceberg.examine.table import load_viewed
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.kafka import clients
@@ -27,6 +25,8 @@ from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, lo
 from calve.sink_core.offsets import after
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.verify.history import History
+from calve.sink_core.tables.history.findings import AncestryCut, compare
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.tables.proof import Evidence

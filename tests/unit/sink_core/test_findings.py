@@ -10,9 +10,9 @@ import pytest
 from calve.sink_core import findings
 from calve.sink_core.finding import FindingKind
 from calve.sink_core.findings import FINDINGS
-from calve.sink_core.iceberg.commit.resolving import REFILLED
 from calve.sink_core.mirror import answers
 from calve.sink_core.sink.resolve.resolve import REFILL, RESOLVERS
+from calve.sink_core.tables.history.resolving import REFILLED
 from tests.documents import named
 from tests.e2e.faults import ways
 from tests.peers import calve as peer

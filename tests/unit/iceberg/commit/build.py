@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from calve.sink_core.iceberg.commit.findings import Identity
-from calve.sink_core.iceberg.commit.properties import SnapshotRecord, SummaryKeys
-from calve.sink_core.iceberg.commit.view import SnapshotView, TableView
+from calve.sink_core.tables.history.findings import Identity
+from calve.sink_core.tables.history.record import SnapshotRecord, SummaryKeys
+from calve.sink_core.tables.history.view import SnapshotView, TableView
 from tests.unit.tables.log.build import TABLE, UUID
 
 KEYS = SummaryKeys("flights", "calve.prod.flights.control", "calve.prod.flights")

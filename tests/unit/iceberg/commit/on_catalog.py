@@ -22,13 +22,14 @@ from calve.sink_core.iceberg.commit.append import Step, build_append
 from calve.sink_core.iceberg.commit.merge import NO_MERGING, Merging
 from calve.sink_core.iceberg.commit.other_pipelines import OtherPipelines
 from calve.sink_core.iceberg.commit.plan import Attempt, CommitPlan
-from calve.sink_core.iceberg.commit.properties import SnapshotRecord, to_summary
 from calve.sink_core.iceberg.commit.table import TableCommitter
-from calve.sink_core.iceberg.commit.view import TableView, view_of
+from calve.sink_core.iceberg.commit.view import view_of
 from calve.sink_core.iceberg.files.manifests import write_manifest, write_manifest_of
 from calve.sink_core.iceberg.write.writer import TableWriter
 from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.history.record import SnapshotRecord, to_summary
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 from tests.unit.iceberg.commit.build import KEYS, NOW

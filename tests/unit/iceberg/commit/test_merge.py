@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from calve.sink_core.errors import CommitConflict, FindingError
 from calve.sink_core.iceberg.commit.merge import LONGEST_S, MERGES, Merging
-from calve.sink_core.iceberg.commit.plan import Events
+from calve.sink_core.tables.history.shares import Events
 from tests.unit.iceberg.commit.on_catalog import TAG, CommitTable, World, rows, through
 from tests.unit.tables.log.build import TABLE, complete, manifest
 

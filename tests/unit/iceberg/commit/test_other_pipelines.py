@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from calve.sink_core.iceberg.commit.other_pipelines import Coverage, read_twice
-from calve.sink_core.iceberg.commit.properties import others_in, to_summary
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.tables.history.record import others_in, to_summary
 from tests.unit.iceberg.commit.build import KEYS, own
 from tests.unit.tables.log.build import TABLE, TOPIC, at
 

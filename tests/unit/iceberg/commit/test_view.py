@@ -9,8 +9,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from calve.sink_core.iceberg.commit.properties import to_summary
-from calve.sink_core.iceberg.commit.view import TableView, view_of
+from calve.sink_core.iceberg.commit.view import view_of
+from calve.sink_core.tables.history.record import to_summary
+from calve.sink_core.tables.history.view import TableView
 from tests.unit.iceberg.commit.build import KEYS, own, snapshot, view
 
 TAG = "calve-flights"

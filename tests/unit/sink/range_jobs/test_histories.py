@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import Event
 from calve.sink_core.finding import Finding
-from calve.sink_core.iceberg.commit.findings import AncestryCut, compare
-from calve.sink_core.iceberg.commit.resolving import resolution, resolves
-from calve.sink_core.iceberg.commit.view import SnapshotView, TableView
 from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import NO_TOKEN, Position
 from calve.sink_core.sink.ledger.rows import LedgerRow
 from calve.sink_core.sink.range_jobs.job import RangePlan, decide
 from calve.sink_core.sink.range_jobs.lost import losses, lost_offsets
 from calve.sink_core.sink.range_jobs.missing import missing
+from calve.sink_core.tables.history.findings import AncestryCut, compare
+from calve.sink_core.tables.history.resolving import resolution, resolves
+from calve.sink_core.tables.history.view import SnapshotView, TableView
 from calve.sink_core.tables.log.range_parts import RangeRead
 from calve.sink_core.tables.log.state import CommitState
 from tests.unit.iceberg.commit.build import NOW, own, view

@@ -3,8 +3,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.sink.resolve.accounts import Accounts, disagreement, fold
+from calve.sink_core.tables.history.view import TableView
 from tests.unit.iceberg.commit.build import own, snapshot, view
 from tests.unit.tables.log.build import TABLE, TOPIC, at
 

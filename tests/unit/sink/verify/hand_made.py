@@ -5,13 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from calve.sink_core.iceberg.commit.properties import SnapshotRecord
-from calve.sink_core.iceberg.commit.view import SnapshotView, TableView
 from calve.sink_core.offsets import TopicPartition, offsets_to_dense
 from calve.sink_core.sink.ledger.rows import Ledger, LedgerRow
 from calve.sink_core.sink.verify.batches import Internal
 from calve.sink_core.sink.verify.history import History
 from calve.sink_core.tables.batch import ManifestRef
+from calve.sink_core.tables.history.record import SnapshotRecord
+from calve.sink_core.tables.history.view import SnapshotView, TableView
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
 from calve.sink_core.tables.proof import Evidence
 

@@ -1,20 +1,30 @@
-"""What snapshots of ours hold and say, by their events. Pure."""
+"""Which events go into which snapshots of ours, and what these say by them. Pure."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from calve.sink_core.control.events import Logged
-from calve.sink_core.iceberg.commit.findings import Identity
-from calve.sink_core.iceberg.commit.plan import CommitPlan, Events, Share, SpecialCase
-from calve.sink_core.iceberg.commit.properties import SnapshotRecord
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.tables.batch import ManifestRef
+from calve.sink_core.tables.history.findings import Identity
+from calve.sink_core.tables.history.record import SnapshotRecord
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
+
+Events = Sequence[Logged[DataWritten]]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Events of one snapshot, the control offset (exclusive) that it stores, and the last event below that."""
+
+    events: Events
+    stored_offset: int
+    last_event_id: str
 
 
 def manifests_of(events: Events) -> list[ManifestRef]:
@@ -25,14 +35,6 @@ def manifests_of(events: Events) -> list[ManifestRef]:
 def gone_of(events: Events) -> list[ManifestRef]:
     """Manifests that name the data files which a commit of the events takes out."""
     return [manifest for logged in events if logged.event.replaces for manifest in logged.event.replaces.gone]
-
-
-class ShareSnapshots(SpecialCase):
-    """Batches with deletes have a snapshot each."""
-
-    def build(self, plan: CommitPlan) -> CommitPlan:
-        whole = plan.whole
-        return replace(plan, shares=tuple(shares_of(whole.events, whole.stored_offset, whole.last_event_id)))
 
 
 def shares_of(events: Events, stored_offset: int, last_event_id: str) -> list[Share]:

@@ -6,9 +6,9 @@ import pytest
 
 from calve.sink_core.control.events import Event
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.iceberg.commit.resolving import Base, base_of, resolution
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.sink.range_jobs.lost import losses
+from calve.sink_core.tables.history.resolving import Base, base_of, resolution
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.range_parts import Resolves
 from tests.unit.iceberg.commit.build import own, snapshot, view
 from tests.unit.tables.log.build import complete, log, reported, written

@@ -19,8 +19,8 @@ from calve.sink_core.findings import (
     TABLE_ROLLED_BACK,
     TAG_REMOVED,
 )
-from calve.sink_core.iceberg.commit.properties import SnapshotRecord
-from calve.sink_core.iceberg.commit.view import TableView
+from calve.sink_core.tables.history.record import SnapshotRecord
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.state import CommitState
 
 

@@ -7,13 +7,13 @@ dropped, as the batches that it has read again may be there once more, or others
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from calve.sink_core.control.events import Logged
 from calve.sink_core.findings import FINDINGS, TABLE_DROPPED
-from calve.sink_core.iceberg.commit.plan import CommitPlan, Share, SpecialCase
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.offsets import after
+from calve.sink_core.tables.history.shares import Share
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.range_parts import Resolves
 from calve.sink_core.tables.log.state import CommitState
@@ -68,16 +68,6 @@ def resolves(view: TableView, state: CommitState, finding: str, covers_offset: i
         base_snapshot_id=base.snapshot_id,
         covers_offset=covers_offset,
     )
-
-
-class ResolveFinding(SpecialCase):
-    """A table with a finding takes nothing but the range job that resolves it: its commit is the resolution."""
-
-    def choose(self, plan: CommitPlan) -> CommitPlan:
-        found = resolution(plan.view, plan.state, plan.finding.name) if plan.finding else None
-        if found is None:
-            return plan
-        return replace(plan, finding=None, pending=found.events, events=found.events, stored_offset=found.stored_offset)
 
 
 def resolution(view: TableView, state: CommitState, finding: str) -> Share | None:

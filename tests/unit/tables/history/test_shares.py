@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from calve.sink_core.control.events import Logged
-from calve.sink_core.iceberg.commit.plan import Share
-from calve.sink_core.iceberg.commit.snapshot_record import record_of_snapshot, shares_of
-from calve.sink_core.iceberg.commit.view import TableView
 from calve.sink_core.tables.batch import ManifestRef
+from calve.sink_core.tables.history.shares import Share, record_of_snapshot, shares_of
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
 from tests.unit.iceberg.commit.build import NOW, own, snapshot, view
 from tests.unit.tables.log.build import complete, log, manifest, through, written

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from calve.sink_core.finding import Finding
-from calve.sink_core.iceberg.commit.findings import AncestryCut, Identity, compare, dropped
-from calve.sink_core.iceberg.commit.view import SnapshotView, TableView
+from calve.sink_core.tables.history.findings import AncestryCut, Identity, compare, dropped
+from calve.sink_core.tables.history.view import SnapshotView, TableView
 from calve.sink_core.tables.log.state import CommitState
 from tests.unit.iceberg.commit.build import NOW, own, snapshot, view
 from tests.unit.tables.log.build import TABLE, UUID, checkpoint, complete, log, reported, written

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.sink_core.iceberg.commit.properties import SnapshotRecord, SummaryKeys, from_summary, to_summary
+from calve.sink_core.tables.history.record import SnapshotRecord, SummaryKeys, from_summary, to_summary
 from tests.unit.iceberg.commit.build import KEYS, own
 
 IDS = st.uuids().map(str)
