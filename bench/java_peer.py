@@ -14,7 +14,7 @@ import psutil
 from bench.measure import Measured
 from calve.orchestration.local.broker_files import write_logging
 from calve.orchestration.local.detached import tail
-from calve.spark_jobs.java import find_java
+from calve.sink_core.java import find_java
 
 HEAP_MB = 2_048
 JAVA_OPTIONS = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")

@@ -19,7 +19,7 @@ from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import spark_jars
 from calve.spark_jobs import class_archive
 from calve.spark_jobs.compat import gateway
-from calve.spark_jobs.java import find_java
+from calve.sink_core.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

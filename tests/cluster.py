@@ -18,7 +18,7 @@ from calve.orchestration.local import broker_files
 from calve.orchestration.local.detached import HOST, tail
 from calve.sink_core.jars import kafka_jars
 from calve.sink_core.kafka import clients
-from calve.spark_jobs.java import find_java
+from calve.sink_core.java import find_java
 from tests import support
 
 NODES = (1, 2, 3)

@@ -20,7 +20,7 @@ import pyspark
 
 from calve.orchestration.local.detached import HOST
 from calve.sink_core.jars import JarSet, resolve
-from calve.spark_jobs.java import find_java
+from calve.sink_core.java import find_java
 from tests import support
 
 REST_SERVER = JarSet(

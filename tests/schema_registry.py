@@ -24,7 +24,7 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 
 from calve.orchestration.local.detached import HOST
 from calve.sink_core.jars import JarSet, resolve
-from calve.spark_jobs.java import find_java
+from calve.sink_core.java import find_java
 from tests import support
 
 # The last one that runs on Java 17.

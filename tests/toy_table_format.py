@@ -118,7 +118,7 @@ class LinesTable:
         self.row_changes(settings)
         return self
 
-    def target(self, size: TargetFileSize, changes: RowChanges | None = None) -> LinesTarget:  # noqa: ARG002
+    def target(self, size: TargetFileSize, changes: RowChanges | None = None, instant_ms: int = 0) -> LinesTarget:  # noqa: ARG002
         return LinesTarget(self.folder, self.schema)
 
     def output(

@@ -15,7 +15,7 @@ from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, of_kind
 from calve.orchestration.cli.output import say, say_json, working
 from calve.sink_core.error_codes.machine import EXECUTORS
-from calve.spark_jobs.java import find_java
+from calve.sink_core.java import find_java
 
 if TYPE_CHECKING:
     from calve.sink_core.config.connections import SparkSettings

@@ -21,7 +21,7 @@ from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.jars import kafka_jars
 from calve.sink_core.kafka.failures import answered
 from calve.sink_core.locks import exclusive
-from calve.spark_jobs.java import find_java
+from calve.sink_core.java import find_java
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ class BatchPlan:
     `ranges` holds every partition of the source, idle ones included (start = end). `tasks` holds non-empty slices of
     those ranges, one tuple per Spark task; together they cover `ranges` exactly, without overlap, and a partition is at
     most once in a task. `broker_time_ms` was read from the broker before the end offsets were: whatever is appended
-    later under LogAppendTime carries a later timestamp.
+    later under LogAppendTime carries a later timestamp. `instant_ms` is its moment in the timelines of tables that have
+    one, later than those of all batches before it.
     """
 
     batch_id: str
@@ -26,6 +27,7 @@ class BatchPlan:
     topic_ids: Mapping[str, str]
     broker_time_ms: int
     estimated_bytes: int
+    instant_ms: int = 0
 
     @property
     def offsets(self) -> int:

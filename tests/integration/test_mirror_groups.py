@@ -23,7 +23,7 @@ from calve.sink_core.failpoints import VARIABLE, FailpointReached
 from calve.sink_core.mirror.groups import GroupOffset, GroupSync, look
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.run import run_mirror
-from calve.spark_jobs.java import find_java
+from calve.sink_core.java import find_java
 from tests import support
 from tests.peers.mirror_maker import class_path
 from tests.support import TIMEOUT_S

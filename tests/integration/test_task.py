@@ -22,7 +22,7 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
 
 
 def spec(flow: Flow) -> IngestSpec:
-    return task_spec("b1", flow.pipeline, flow.loaded())
+    return task_spec("b1", flow.pipeline, flow.loaded(), instant_ms=0)
 
 
 def test_records_that_are_dead_letters_already_stay_there_and_are_counted_as_that(flow: Flow, produce: Produce) -> None:

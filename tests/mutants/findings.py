@@ -68,7 +68,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "tag-moved-back-counts",
-        "sink_core/iceberg/commit/view.py",
+        "sink_core/tables/history/view.py",
         "self.counted((self.tagged, self.nearest))",
         "self.counted((self.tagged,))",
         (f"{_FINDINGS}::test_a_tag_moved_back_to_an_older_snapshot_of_ours_does_not_double_the_later_ones",),
@@ -76,7 +76,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "rebuilt-topic-counts",
-        "sink_core/iceberg/commit/view.py",
+        "sink_core/tables/history/view.py",
         "if own is not None and own.control_topic_id == topic_id]",
         "if own is not None]",
         ("tests/unit/iceberg/commit/test_view.py",),

@@ -20,7 +20,7 @@ import pyspark
 from calve.orchestration.local.broker_files import write_logging, write_properties
 from calve.orchestration.local.detached import HOST
 from calve.sink_core.jars import JarSet, kafka_jars, resolve
-from calve.spark_jobs.java import find_java
+from calve.sink_core.java import find_java
 from calve.spark_jobs.session import JAVA_OPTIONS
 from tests import support
 

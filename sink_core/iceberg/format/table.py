@@ -69,7 +69,7 @@ class IcebergTable:
             return self
         return replace(self, table=with_spec_of_deletes(self.catalog, self.table, changes.key))
 
-    def target(self, size: TargetFileSize, changes: RowChanges | None = None) -> IcebergTarget:
+    def target(self, size: TargetFileSize, changes: RowChanges | None = None, instant_ms: int = 0) -> IcebergTarget:  # noqa: ARG002 - has no timeline
         metadata = self.table.metadata
         # All changes of a key must come to one task.
         distribution = "hash" if changes else distribution_of(metadata)

@@ -125,11 +125,15 @@ class DeadLetterJobs:
 
     def _job(self, token: Position, plan: DeadLetterPlan) -> Job:
         batch_id = str(uuid.uuid4())
-        announce(self._session, batch_id, token)
-        tried, decision = carry_out(self._session, batch_id, lambda: self._try(batch_id, token, plan), self._progress)
+        instant_ms = announce(self._session, batch_id, token)
+        tried, decision = carry_out(
+            self._session, batch_id, lambda: self._try(batch_id, token, plan, instant_ms), self._progress
+        )
         return batch_id, tried, decision
 
-    def _try(self, batch_id: str, token: Position, plan: DeadLetterPlan) -> tuple[Tried, Publication | None]:
+    def _try(
+        self, batch_id: str, token: Position, plan: DeadLetterPlan, instant_ms: int
+    ) -> tuple[Tried, Publication | None]:
         session, pipeline = self._session, self._session.pipeline
         total = plan.chosen.total
         self._progress(Progress("write", f"trying {total:,} dead letters", batch_id, total))
@@ -137,7 +141,8 @@ class DeadLetterJobs:
 
         def write(tables: Tables, evolving: bool) -> list[DeadLetterResult]:
             # A table that no batch has fed is not created for letters.
-            spec = replace(task_spec(batch_id, pipeline, tables, evolving=evolving), evolving=False)
+            spec = task_spec(batch_id, pipeline, tables, instant_ms=instant_ms, evolving=evolving)
+            spec = replace(spec, evolving=False)
             results = try_letters(spec, plan.files, runs, session.engine)
             sets = sum((result.sets for result in results), Counter[Set]())
             if len(sets) > 1:

@@ -19,6 +19,7 @@ def plan_batch(
     limits: Limits,
     topic_ids: Mapping[str, str],
     broker_time_ms: int,
+    instant_ms: int = 0,
 ) -> BatchPlan | None:
     """The next batch, or None if there is nothing to read.
 
@@ -35,6 +36,7 @@ def plan_batch(
         topic_ids=dict(topic_ids),
         broker_time_ms=broker_time_ms,
         estimated_bytes=shares.estimated_bytes,
+        instant_ms=instant_ms,
     )
 
 

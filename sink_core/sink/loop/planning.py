@@ -40,6 +40,7 @@ from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition
 from calve.sink_core.sink.loop.plan import plan_batch
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.tables.batch import BatchPlan
+from calve.sink_core.tables.instants import next_instant
 from calve.sink_core.tables.log.events import DataComplete, StartCommit
 from calve.sink_core.tables.log.state import CommitState
 
@@ -151,6 +152,7 @@ class Planner:
             return None
         session, batch_id = self._session, str(uuid.uuid4())
         predecessor = self._predecessor(source.positions)
+        instant_ms = next_instant(session.log.state.instant_ms, time.time_ns() // 1_000_000, "batch")
         started = session.log.append(
             StartCommit(
                 pipeline_id=session.pipeline_id,
@@ -158,6 +160,7 @@ class Planner:
                 predecessor=predecessor,
                 file_prefix=f"calve-{batch_id}",
                 config_fingerprint=session.pipeline.config_fingerprint,
+                instant_ms=instant_ms,
             )
         )
         reach("plan.after-start-commit")
@@ -167,7 +170,7 @@ class Planner:
             source = self._source(topics, source.positions)
         except _Overtaken:
             return self.next(self.look(), until)
-        plan = self._plan(source.up_to(until), batch_id, predecessor, started.broker_time_ms)
+        plan = self._plan(source.up_to(until), batch_id, predecessor, started.broker_time_ms, instant_ms)
         return Planned(plan, source, high) if plan else None
 
     def preview(self) -> BatchPlan | None:
@@ -187,7 +190,9 @@ class Planner:
         begun = {at: Position(offset, "") for at, offset in self._start_offsets(source).items()}
         return self._plan(replace(source, positions=begun), "preview", "", broker_time_ms=-1)
 
-    def _plan(self, source: Source, batch_id: str, predecessor: str, broker_time_ms: int) -> BatchPlan | None:
+    def _plan(
+        self, source: Source, batch_id: str, predecessor: str, broker_time_ms: int, instant_ms: int = 0
+    ) -> BatchPlan | None:
         batch = self._config.batch
         records = min(sum(source.lag().values()), batch.max_records)
         tasks = self._session.engine.parallelism(records) if self._max_tasks is None else self._max_tasks
@@ -200,6 +205,7 @@ class Planner:
             limits=Limits(batch.max_records, batch.max_bytes, tasks, batch.min_task_bytes),
             topic_ids=source.topic_ids,
             broker_time_ms=broker_time_ms,
+            instant_ms=instant_ms,
         )
 
     def _predecessor(self, positions: Positions) -> str:

@@ -40,7 +40,14 @@ def write_batch(
     def write(tables: Tables, evolving: bool) -> list[TaskResult]:
         for table in tables.values():
             table.check_usable()
-        spec = task_spec(plan.batch_id, pipeline, tables, evolving=evolving, read=[part.at for part in plan.ranges])
+        spec = task_spec(
+            plan.batch_id,
+            pipeline,
+            tables,
+            instant_ms=plan.instant_ms,
+            evolving=evolving,
+            read=[part.at for part in plan.ranges],
+        )
         return engine.write(spec, plan.tasks)
 
     tables, results = write_with_evolution(tables, write, change)
@@ -91,12 +98,13 @@ def task_spec(
     pipeline: SinkPipeline,
     tables: Mapping[str, LoadedTable],
     *,
+    instant_ms: int,
     evolving: bool = False,
     read: Sequence[TopicPartition] = (),
 ) -> IngestSpec:
     """What each task of a batch is given: tables as they are now, connections as they stand in the files.
 
-    `tables` holds the dead letters and those to be written. Only if `evolving` may tasks want more of them, or others.
+    `tables` holds the dead letters and those to be written; `instant_ms` as in `BatchPlan`. Only if `evolving` may tasks want more of them, or others.
     `read` are the partitions there are: where a table has one only, no key comes from another.
     """
     # Those that records have asked for since it was planned are among the tables.
@@ -110,7 +118,7 @@ def task_spec(
         looks = changes is not None and changes.held and (several if changes.order is None else not t.merged)
         return TableSpec(
             t.name,
-            table.target(pipeline.target_file_size(t.name), changes),
+            table.target(pipeline.target_file_size(t.name), changes, instant_ms),
             evolve=t.evolve if evolving else (),
             ignored=t.ignore_fields,
             strict=t.unknown_fields == "dead_letter",

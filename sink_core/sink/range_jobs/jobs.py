@@ -236,11 +236,11 @@ class RangeJobs:
         if isinstance(made, str):
             return RangeReport(table, made, commit=self.commit(table))
         plan = made.plan
-        announce(session, plan.batch_id, plan.token)
+        instant_ms = announce(session, plan.batch_id, plan.token)
         self._progress(Progress("write", f"{plan.offsets:,} offsets again for {table}", plan.batch_id, plan.offsets))
 
         def write() -> tuple[Written, Publication]:
-            written = self._write(made)
+            written = self._write(made, instant_ms)
             made_events = events(plan, written.output, written.counts, session.pipeline_id, written.replaces)
             what = f"{written.output.rows:,} rows for {table}"
             return written, by_token(session, what, plan.batch_id, plan.token, made_events, plan.topic_ids)
@@ -324,7 +324,7 @@ class RangeJobs:
         check_readable(self._session, plan.ranges, topic_ids)
         return replace(plan, topic_ids=topic_ids)
 
-    def _write(self, made: Planned) -> Written:
+    def _write(self, made: Planned, instant_ms: int) -> Written:
         """The files of the one table. What is a dead letter already is left there.
 
         Raises BadRecord for a record that the table can't take and that was not set aside when it was published.
@@ -339,7 +339,7 @@ class RangeJobs:
 
         def write(tables: Tables, evolving: bool) -> list[TaskResult]:
             tables[plan.table].check_usable()
-            spec = task_spec(plan.batch_id, pipeline, tables, evolving=evolving)
+            spec = task_spec(plan.batch_id, pipeline, tables, instant_ms=instant_ms, evolving=evolving)
             spec = replace(spec, stop_on_bad_record=True, skip=skip)
             return engine.write(spec, tasks_of(plan.ranges, engine.parallelism(plan.offsets)))
 
@@ -355,7 +355,7 @@ class RangeJobs:
         if made.replacing is not None:
             check_same(plan.table, read_again(plan, counts), made.replacing.expected)
             self._progress(Progress("write", f"{len(made.replacing.files)} files of {plan.table}", plan.batch_id))
-            [target] = task_spec(plan.batch_id, pipeline, tables).tables
+            [target] = task_spec(plan.batch_id, pipeline, tables, instant_ms=instant_ms).tables
             rewrite = RewriteSpec(plan.batch_id, target.target, runs_of(plan.ranges))
             files, head = made.replacing.files, made.replacing.base_snapshot_id
             rewritten = rewrite_files(rewrite, files, engine)

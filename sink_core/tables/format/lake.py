@@ -91,8 +91,8 @@ class LoadedTable(Protocol):
         """The table, given what changes of its rows need of it. Raises as `row_changes`."""
         ...
 
-    def target(self, size: TargetFileSize, changes: RowChanges | None = None) -> Target:
-        """What tasks are told of it."""
+    def target(self, size: TargetFileSize, changes: RowChanges | None = None, instant_ms: int = 0) -> Target:
+        """What tasks are told of it; `instant_ms` as in `BatchPlan`."""
         ...
 
     def output(

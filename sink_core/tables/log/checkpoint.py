@@ -35,6 +35,7 @@ def table_checkpoint_of(
         last_events=_last_events(state, delete_below),
         fed=dict(state.fed),
         range_jobs=tuple(state.range_jobs.values()),
+        instant_ms=state.instant_ms,
     )
 
 

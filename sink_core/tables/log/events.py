@@ -32,11 +32,14 @@ PARTED_READER = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StartCommit(BatchStarted):
-    """A plan exists and its files may begin to appear below `file_prefix`. For people; no rule rests on it."""
+    """A plan exists and its files may begin to appear below `file_prefix`. For people, but for `instant_ms`: what comes
+    later has a later instant.
+    """
 
     event_type: ClassVar[str] = "START_COMMIT"
     file_prefix: str
     config_fingerprint: str
+    instant_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +150,7 @@ class TableCheckpoint(Checkpoint):
     the bootstrap and range jobs left out. `reported` holds by table and UUID the highest stored control offset,
     `last_events` by table the ids of the last `DATA_WRITTEN` for each of its UUIDs below what the trim deletes. `fed`
     counts by table the batches that named it; `range_jobs` are all that were ever published, those in so many `parts`
-    included, without which it stands for nothing.
+    included, without which it stands for nothing. `instant_ms` is the last one that was given.
     """
 
     through_ms: ByPartition
@@ -160,6 +163,7 @@ class TableCheckpoint(Checkpoint):
     fed: Mapping[str, int] = field(default_factory=dict[str, int])
     range_jobs: tuple[RangeJob, ...] = ()
     parts: int = 0
+    instant_ms: int = 0
 
     @property
     def min_reader(self) -> int:

@@ -96,7 +96,10 @@ _RANGE_JOB: Schema = {
 _STRING_LIST: Schema = {"type": "array", "items": "string"}
 _COUNTS: Schema = {"type": "map", "values": "long"}
 
-START_COMMIT: Fields = strings("batch_id", "predecessor", "file_prefix", "config_fingerprint")
+START_COMMIT: Fields = [
+    *strings("batch_id", "predecessor", "file_prefix", "config_fingerprint"),
+    {"name": "instant_ms", "type": "long", "default": 0},
+]
 DATA_WRITTEN: Fields = [
     *strings("batch_id", "table", "table_uuid"),
     {"name": "schema_id", "type": "int"},
@@ -146,6 +149,7 @@ CHECKPOINT: Fields = [
     {"name": "fed", "type": _COUNTS, "default": {}},
     {"name": "range_jobs", "type": {"type": "array", "items": _RANGE_JOB}, "default": []},
     {"name": "parts", "type": "int", "default": 0},
+    {"name": "instant_ms", "type": "long", "default": 0},
 ]
 CHECKPOINT_PART: Fields = [
     *strings("checkpoint_id"),

@@ -16,6 +16,7 @@ from calve.sink_core.tables.log.events import (
     CommitToTable,
     DataComplete,
     DataWritten,
+    StartCommit,
     TableCheckpoint,
 )
 from calve.sink_core.tables.log.range_parts import RangeJob
@@ -47,6 +48,8 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     table the batches that named it, rows or not; `range_jobs` are all that were published, by id and table, oldest
     first.
 
+    `instant_ms` is the last instant that a batch or a range job was given, published or not.
+
     Of a trimmed log `batches` and `written` hold what is still in it, all else is as if nothing had been deleted.
     `last_events` are, by table, ids of `DATA_WRITTEN`s that may be the last a table has and that the log lacks.
     """
@@ -61,6 +64,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     last_events: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     fed: dict[str, int] = field(default_factory=dict[str, int])
     range_jobs: dict[tuple[str, str], RangeJob] = field(default_factory=dict[tuple[str, str], RangeJob])
+    instant_ms: int = 0
     _incomplete: dict[str, int] = field(default_factory=dict[str, int])
     _reports: list[CommitToTable] = field(default_factory=list[CommitToTable])
     _parts: dict[str, list[CheckpointPart]] = field(default_factory=dict[str, list[CheckpointPart]])
@@ -71,6 +75,10 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
         waiting, self._reports = self._reports, []
         for report in waiting:
             self.take_report(0, report)
+
+    def take_start(self, offset: int, event: StartCommit) -> None:
+        self.start(offset, event)
+        self.instant_ms = max(self.instant_ms, event.instant_ms)
 
     def take_files(self, offset: int, event: DataWritten) -> None:
         self.written.setdefault(event.table, []).append(Logged(offset, event))
@@ -117,6 +125,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
                 self._report(table, table_uuid, stored)
         for table, ids in event.last_events.items():
             self.last_events.setdefault(table, set()).update(ids)
+        self.instant_ms = max(self.instant_ms, event.instant_ms)
         own = self._parts.pop(event.event_id, [])
         if own:
             event = replace(event, range_jobs=parts.joined(own))

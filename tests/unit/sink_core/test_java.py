@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from calve.sink_core.errors import ConfigError
-from calve.spark_jobs.java import find_java
+from calve.sink_core.java import find_java
 
 
 def java_home(folder: Path, version: str) -> Path:
