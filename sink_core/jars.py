@@ -1,4 +1,4 @@
-"""The pinned Java archives of the embedded broker and of Spark, fetched once from Maven Central into a local folder.
+"""The pinned Java archives of the embedded broker, of Spark and of Hudi, fetched once from Maven Central to local disk.
 
 `CALVE_JARS` (default `~/.cache/calve/jars`) holds one folder per set of coordinates, named after their digest: it
 appears complete by a rename and never changes afterwards, so a killed download or another version of Calve cannot
@@ -70,6 +70,16 @@ SPARK = JarSet(
     ),
 )
 
+HUDI = JarSet(
+    "hudi",
+    # Hudi's Java client, and the bundle for what that depends on; Hadoop, Parquet and Avro are Spark's.
+    extras=(
+        "org.apache.hudi:hudi-java-client:1.2.0",
+        "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0",
+        "org.locationtech.jts:jts-core:1.20.0",
+    ),
+)
+
 
 def jars_dir() -> Path:
     """The folder all sets live in: `CALVE_JARS`, else `~/.cache/calve/jars`."""
@@ -85,6 +95,11 @@ def kafka_jars() -> list[Path]:
 def spark_jars() -> list[Path]:
     """What Spark needs for Iceberg and its catalogs (`spark.jars`). Fetches it if needed; raises Unreachable."""
     return resolve(SPARK)
+
+
+def hudi_jars() -> list[Path]:
+    """What Hudi's Java client needs besides Spark's jars. Fetches it if needed, 80 MB; raises Unreachable."""
+    return resolve(HUDI)
 
 
 def resolve(jars: JarSet) -> list[Path]:
@@ -156,7 +171,7 @@ def _check_archives(folder: Path) -> None:
 def main() -> int:
     """Fetch every set and print a line for each. Returns the exit code."""
     try:
-        for jars in (KAFKA, SPARK):
+        for jars in (KAFKA, SPARK, HUDI):
             print(f"jars: {jars.name}: {', '.join(jars.coordinates)}", flush=True)  # noqa: T201 (a command's output)
             print(f"jars: {jars.name}: {len(resolve(jars))} files in {jars.folder}", flush=True)  # noqa: T201
     except CalveError as error:

@@ -10,10 +10,11 @@ from calve.sink_core.config.connections import (
     CatalogConnection,
     Connections,
     DatabaseConnection,
+    HudiConnection,
     KafkaConnection,
     SparkSettings,
 )
-from calve.sink_core.config.effective import INLINE, CatalogSettings, DatabaseSettings, KafkaSettings
+from calve.sink_core.config.effective import INLINE, CatalogSettings, DatabaseSettings, HudiSettings, KafkaSettings
 from calve.sink_core.config.model import Location
 from calve.sink_core.config.problems import nearest
 
@@ -44,6 +45,13 @@ def kafka_settings(chosen: str | KafkaConnection, connections: Connections) -> K
 def catalog_settings(chosen: str | CatalogConnection, connections: Connections) -> CatalogSettings:
     name, connection = (chosen, connections.catalog[chosen]) if isinstance(chosen, str) else (INLINE_CATALOG, chosen)
     return CatalogSettings(connection.name or name, connection.properties, dict(connection.spark))
+
+
+def hudi_settings(chosen: str | HudiConnection | None, connections: Connections) -> HudiSettings | None:
+    if chosen is None:
+        return None
+    name, connection = (chosen, connections.hudi[chosen]) if isinstance(chosen, str) else (INLINE, chosen)
+    return HudiSettings(name, connection.warehouse, connection.properties)
 
 
 def database_settings(chosen: str | DatabaseConnection, connections: Connections) -> DatabaseSettings:

@@ -113,6 +113,21 @@ class CatalogConnection(PassThrough):
         return {key: value for key, value in ours.items() if value is not None} | self.__pydantic_extra__
 
 
+class HudiConnection(PassThrough):
+    """Where Hudi tables are: keys of Hadoop's file systems may stand beside it."""
+
+    __pydantic_extra__: dict[str, Property] = Field(init=False)
+
+    warehouse: Text = Field(min_length=1)
+    """The folder of the tables: `namespace.table` is in `namespace/table` below it. A path of this machine, or of a
+    file system that all machines of the pipeline have mounted there."""
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """Hadoop's, references unresolved."""
+        return dict(self.__pydantic_extra__)
+
+
 class DatabaseConnection(Model):
     """A database that a source reads."""
 
@@ -171,6 +186,9 @@ class Connections(Model):
     catalog: dict[Name, CatalogConnection] = Field(default={})
     """Iceberg catalogs by name."""
 
+    hudi: dict[Name, HudiConnection] = Field(default={})
+    """Places of Hudi tables, by name."""
+
     database: dict[Name, DatabaseConnection] = Field(default={})
     """Databases that sources read, by name."""
 
@@ -189,6 +207,7 @@ def _name_or_inline(given: object) -> str:
 _EITHER = Discriminator(_name_or_inline)
 KafkaChoice = Annotated[Annotated[Name, _NAMED] | Annotated[KafkaConnection, _INLINE], _EITHER]
 CatalogChoice = Annotated[Annotated[Name, _NAMED] | Annotated[CatalogConnection, _INLINE], _EITHER]
+HudiChoice = Annotated[Annotated[Name, _NAMED] | Annotated[HudiConnection, _INLINE], _EITHER]
 DatabaseChoice = Annotated[Annotated[Name, _NAMED] | Annotated[DatabaseConnection, _INLINE], _EITHER]
 SparkChoice = Annotated[Annotated[Name, _NAMED] | Annotated[SparkSettings, _INLINE], _EITHER]
 """A connection as a pipeline file gives it: by its name, or as a mapping."""

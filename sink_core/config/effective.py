@@ -35,6 +35,15 @@ class CatalogSettings:
 
 
 @dataclass(frozen=True)
+class HudiSettings:
+    """A place of Hudi tables; `warehouse` and `properties`, which are Hadoop's, unresolved."""
+
+    name: str
+    warehouse: str
+    properties: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class DatabaseSettings:
     """A database; `properties` are its address, unresolved."""
 

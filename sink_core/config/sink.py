@@ -11,8 +11,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from calve.sink_core.config.common import Dagster, Objectives, PipelineConfig
-from calve.sink_core.config.connections import CatalogChoice
+from calve.sink_core.config.connections import CatalogChoice, HudiChoice
 from calve.sink_core.config.fields import KeyPart, TableName, TopicName
+from calve.sink_core.config.hudi import hudi_tables
 from calve.sink_core.config.model import Location, Model, refuse_at
 from calve.sink_core.config.routing import TOPIC, VALUE, is_internal, placeholders
 from calve.sink_core.config.row_changes import row_changes
@@ -79,13 +80,17 @@ class SinkConfig(PipelineConfig):
 
     # Narrower than in every file: a value that nobody changes may be.
     kind: Literal["sink"] = "sink"  # pyright: ignore[reportIncompatibleVariableOverride]
-    """`sink`: Kafka to Iceberg."""
+    """`sink`: Kafka to tables, Iceberg's or Hudi's."""
 
     source: Source
     """What is read."""
 
     catalog: CatalogChoice
     """A name from `connections.yaml`, or a mapping of pyiceberg's keys."""
+
+    hudi: HudiChoice | None = None
+    """For tables with `format: hudi`: where they are, by a name from `connections.yaml`, or as a mapping with
+    `warehouse`."""
 
     table_defaults: TableDefaults = TableDefaults()
     """What holds for each table that doesn't say otherwise."""
@@ -124,6 +129,7 @@ class SinkConfig(PipelineConfig):
         yield ("source", "kafka"), self.source.kafka
         yield from self._registries()
         yield ("catalog",), self.catalog
+        yield ("hudi",), self.hudi
         yield from super().connections()
 
     def _registries(self) -> Iterator[tuple[Location, str | None]]:
@@ -140,7 +146,8 @@ class SinkConfig(PipelineConfig):
     def _distinct_names(self) -> Self:
         wrong = (*self._repeated(), *self._reserved(), *self._unroutable(), *self._unreadable(), *self._transforms())
         changing = row_changes(self.tables, self.table_defaults, self.source, self.commit.every)
-        refuse_at("SinkConfig", (*wrong, *changing))
+        of_hudi = hudi_tables(self.tables, self.table_defaults, self.hudi)
+        refuse_at("SinkConfig", (*wrong, *changing, *of_hudi))
         return self
 
     def _unroutable(self) -> Iterator[tuple[Location, str, object]]:

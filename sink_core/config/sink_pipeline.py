@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from calve.sink_core.config.assemble import catalog_settings, kafka_settings, spark_settings
+from calve.sink_core.config.assemble import catalog_settings, hudi_settings, kafka_settings, spark_settings
 from calve.sink_core.config.connections import Connections
-from calve.sink_core.config.effective import CatalogSettings, Pipeline, name_of
+from calve.sink_core.config.effective import CatalogSettings, HudiSettings, Pipeline, name_of
 from calve.sink_core.config.reading import ALIKE, FormatsByTopic, readings
 from calve.sink_core.config.references import redact, resolve, without_user_info
 from calve.sink_core.config.routes import fed_tables, is_open, may_feed, namings
@@ -22,6 +22,7 @@ from calve.sink_core.config.tables import (
     AutoCreate,
     EvolveStep,
     HistoryChoice,
+    HudiType,
     InDagster,
     Transform,
     UnknownFields,
@@ -73,6 +74,7 @@ class TableSettings:
     unknown_fields: UnknownFields = "leave_out"
     dagster: InDagster = field(default_factory=InDagster)
     format: str = ICEBERG
+    hudi_type: HudiType = "copy_on_write"
 
     @property
     def changes_rows(self) -> bool:
@@ -96,6 +98,7 @@ class SinkPipeline(Pipeline):
     config: SinkConfig
     catalog: CatalogSettings
     readings: FormatsByTopic = ALIKE
+    hudi: HudiSettings | None = None
     matched: tuple[str, ...] = ()
     known_tables: frozenset[str] = frozenset()
 
@@ -112,6 +115,7 @@ class SinkPipeline(Pipeline):
             spark=spark_settings(config.spark, connections),
             path=path,
             readings=readings(config.source, connections.registry, path.parent),
+            hudi=hudi_settings(config.hudi, connections),
         )
 
     @property
@@ -200,6 +204,7 @@ class SinkPipeline(Pipeline):
                 unknown_fields=_or(fed.entry.unknown_fields, defaults.unknown_fields),
                 dagster=fed.entry.dagster,
                 format=fed.entry.format,
+                hudi_type=fed.entry.hudi.type,
                 owned=fed.entry.owned,
                 history=fed.entry.history,
                 rule=fed.rule,
@@ -284,8 +289,13 @@ class SinkPipeline(Pipeline):
             "kafka": common["kafka"],
             **({"registry": registries} if registries else {}),
             "catalog": {name_of(self.config.catalog): redact(catalog)},
+            **self._hudi(),
             "spark": common["spark"],
         }
+
+    def _hudi(self) -> dict[str, Any]:
+        hudi = self.hudi
+        return {"hudi": {hudi.name: redact({"warehouse": hudi.warehouse, **hudi.properties})}} if hudi else {}
 
     def _derived(self) -> dict[str, str]:
         return {

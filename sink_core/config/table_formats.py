@@ -12,6 +12,8 @@ from calve.sink_core.config.model import refusal
 ICEBERG = "iceberg"
 """The format of ledger and dead letters, and of tables that name none."""
 
+HUDI = "hudi"
+
 
 @dataclass(frozen=True, slots=True)
 class TableFormatRow:
@@ -22,7 +24,11 @@ class TableFormatRow:
 
 
 TABLE_FORMATS = {
-    row.name: row for row in (TableFormatRow(ICEBERG, "calve.sink_core.iceberg.format.lake:iceberg_lake"),)
+    row.name: row
+    for row in (
+        TableFormatRow(ICEBERG, "calve.sink_core.iceberg.format.lake:iceberg_lake"),
+        TableFormatRow(HUDI, "calve.sink_core.hudi.format.lake:hudi_lake"),
+    )
 }
 """By name, in the order in which documents list them."""
 

@@ -104,6 +104,15 @@ def _no_merge(given: object) -> object:
 
 
 HistoryChoice = Literal["none", "replay"]
+HudiType = Literal["copy_on_write", "merge_on_read"]
+
+
+class HudiTable(Model):
+    """What a table in Hudi's format is to be."""
+
+    type: HudiType = "copy_on_write"
+    """Hudi's table type, of a table that is created. Appended rows are base files in both; in a `merge_on_read` table
+    others may write log files."""
 
 
 class InDagster(Model):
@@ -118,8 +127,8 @@ class InDagster(Model):
     tags: dict[str, str] = Field(default={})
     """Dagster's tags of the asset."""
 
-    kinds: tuple[str, ...] = ("iceberg",)
-    """Dagster's kinds of the asset, three at most."""
+    kinds: tuple[str, ...] | None = None
+    """Dagster's kinds of the asset, three at most. Default: the table's format."""
 
     automation: Literal["eager"] | None = None
     """`eager`: Dagster commits the table by itself once its batches are materialized, for pipelines with an interval in
@@ -175,6 +184,9 @@ class Table(Model):
 
     format: TableFormatName = ICEBERG
     """The table's format. Ledger and dead letters are Iceberg tables in any case."""
+
+    hudi: HudiTable = HudiTable()
+    """For `format: hudi`."""
 
     topics: tuple[TopicName, ...] | None = Field(default=None, min_length=1)
     """Only records of these topics. Default: of all."""

@@ -20,10 +20,10 @@ from calve.sink_core.config.load import load
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control import pausing
 from calve.sink_core.failpoints import VARIABLE, FailpointReached
+from calve.sink_core.java import find_java
 from calve.sink_core.mirror.groups import GroupOffset, GroupSync, look
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.run import run_mirror
-from calve.sink_core.java import find_java
 from tests import support
 from tests.peers.mirror_maker import class_path
 from tests.support import TIMEOUT_S

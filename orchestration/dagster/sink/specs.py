@@ -40,6 +40,7 @@ def _table(pipeline: SinkPipeline, name: str, description: str, table: TableSett
     shown = table.dagster if table else InDagster()
     created = table.auto_create if table else None
     columns = of_columns(created.columns, created.comments) if created else {}
+    kind = pipeline.format_of(name)
     common = group_and_owners(pipeline)
     if shown.owners:
         common["owners"] = list(shown.owners)
@@ -47,9 +48,9 @@ def _table(pipeline: SinkPipeline, name: str, description: str, table: TableSett
         table_key(pipeline, name),
         deps=[batches_key(pipeline)],
         description=shown.description or description,
-        kinds=set(shown.kinds),
+        kinds=set(shown.kinds or (kind,)),
         metadata={"dagster/table_name": name, "catalog": pipeline.catalog.name, **columns, **pipeline_file(pipeline)},
-        tags={**shown.tags, "dagster/storage_kind": "iceberg"},
+        tags={**shown.tags, "dagster/storage_kind": kind},
         automation_condition=dg.AutomationCondition.eager() if shown.automation == "eager" else None,
         skippable=True,
         **common,

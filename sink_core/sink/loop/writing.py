@@ -104,8 +104,9 @@ def task_spec(
 ) -> IngestSpec:
     """What each task of a batch is given: tables as they are now, connections as they stand in the files.
 
-    `tables` holds the dead letters and those to be written; `instant_ms` as in `BatchPlan`. Only if `evolving` may tasks want more of them, or others.
-    `read` are the partitions there are: where a table has one only, no key comes from another.
+    `tables` holds the dead letters and those to be written; `instant_ms` as in `BatchPlan`. Only if `evolving` may
+    tasks want more of them, or others. `read` are the partitions there are: where a table has one only, no key comes
+    from another.
     """
     # Those that records have asked for since it was planned are among the tables.
     pipeline = pipeline.having(pipeline.matched, {*pipeline.known_tables, *tables}) if pipeline.is_open else pipeline

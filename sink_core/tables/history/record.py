@@ -38,7 +38,7 @@ class _Named:
 @dataclass(frozen=True, slots=True)
 class SummaryKeys:
     """The property names of one pipeline. `adopted` is the table's, not a snapshot's: groups of pipelines that may feed
-    it with the same records. `made_by` is for people: nothing reads it.
+    it with the same records. `made_by` is for people: nothing reads it. `totals` are for formats that count none.
     """
 
     pipeline: str
@@ -58,6 +58,12 @@ class SummaryKeys:
     control_topic_id = _Named("control-topic-id")
     cluster_id = _Named("cluster-id")
     made_by = _Named("made-by")
+    totals = _Named("totals")
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """Those that a later snapshot of anybody may repeat: they say what the table has, not what came with it."""
+        return (self.offsets, self.last_event_id, self.control_topic_id, self.cluster_id, self.given_up, VALID_THROUGH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +122,8 @@ def from_summary(keys: SummaryKeys, summary: Mapping[str, str]) -> SnapshotRecor
 @lru_cache(REMEMBERED)
 def _from_items(keys: SummaryKeys, items: tuple[tuple[str, str], ...]) -> SnapshotRecord | None:
     summary = dict(items)
-    offsets, batches = summary.get(keys.offsets), summary.get(keys.batches)
-    if offsets is None or batches is None:
+    offsets, batches = summary.get(keys.offsets), summary.get(keys.batches, "")
+    if offsets is None:
         return None
     try:
         through = summary.get(VALID_THROUGH)

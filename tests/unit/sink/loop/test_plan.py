@@ -236,6 +236,7 @@ def test_what_is_given_is_carried_along() -> None:
         "topic_ids": dict.fromkeys(TOPICS, "id"),
         "broker_time_ms": 1,
         "estimated_bytes": 8,
+        "instant_ms": 0,
     }
 
 

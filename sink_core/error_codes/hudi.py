@@ -1,0 +1,55 @@
+"""Codes of Hudi tables."""
+
+from calve.sink_core.error_codes.code import ErrorCode
+
+NO_LOCAL_WAREHOUSE = ErrorCode(
+    "CLV-3501",
+    "The warehouse of Hudi tables is in an object store",
+    "`hudi.warehouse` is not a folder; committers lock a table by a file of its file system.",
+    "Name a folder of this machine, or of a file system that all machines of the pipeline have mounted.",
+)
+HUDI_JVM = ErrorCode(
+    "CLV-3502",
+    "Hudi's Java client did not start, or ended",
+    "Java is missing or out of memory, or was killed; the message has the last lines it wrote.",
+    "Run again: nothing is lost, what was published is committed by the next run. See the message for what to set.",
+)
+NO_HUDI_TYPE = ErrorCode(
+    "CLV-3503",
+    "A column has a type that Hudi has not",
+    "`time`, `uuid`, `fixed` and timestamps of nanoseconds have no form that every reader of Hudi knows.",
+    "Name another type under `auto_create.columns`, and fill it by a transform.",
+)
+FOREIGN_HUDI_TABLE = ErrorCode(
+    "CLV-3504",
+    "A Hudi table that Calve can't append to",
+    (
+        "Its version, its time zone, its record key, its partitions or its metadata table are others than those of "
+        "tables that Calve creates; the message names the property."
+    ),
+    "Have Calve create a table of another name, or change the property as the message says.",
+)
+STAGED_GONE = ErrorCode(
+    "CLV-3505",
+    "Files of a published batch are gone",
+    "Somebody has deleted staged files that no commit had named yet.",
+    "Put them back from a backup, or answer the finding of a table that was recreated by `refill`.",
+)
+CLOCK_BEHIND = ErrorCode(
+    "CLV-3506",
+    "A batch's instant lies in the future",
+    "The clock of the machine that planned the batch is ahead of the one that commits it.",
+    "Set both by NTP; the next commit goes on when its clock has reached the instant.",
+)
+INSTANT_TAKEN = ErrorCode(
+    "CLV-3507",
+    "Another writer has a batch's instant",
+    "The table's timeline has the instant of a published batch, by a commit that is not of this pipeline.",
+    "Nothing was written. Have the other writer roll its instant back if it is pending, else read the batch again.",
+)
+HUDI_REFUSED = ErrorCode(
+    "CLV-3508",
+    "Hudi refuses a commit",
+    "Hudi's Java client raised an error at each try; the message has it.",
+    "Nothing is lost: the next run tries again. Other writers of the table must be of the same Hudi version.",
+)

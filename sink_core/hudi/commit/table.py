@@ -1,0 +1,276 @@
+"""Commits to one Hudi table: look, check, and complete one instant for each batch, in the order of the control log.
+
+Crash points of a commit, and what the next one finds (docs/hudi.md has the whole table):
+
+    hudi.after-check     nothing written
+    hudi.after-adopt     files in the table that no reader sees, as their instant is not completed; the next one has
+                         the same names for them
+    hudi.in-lock         the instant is pending; the next one goes on with it
+    hudi.after-commit    the table has the batch and says so itself; the next coordinator only reports it
+
+Whoever is stopped while it has the lock file keeps it; one that is killed has it until its JVM has ended. An instant is
+completed once: whoever comes second finds, under the lock or in the last check before Hudi completes it, that the table
+is not as it saw it, and looks again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Set
+from dataclasses import dataclass, field, replace
+
+from calve.sink_core.error_codes.hudi import CLOCK_BEHIND, HUDI_REFUSED, INSTANT_TAKEN
+from calve.sink_core.error_codes.tables import RACES_LOST
+from calve.sink_core.errors import CommitConflict, RetriableError, TableUnusable, Unreachable
+from calve.sink_core.failpoints import reach
+from calve.sink_core.hudi.client import Completion, HudiClient, action_of, table_type_of
+from calve.sink_core.hudi.commit.examine import Examined, HudiTables
+from calve.sink_core.hudi.format.table import HudiTable
+from calve.sink_core.hudi.jvm import HudiRefused
+from calve.sink_core.hudi.timeline import instant_ms, instant_text
+from calve.sink_core.hudi.write.files import NOTHING, put_in_place, read_staged, remove_staged
+from calve.sink_core.offsets import Offsets
+from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.history.record import SnapshotRecord, to_summary
+from calve.sink_core.tables.history.resolving import resolution
+from calve.sink_core.tables.history.shares import Share, record_of_snapshot
+from calve.sink_core.tables.instants import next_instant
+from calve.sink_core.timing import back_off
+
+ATTEMPTS = 10
+"""Lost races, or errors of Hudi, before a table stays behind until the next commit."""
+
+MOST_AHEAD_S = 60
+"""How far the clock of a batch's plan may be ahead of that of its commit, which then waits."""
+
+SOURCE_OFFSETS = "kafka.commit.offsets"
+"""Where Hudi's own sink for Kafka Connect keeps the offsets below which a table has every record."""
+
+
+class Moved(Exception):
+    """The table is not as it was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class HudiCommitter:
+    """Commits to the Hudi tables of one pipeline. `pipeline_file` only serves the commands in messages, `from_now` are
+    tables that need not have what was published without them. `made_by` goes into the commits.
+    """
+
+    client: HudiClient
+    tables: HudiTables
+    pipeline_file: str
+    from_now: Set[str] = frozenset()
+    made_by: str = ""
+
+    def commit(self, name: str) -> TableCommit | None:
+        """Commit what `name` lacks, one instant for each batch; None for a table that neither exists nor was ever
+        written to. Each attempt starts from the load.
+
+        Raises FindingError, TableUnusable, ProtocolError for files that are gone, CommitConflict after too many lost
+        races, and RetriableError.
+        """
+        began, done = time.monotonic(), _Done(name)
+        seen = self.tables.examine(name)
+        if seen.table is not None and self._next(seen) is not None:
+            with self.client.jvm.locked(seen.table.place.lock):
+                while self._commit_next(name, done):
+                    pass
+            seen = self.tables.examine(name)
+        self._stop_on(seen)
+        return done.report(seen.table, time.monotonic() - began) if seen.table else None
+
+    def change(self, name: str, schema: str) -> bool:
+        """Give a table another schema (Avro), by a commit without files; whether it was as it was seen. The lock file
+        must be held.
+        """
+        table = self.tables.load(name)
+        if table is None:
+            return False
+        latest = table.view.latest
+        said = to_summary(self.tables.keys, replace(latest, batches=(), counts={}, replaced={})) if latest else {}
+        try:
+            self._finish(table, Completion(self._own_instant(table), (), schema, said, self.tables.keys.carried), 0)
+        except Moved:
+            return False
+        return True
+
+    def _commit_next(self, name: str, done: _Done) -> bool:
+        """Commit the first batch that the table lacks; whether it lacked one."""
+        cause: Exception | None = None
+        for tries in range(ATTEMPTS):
+            seen = self.tables.examine(name)
+            share = self._next(seen)
+            if seen.table is None or share is None:
+                self._stop_on(seen)
+                return False
+            reach("hudi.after-check")
+            try:
+                self._complete(seen.table, share)
+            except (HudiRefused, Moved) as error:
+                cause = error
+                done.conflicts += 1
+                back_off(tries)
+                continue
+            done.shares.append(share)
+            return True
+        raise _gave_up(name, cause)
+
+    def _next(self, seen: Examined) -> Share | None:
+        """The first batch that the table lacks. With a finding it is the range job that resolves that, alone: what was
+        published behind what this covers comes after it.
+        """
+        table, state = seen.table, self.tables.log.state
+        if table is None:
+            return None
+        if seen.finding is not None:
+            found = resolution(table.view, state, seen.finding.name)
+            job = found.events[-1] if found else None
+            resolves = job.event.resolves if job else None
+            return Share([job], resolves.covers_offset, job.event.event_id) if job and resolves else None
+        pending = state.pending(table.name, table.uuid, table.stored_offset)
+        if not pending:
+            return None
+        stored_offset = pending[1].offset if len(pending) > 1 else state.limit
+        return Share(pending[:1], stored_offset, pending[0].event.event_id)
+
+    def _complete(self, table: HudiTable, share: Share) -> None:
+        """One instant for the one event of the share."""
+        [logged] = share.events
+        table.check_usable()
+        # A range job that resolves a finding may have written nothing.
+        staged = read_staged(logged.event.manifests[0]) if logged.event.manifests else NOTHING
+        instant = staged.instant or self._own_instant(table)
+        _wait_for(instant, table.name)
+        _check_free(table, instant)
+        put_in_place(table.place, staged)
+        reach("hudi.after-adopt")
+        extra = self._said(table, share)
+        opened = {each.state for each in table.timeline.at(instant)}
+        done = Completion(instant, staged.files, table.schema_text, extra, self.tables.keys.carried, opened)
+        self._finish(table, done, logged.event.rows)
+        reach("hudi.after-commit")
+        for ref in logged.event.manifests:
+            remove_staged(table.place, ref, staged)
+
+    def _said(self, table: HudiTable, share: Share) -> dict[str, str]:
+        """What the commit says of itself. With the last batch that the table lacks it has all that was published."""
+        state = self.tables.log.state
+        record: SnapshotRecord = record_of_snapshot(
+            share.events,
+            stored_offset=share.stored_offset,
+            last_event_id=share.last_event_id,
+            given_up=table.view.latest.given_up if table.view.latest else (),
+            view=table.view,
+            state=state,
+            now=self.tables.now,
+            from_now=table.name in self.from_now,
+        )
+        positions = state.positions() if share.stored_offset >= state.limit else None
+        offsets = {SOURCE_OFFSETS: source_offsets(positions)} if positions else {}
+        return {**to_summary(self.tables.keys, record, made_by=self.made_by), **offsets}
+
+    def _finish(self, table: HudiTable, done: Completion, rows: int) -> None:
+        """Complete an instant, which adds so many rows. Raises Moved if the table is not as it was seen any more when
+        Hudi has its lock.
+        """
+        had_rows, had_files, had_bytes = table.counted
+        totals = [had_rows + rows, had_files + len(done.files), had_bytes + sum(file.size for file in done.files)]
+        counted = replace(done, extra={**done.extra, self.tables.keys.totals: json.dumps(totals)})
+
+        def check() -> None:
+            reach("hudi.in-lock")
+            now = self.tables.load(table.name)
+            if now is None or (now.uuid, now.view.head) != (table.uuid, table.view.head):
+                raise Moved(f"the head was {table.view.head}, is {now.view.head if now else 'gone'}")
+
+        self.client.complete(table.place.folder, table.properties, counted, check)
+
+    def _own_instant(self, table: HudiTable) -> str:
+        """One for a commit without a batch, which the timeline has not."""
+        last = max((each.requested for each in table.timeline.instants), default="")
+        now_ms = time.time_ns() // 1_000_000
+        return instant_text(next_instant(instant_ms(last) if last else 0, now_ms, "table"))
+
+    def _stop_on(self, seen: Examined) -> None:
+        if seen.finding is not None:
+            raise seen.finding.error(self.pipeline_file)
+
+
+@dataclass(slots=True)
+class _Done:
+    """What a commit did to a table, instant by instant."""
+
+    name: str
+    shares: list[Share] = field(default_factory=list[Share])
+    conflicts: int = 0
+
+    def report(self, table: HudiTable, seconds: float) -> TableCommit:
+        events = [logged.event for share in self.shares for logged in share.events]
+        own = table.view.tagged.own if table.view.tagged else None
+        rows, files, size = table.counted
+        return TableCommit(
+            table=self.name,
+            table_uuid=table.uuid,
+            snapshot_id=table.view.tag,
+            stored_offset=table.stored_offset,
+            valid_through_ms=own.valid_through_ms if own else None,
+            landed=bool(events),
+            batches=tuple(dict.fromkeys(event.batch_id for event in events)),
+            rows=sum(event.rows for event in events),
+            files=sum(manifest.files for event in events for manifest in event.manifests),
+            total_rows=rows,
+            total_files=files,
+            total_bytes=size,
+            conflicts=self.conflicts,
+            seconds=round(seconds, 3),
+        )
+
+
+def source_offsets(positions: Offsets) -> str:
+    """As Hudi's own sink writes them, `0=100,1=200`; of several topics with the topic before the partition."""
+    several = len({at.topic for at in positions}) > 1
+    named = ((f"{at.topic}-{at.partition}" if several else str(at.partition), n) for at, n in sorted(positions.items()))
+    return ",".join(f"{name}={offset}" for name, offset in named)
+
+
+def _wait_for(instant: str, name: str) -> None:
+    """Until it is past: Hudi loses updates to files of an instant in the future, and says nothing."""
+    ahead_s = instant_ms(instant) / 1_000 - time.time()
+    if ahead_s > MOST_AHEAD_S:
+        raise Unreachable(
+            f"{name}: a batch's instant is {instant}, {ahead_s:,.0f} s ahead of this machine's clock",
+            hint="set the clocks of both machines by NTP",
+            code=CLOCK_BEHIND,
+        )
+    if ahead_s > 0:
+        time.sleep(ahead_s)
+
+
+def _check_free(table: HudiTable, instant: str) -> None:
+    """Raise TableUnusable if the timeline has anything at the instant but what a former try of ours has opened."""
+    # The name of an inflight commit leaves its action out.
+    ours = (action_of(table_type_of(table.properties)), "commit")
+    others = [each for each in table.timeline.at(instant) if each.completed or each.action not in ours]
+    if others:
+        raise TableUnusable(
+            f"{table.name}: the instant {instant} of a published batch is that of {others[0].path.name}, which another "
+            "writer has made",
+            hint="have that writer roll it back, if it is pending",
+            code=INSTANT_TAKEN,
+        )
+
+
+def _gave_up(name: str, cause: Exception | None) -> RetriableError:
+    if isinstance(cause, HudiRefused):
+        return Unreachable(
+            f"{name}: {ATTEMPTS} attempts to commit failed in a row, the last with {cause}",
+            hint="the table stays as it is, and the next try goes on",
+            code=HUDI_REFUSED,
+        )
+    return CommitConflict(
+        f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers ({cause})",
+        hint="the table stays as it is, and the next try goes on; does another job commit without pause?",
+        code=RACES_LOST,
+    )

@@ -1,0 +1,109 @@
+"""The Hudi tables of an open pipeline: a warehouse, and a JVM that is started when the first commit needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pyiceberg.schema import Schema
+
+from calve.sink_core.config.references import resolve
+from calve.sink_core.config.sink_pipeline import TableSettings
+from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.error_codes.hudi import HUDI_REFUSED
+from calve.sink_core.errors import CalveError, Unreachable
+from calve.sink_core.hudi.client import HudiClient
+from calve.sink_core.hudi.commit.examine import HudiTables
+from calve.sink_core.hudi.commit.table import ATTEMPTS, HudiCommitter
+from calve.sink_core.hudi.create import ensure_table
+from calve.sink_core.hudi.format.table import HudiTable
+from calve.sink_core.hudi.jvm import HudiRefused, Jvm
+from calve.sink_core.hudi.place import place_of, warehouse_of
+from calve.sink_core.hudi.schema import to_avro
+from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
+from calve.sink_core.records.columns.evolution import Used, evolved
+from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.format.lake import Columns, Looked, Opening
+from calve.sink_core.tables.history.findings import Identity
+from calve.sink_core.tables.history.record import SummaryKeys
+
+
+@dataclass(frozen=True, slots=True)
+class HudiLake:
+    """As `Lake`."""
+
+    opening: Opening
+    warehouse: Path
+    client: HudiClient
+
+    @property
+    def tables(self) -> HudiTables:
+        pipeline, log = self.opening.pipeline(), self.opening.log
+        keys = SummaryKeys(pipeline.config.first_name, pipeline.control_topic, pipeline.group)
+        now = Identity(log.topic_id, self.opening.cluster_id)
+        return HudiTables(partial(place_of, self.warehouse), keys, now, log)
+
+    @property
+    def committer(self) -> HudiCommitter:
+        pipeline = self.opening.pipeline()
+        return HudiCommitter(self.client, self.tables, str(pipeline.path), pipeline.from_now, self.opening.made_by)
+
+    def look(self, name: str, *, compare: bool = True) -> Looked:
+        if not compare:
+            return Looked(self.tables.load(name), None)
+        seen = self.tables.examine(name)
+        return Looked(seen.table, seen.finding.error(str(self.opening.pipeline().path)) if seen.finding else None)
+
+    def load(self, names: Collection[str]) -> Iterator[tuple[str, HudiTable | CalveError | None]]:
+        for name in names:
+            try:
+                seen = self.tables.examine(name)
+            except CalveError as error:
+                yield name, error
+                continue
+            finding = seen.finding.error(str(self.opening.pipeline().path)) if seen.finding else None
+            yield name, finding or seen.table
+
+    def create(self, settings: TableSettings, shown: Columns) -> None:
+        ensure_table(self.client, place_of(self.warehouse, settings.name), settings, shown)
+
+    def change_schema(self, name: str, wanted: Schema, steps: Sequence[EvolveStep]) -> Sequence[str]:
+        """By a commit without files: readers know the columns before there are rows with them."""
+        with self.client.jvm.locked(place_of(self.warehouse, name).lock):
+            for _ in range(ATTEMPTS):
+                table = self.tables.load(name)
+                if table is None:
+                    raise dropped_meanwhile(name)
+                change = evolved(table.schema, wanted, steps, Used(table.schema.highest_field_id))
+                if change is None:
+                    return ()
+                try:
+                    if self.committer.change(name, to_avro(change.schema, name)):
+                        return change.changes
+                except HudiRefused as error:
+                    raise Unreachable(
+                        f"changing the columns of {name}: {error}",
+                        hint="the table stays as it is, and the next run tries again",
+                        code=HUDI_REFUSED,
+                    ) from None
+        return ()
+
+    def commit(self, names: Collection[str]) -> Iterator[tuple[str, TableCommit | CalveError | None]]:
+        for name in names:
+            try:
+                yield name, self.committer.commit(name)
+            except CalveError as error:
+                yield name, error
+
+    def close(self) -> None:
+        self.client.jvm.close()
+
+
+def hudi_lake(opening: Opening) -> HudiLake:
+    """The lake of a pipeline. Starts nothing. Raises ConfigError for a warehouse that can't be used."""
+    settings = opening.pipeline().hudi
+    assert settings is not None
+    hadoop = {key: str(value) for key, value in resolve(settings.properties).items()}
+    return HudiLake(opening, warehouse_of(settings), HudiClient(Jvm(), hadoop))

@@ -1,0 +1,145 @@
+"""A Hudi table as a batch sees it: loaded, and compared with the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.transforms import IdentityTransform
+
+from calve.sink_core.config.sink_pipeline import TableSettings, TargetFileSize
+from calve.sink_core.error_codes.hudi import FOREIGN_HUDI_TABLE
+from calve.sink_core.errors import TableUnusable
+from calve.sink_core.hudi.client import UUID
+from calve.sink_core.hudi.format.target import HudiTarget
+from calve.sink_core.hudi.place import Place
+from calve.sink_core.hudi.schema import from_avro
+from calve.sink_core.hudi.timeline import Timeline, extra_of, instant_text
+from calve.sink_core.hudi.write.files import HudiFile, write_staged
+from calve.sink_core.tables.batch import TableOutput, ToMerge
+from calve.sink_core.tables.format.lake import Totals
+from calve.sink_core.tables.history.record import SummaryKeys
+from calve.sink_core.tables.history.view import TableView
+from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
+
+VERSIONS = ("8", "9")
+"""Table versions whose timeline is that of `timeline.py`."""
+
+PARTITION_FIELDS = "hoodie.table.partition.fields"
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "hoodie.table.version": VERSIONS,
+    "hoodie.table.timeline.timezone": ("UTC",),
+    "hoodie.populate.meta.fields": ("true", ""),
+    "hoodie.datasource.write.drop.partition.columns": ("false", ""),
+    # A key of columns would tell rows otherwise than ours do.
+    "hoodie.table.recordkey.fields": ("",),
+    "hoodie.table.metadata.partitions": ("files", ""),
+}
+
+
+@dataclass(frozen=True)
+class HudiTable:
+    """As `LoadedTable`: its files as they were read, and `view` what its timeline says."""
+
+    name: str
+    place: Place
+    properties: Mapping[str, str]
+    timeline: Timeline
+    view: TableView
+    keys: SummaryKeys
+
+    @property
+    def uuid(self) -> str:
+        return self.view.uuid
+
+    @cached_property
+    def schema_text(self) -> str:
+        """The table's schema as Avro: that of the last commit that names one, else that of its creation."""
+        said = (extra_of(instant).get("schema") for instant in reversed(self.timeline.commits))
+        return next(filter(None, said), None) or self.properties.get("hoodie.table.create.schema", "")
+
+    @cached_property
+    def metadata(self) -> TableMetadata:
+        """What stands for columns and partitions where Iceberg's code is shared."""
+        schema = from_avro(self.schema_text, self.name)
+        names = [name for name in self.properties.get(PARTITION_FIELDS, "").split(",") if name]
+        by_name = {field.name: field.field_id for field in schema.fields}
+        if missing := [name for name in names if name not in by_name]:
+            raise self._unusable(f"{PARTITION_FIELDS} names {', '.join(missing)}, which is no column of it")
+        fields = [
+            PartitionField(by_name[name], PARTITION_FIELD_ID_START + number, IdentityTransform(), name)
+            for number, name in enumerate(names)
+        ]
+        return new_table_metadata(schema, PartitionSpec(*fields), UNSORTED_SORT_ORDER, str(self.place.folder), {})
+
+    @property
+    def schema(self) -> Schema:
+        return self.metadata.schema()
+
+    @property
+    def stored_offset(self) -> int:
+        return self.view.stored_offset
+
+    @property
+    def totals(self) -> Totals:
+        """As the last commit of ours counted; rows are None where others have written since."""
+        rows, files, size = self.counted
+        tagged = self.view.tagged
+        return Totals(
+            rows if self.view.head == self.view.tag else None,
+            files,
+            size,
+            versions=len(self.view.snapshots),
+            head=None if self.view.head is None else str(self.view.head),
+            valid_through_ms=tagged.own.valid_through_ms if tagged and tagged.own else None,
+        )
+
+    @property
+    def counted(self) -> tuple[int, int, int]:
+        """Rows, files and bytes by the last commit that says so."""
+        said = (extra_of(instant).get(self.keys.totals) for instant in reversed(self.timeline.commits))
+        rows, files, size = json.loads(next(filter(None, said), "[0, 0, 0]"))
+        return rows, files, size
+
+    def check_usable(self) -> None:
+        for name, taken in _NEEDED.items():
+            if (found := self.properties.get(name, "")) not in taken:
+                wanted = " or ".join(filter(None, taken)) or "unset"
+                raise self._unusable(f"{name} is {found}; Calve appends to tables where it is {wanted}")
+        if UUID not in self.properties:
+            raise self._unusable(f"it has no {UUID}")
+        _ = self.metadata
+
+    def row_changes(self, settings: TableSettings) -> RowChanges | None:  # noqa: ARG002 - refused in the file
+        return None
+
+    def existing_rows(self, key: Sequence[int], held: Sequence[int]) -> ExistingRows | None:  # noqa: ARG002
+        return None
+
+    def ready(self, settings: TableSettings) -> HudiTable:  # noqa: ARG002
+        return self
+
+    def target(self, size: TargetFileSize, changes: RowChanges | None = None, instant_ms: int = 0) -> HudiTarget:  # noqa: ARG002
+        return HudiTarget(self.place, self.metadata.model_dump_json(), instant_text(instant_ms), size.bytes)
+
+    def output(
+        self,
+        batch_id: str,
+        files: Sequence[HudiFile],
+        changes: int | None = None,  # noqa: ARG002 - there are none
+        to_merge: ToMerge | None = None,  # noqa: ARG002
+    ) -> TableOutput:
+        return write_staged(self.place, batch_id, self.name, self.uuid, files)
+
+    def _unusable(self, why: str) -> TableUnusable:
+        return TableUnusable(
+            f"{self.name}: {why}",
+            hint="have Calve create a table of another name",
+            code=FOREIGN_HUDI_TABLE,
+        )

@@ -1,0 +1,60 @@
+"""A Hudi table as tasks write it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+
+from calve.sink_core.hudi.place import Place
+from calve.sink_core.hudi.write.writer import HudiWriter
+from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowWriter
+from calve.sink_core.tables.pieces import Outbox
+from calve.sink_core.tables.row_changes import RowChanges
+
+
+@dataclass(frozen=True)
+class HudiTarget:
+    """As `Target`. `text` is the JSON of the metadata that stand for the table's columns and partitions, `instant` what
+    the batch is committed under, `target_file_size` in bytes.
+    """
+
+    place: Place
+    text: str
+    instant: str
+    target_file_size: int
+    distribution: Distribution = "none"
+
+    @cached_property
+    def metadata(self) -> TableMetadata:
+        """Parsed when it is needed: a task gets records for few of many tables."""
+        return TableMetadataUtil.parse_raw(self.text)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "metadata"}
+
+    @property
+    def schema(self) -> Schema:
+        return self.metadata.schema()
+
+    @property
+    def names(self) -> dict[int, list[str]]:
+        return {}
+
+    def writer(self, file_prefix: str, budget: Budget) -> RowWriter:
+        folder = self.place.staged / file_prefix
+        return HudiWriter(folder, self.metadata, self.instant, target_file_size=self.target_file_size, budget=budget)
+
+    def change_writer(
+        self, file_prefix: str, budget: Budget, changes: RowChanges, topics: Sequence[str]
+    ) -> ChangingWriter:
+        raise NotImplementedError("refused when the pipeline file is read")
+
+    def spreader(
+        self, outbox: Outbox, number: int, budget: Budget, changes: RowChanges | None, *, bounded: bool
+    ) -> RowWriter:
+        raise NotImplementedError("its distribution is none")

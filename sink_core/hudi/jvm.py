@@ -1,0 +1,185 @@
+"""Hudi's Java client in a JVM of its own, started when it is first needed. It ends with its process, or before.
+
+Spark's jars come first on its class path: with those of the bundle first an old library of it breaks Spark's Parquet.
+It is never Spark's own JVM: the bundle is made for another Scala.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+from typing import Any
+
+from py4j.java_gateway import (
+    CallbackServerParameters,
+    GatewayParameters,
+    JavaGateway,
+    launch_gateway,
+)
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+
+from calve.sink_core.error_codes.hudi import HUDI_JVM
+from calve.sink_core.errors import RetriableError
+from calve.sink_core.jars import hudi_jars
+from calve.sink_core.java import find_java
+
+_OPENED = (
+    *("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util"),
+    *("util.concurrent", "util.concurrent.atomic"),
+)
+_OPTIONS = (
+    # A commit is over before the optimising compiler would have begun.
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Djol.skipHotspotSAAttach=true",
+    "-Dorg.apache.logging.log4j.level=ERROR",
+    *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
+)
+_LAST_LINES = 5
+_END_S = 30
+
+
+class HudiRefused(Exception):
+    """Hudi raised; the text is its."""
+
+
+class Jvm:
+    """The JVM. `java` is the way to its classes; calls of them belong into `calling`."""
+
+    def __init__(self) -> None:
+        self._last = deque[str](maxlen=_LAST_LINES)
+        self._process: Popen[bytes] | None = None
+
+    @cached_property
+    def _gateway(self) -> JavaGateway:
+        port, token, self._process = launch_gateway(
+            classpath=_class_path(),
+            javaopts=list(_OPTIONS),
+            java_path=str(find_java()),
+            # It ends when its standard input does, and so with this process however that ends.
+            die_on_exit=True,
+            redirect_stdout=self._last,
+            redirect_stderr=self._last,
+            enable_auth=True,
+            return_proc=True,
+        )
+        gateway = JavaGateway(
+            gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True),
+            # Java's side has no token for it; all that there is to be called is a check.
+            callback_server_parameters=CallbackServerParameters(port=0, daemonize=True, daemonize_connections=True),
+        )
+        server = gateway.java_gateway_server
+        server.resetCallbackClient(
+            server.getCallbackClient().getAddress(), gateway.get_callback_server().get_listening_port()
+        )
+        return gateway
+
+    @property
+    def java(self) -> Any:
+        """As py4j's `jvm`. Starts the JVM; raises ConfigError without Java, Unreachable without the jars."""
+        return self._gateway.jvm
+
+    @contextmanager
+    def calling(self, doing: str) -> Generator[Any]:
+        """`java`, for what follows. Raises HudiRefused for what Java raises, RetriableError if the JVM has ended."""
+        try:
+            yield self.java
+        except Py4JJavaError as error:
+            raise HudiRefused(_told(error)) from None
+        except (Py4JNetworkError, OSError) as error:
+            said = " | ".join(line.strip() for line in self._last)
+            self.close()
+            raise RetriableError(
+                f"{doing}: Hudi's Java client has ended: {said or error}",
+                hint="run again; what was published is committed by the next run",
+                code=HUDI_JVM,
+            ) from None
+
+    def map(self, values: Mapping[str, str]) -> Any:
+        """A Java map of text."""
+        made = self.java.java.util.HashMap()
+        for key, value in values.items():
+            made.put(key, value)
+        return made
+
+    def properties(self, values: Mapping[str, str]) -> Any:
+        """Java's properties."""
+        made = self.java.java.util.Properties()
+        for key, value in values.items():
+            made.setProperty(key, value)
+        return made
+
+    @contextmanager
+    def locked(self, path: Path) -> Generator[None]:
+        """Hold the lock file, made if missing, waiting for whoever has it.
+
+        The JVM holds it, as it is what completes commits: the kernel drops it when that has ended, and not before.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self.calling(f"locking {path}") as java:
+            channel = java.java.io.RandomAccessFile(str(path), "rw").getChannel()
+            channel.lock()
+        try:
+            yield
+        finally:
+            # One that has ended has dropped it.
+            with suppress(Py4JError, OSError):
+                channel.close()
+
+    def close(self) -> None:
+        """End the JVM; the next use starts another."""
+        gateway = self.__dict__.pop("_gateway", None)
+        if gateway is None or self._process is None:
+            return
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(_END_S)
+        except TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Check:
+    """A Java `BiConsumer` that calls `check`; what that raises is kept, and Java is told to stop."""
+
+    class Java:
+        implements = ("java.util.function.BiConsumer",)
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+        self.raised: Exception | None = None
+
+    def accept(self, _client: object, _metadata: object) -> None:
+        try:
+            self._check()
+        except Exception as error:
+            self.raised = error
+            raise
+
+
+def _class_path() -> str:
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    spark = Path(spec.origin).parent / "jars"
+    return ":".join([f"{spark}/*", *map(str, hudi_jars())])
+
+
+def _told(error: Py4JJavaError) -> str:
+    """The exception with its causes, a line each."""
+    told: list[str] = []
+    cause = error.java_exception
+    while cause is not None and len(told) < _LAST_LINES:
+        line = str(cause.toString()).splitlines()[0]
+        if line not in told:
+            told.append(line)
+        cause = cause.getCause()
+    return "; ".join(told)

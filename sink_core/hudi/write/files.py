@@ -1,0 +1,141 @@
+"""Base files of a batch as plain values, their names, and the staged manifest that names them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from calve.sink_core.error_codes.hudi import STAGED_GONE
+from calve.sink_core.errors import ProtocolError
+from calve.sink_core.hudi.place import Place, link, put
+from calve.sink_core.tables.batch import ManifestRef, TableOutput
+
+PARTITION_FILE = ".hoodie_partition_metadata"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""In place of null and of empty text in a partition's path."""
+
+# Hive's, as `PartitionPathEncodeUtils.escapePathName` has them.
+_ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+_WRITE_TOKEN = "0-0-0"  # noqa: S105 - Hudi's name of the task; a second try has other file ids
+
+
+@dataclass(frozen=True, slots=True)
+class HudiFile:
+    """A base file: its name within the path of its `partition`, empty for a table without. `size` in bytes. Until it is
+    in the table it lies in `folder`, below the table's staged files.
+    """
+
+    file_id: str
+    name: str
+    folder: str
+    partition: str
+    rows: int
+    size: int
+
+    @property
+    def path(self) -> str:
+        """Below the table's folder."""
+        return f"{self.partition}/{self.name}" if self.partition else self.name
+
+    @property
+    def instant(self) -> str:
+        """What it is committed under."""
+        return self.name.removesuffix(".parquet").rpartition("_")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What a batch holds for one table: the instant that it is committed under, and its files."""
+
+    instant: str
+    files: tuple[HudiFile, ...]
+
+
+NOTHING = Staged("", ())
+"""What a range job has that found nothing to write."""
+
+
+def new_file_id() -> str:
+    """As Hudi's own: indexes of records take them for UUIDs."""
+    return f"{uuid.uuid4()}-0"
+
+
+def file_name(file_id: str, instant: str) -> str:
+    return f"{file_id}_{_WRITE_TOKEN}_{instant}.parquet"
+
+
+def partition_path(names: Sequence[str], values: Sequence[object]) -> str:
+    """In Hive's style, as Hudi's key generators write it: `carrier=UA/day=2026-11-27`."""
+    return "/".join(f"{name}={_escaped(value)}" for name, value in zip(names, values, strict=True))
+
+
+def _escaped(value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text) or NO_VALUE
+
+
+def write_staged(place: Place, batch_id: str, table: str, table_uuid: str, files: Sequence[HudiFile]) -> TableOutput:
+    """The table's part of a batch, its manifest written; without one if there are no files."""
+    if not files:
+        return TableOutput(table, table_uuid, 0)
+    path = place.staged / f"calve-{batch_id}" / f"manifest-{uuid.uuid4()}.json"
+    content = json.dumps({"instant": files[0].instant, "files": [asdict(file) for file in files]}).encode()
+    put(content, path)
+    rows, size = sum(file.rows for file in files), sum(file.size for file in files)
+    digest = hashlib.sha256(content).hexdigest()
+    ref = ManifestRef(str(path), len(content), digest, 0, 0, len(files), rows, size, ())
+    return TableOutput(table, table_uuid, 0, (ref,))
+
+
+def read_staged(ref: ManifestRef) -> Staged:
+    """Raises ProtocolError for a manifest that is gone, or is not the one that was published."""
+    try:
+        content = Path(ref.path).read_bytes()
+    except FileNotFoundError:
+        raise gone(ref.path) from None
+    if (found := hashlib.sha256(content).hexdigest()) != ref.sha256:
+        raise ProtocolError(f"{ref.path}: published with SHA-256 {ref.sha256}, found {found}", code=STAGED_GONE)
+    said = json.loads(content)
+    return Staged(said["instant"], tuple(HudiFile(**file) for file in said["files"]))
+
+
+def put_in_place(place: Place, staged: Staged) -> None:
+    """Give staged files their names in the table; whatever a former try has put there stays. No reader sees a file
+    whose instant is not completed. Raises ProtocolError for one that is gone.
+    """
+    for partition in sorted({file.partition for file in staged.files}):
+        depth = len(partition.split("/")) if partition else 0
+        text = f"#partition metadata\ncommitTime={staged.instant}\npartitionDepth={depth}\n"
+        put(text.encode(), place.folder / partition / PARTITION_FILE)
+    for file in staged.files:
+        path, name = place.staged / file.folder / file.name, place.folder / file.path
+        try:
+            link(path, name)
+        except FileNotFoundError:
+            if not name.exists():
+                raise gone(path) from None
+
+
+def remove_staged(place: Place, ref: ManifestRef, staged: Staged) -> None:
+    """Forget the staged names of files that are in the table."""
+    paths = [Path(ref.path), *(place.staged / file.folder / file.name for file in staged.files)]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    for folder in {path.parent for path in paths}:
+        # Another table's part of a try may lie there still.
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def gone(path: str | Path) -> ProtocolError:
+    return ProtocolError(
+        f"{path}: published, and gone",
+        hint="put it back; the batches that it is of are not committed without it",
+        code=STAGED_GONE,
+    )

@@ -1,0 +1,51 @@
+"""A Hudi table is created, written and committed to, beside an Iceberg table of the same records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calve.orchestration.local.broker import Broker
+from tests import hudi_tables
+from tests.pipelines import COLUMNS, Flow
+from tests.support import Produce, TopicFactory
+
+NAMES = ("db.events", "db.hudi")
+
+
+def pipeline(directory: Path, broker: Broker, topic: str, **table: Any) -> Flow:
+    """One topic into a table of each format."""
+    created: Mapping[str, Any] = {"auto_create": {"columns": COLUMNS}}
+    tables = [{"name": NAMES[0], **created}, {"name": NAMES[1], "format": "hudi", **created, **table}]
+    flow = Flow.create(directory, broker.bootstrap, topic, tables=NAMES)
+    extra = {"tables": tables, "hudi": {"warehouse": str(flow.files / "hudi")}}
+    return Flow(flow.files, flow.lake, flow.bootstrap, flow.topics, flow.name, tables=NAMES, extra=extra)
+
+
+@pytest.mark.parametrize("table_type", ["copy_on_write", "merge_on_read"])
+def test_each_record_is_in_both_tables_once(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, table_type: str
+) -> None:
+    flow = pipeline(tmp_path, broker, kafka_topic(1), hudi={"type": table_type})
+    for first in (0, 100):
+        flow.produce(range(first, first + 100))
+        landed = [commit for report in flow.run().commits for commit in report.landed]
+        assert [commit.rows for commit in landed if commit.table == NAMES[1]] == [100]
+    folder = hudi_tables.place(flow, NAMES[1]).folder
+    assert hudi_tables.ids(folder) == flow.ids() == list(range(200))
+    assert set(hudi_tables.completions(folder).values()) == {1}
+
+
+def test_it_is_given_columns_that_records_need(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    flow = pipeline(tmp_path, broker, kafka_topic(1), evolve=["add_column"])
+    produce(flow.topic, [b'{"id": 1, "text": "a"}'])
+    flow.run()
+    produce(flow.topic, [b'{"id": 2, "text": "b", "more": 3}'])
+    flow.run()
+    found = hudi_tables.rows(hudi_tables.place(flow, NAMES[1]).folder)
+    assert sorted((row["id"], row["more"]) for row in found) == [(1, None), (2, 3)]
