@@ -17,9 +17,9 @@ from calve.sink_core.config.references import resolve
 from calve.sink_core.error_codes.machine import SPARK_CONNECT, SPARK_START
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import spark_jars
+from calve.sink_core.java import find_java
 from calve.spark_jobs import class_archive
 from calve.spark_jobs.compat import gateway
-from calve.sink_core.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

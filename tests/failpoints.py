@@ -17,5 +17,8 @@ MIRRORS = {
 }
 """Those that only mirrors reach."""
 
+HUDI = {name for name in FAILPOINTS if name.startswith("hudi.")}
+"""Those that only commits to Hudi tables reach."""
+
 SOURCES = {name for name in FAILPOINTS if name.startswith("source.")}
 """Those that only sources reach, which reach most of a mirror's too."""

@@ -30,7 +30,7 @@ from calve.sink_core.records.columns.evolution import Used, evolved
 from calve.sink_core.tables.batch import ManifestRef, TableOutput, ToMerge
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.commit import TableCommit
-from calve.sink_core.tables.format.lake import Columns, Looked, Opening, Totals
+from calve.sink_core.tables.format.lake import Columns, LoadedTable, Looked, Opening, Totals
 from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowWriter
 from calve.sink_core.tables.pieces import Outbox
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
@@ -152,6 +152,9 @@ class LinesLake:
         for name in names:
             looked = self.look(name)
             yield name, looked.finding or cast("LinesTable | None", looked.table)
+
+    def proven(self, table: LoadedTable) -> None:  # noqa: ARG002
+        return None
 
     def create(self, settings: TableSettings, shown: Columns) -> None:
         folder = folder_of(self._opening.pipeline().path, settings.name)

@@ -19,9 +19,9 @@ from calve.orchestration.local.detached import HOST, Detached, choose_port, free
 from calve.sink_core.error_codes.machine import BROKER_STORAGE, RUNS_OTHERWISE
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.jars import kafka_jars
+from calve.sink_core.java import find_java
 from calve.sink_core.kafka.failures import answered
 from calve.sink_core.locks import exclusive
-from calve.sink_core.java import find_java
 
 
 @dataclass(frozen=True, slots=True)

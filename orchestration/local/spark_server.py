@@ -18,9 +18,9 @@ from calve.orchestration.local.detached import HOST, Detached, choose_port, laun
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.error_codes.machine import RUNS_OTHERWISE
 from calve.sink_core.errors import ConfigError
+from calve.sink_core.java import find_java
 from calve.sink_core.locks import exclusive
 from calve.spark_jobs.engine import SparkEngine
-from calve.sink_core.java import find_java
 from calve.spark_jobs.session import defaults
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"

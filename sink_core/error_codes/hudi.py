@@ -47,6 +47,12 @@ INSTANT_TAKEN = ErrorCode(
     "The table's timeline has the instant of a published batch, by a commit that is not of this pipeline.",
     "Nothing was written. Have the other writer roll its instant back if it is pending, else read the batch again.",
 )
+HUDI_LOCKED = ErrorCode(
+    "CLV-3509",
+    "Another commit holds a Hudi table's lock",
+    "A process that commits to the table is asleep, or takes that long.",
+    "See with `fuser` which it is; wake it or end it. Nothing is lost: the next run commits what is published.",
+)
 HUDI_REFUSED = ErrorCode(
     "CLV-3508",
     "Hudi refuses a commit",

@@ -23,10 +23,11 @@ from py4j.java_gateway import (
 )
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
-from calve.sink_core.error_codes.hudi import HUDI_JVM
-from calve.sink_core.errors import RetriableError
+from calve.sink_core.error_codes.hudi import HUDI_JVM, HUDI_LOCKED
+from calve.sink_core.errors import RetriableError, Unreachable
 from calve.sink_core.jars import hudi_jars
 from calve.sink_core.java import find_java
+from calve.sink_core.timing import Deadline, back_off
 
 _OPENED = (
     *("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util"),
@@ -42,6 +43,9 @@ _OPTIONS = (
 )
 _LAST_LINES = 5
 _END_S = 30
+
+LOCK_S = 600.0
+"""How long a commit waits for another one of the same table."""
 
 
 class HudiRefused(Exception):
@@ -116,20 +120,33 @@ class Jvm:
 
     @contextmanager
     def locked(self, path: Path) -> Generator[None]:
-        """Hold the lock file, made if missing, waiting for whoever has it.
+        """Hold the lock file, made if missing, waiting for whoever has it. Raises Unreachable after `LOCK_S`.
 
         The JVM holds it, as it is what completes commits: the kernel drops it when that has ended, and not before.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         with self.calling(f"locking {path}") as java:
             channel = java.java.io.RandomAccessFile(str(path), "rw").getChannel()
-            channel.lock()
         try:
+            deadline, tries = Deadline.after(LOCK_S), 0
+            while not self._locks(channel, path):
+                if deadline.passed:
+                    raise Unreachable(
+                        f"{path}: somebody has held the lock for {LOCK_S:,.0f} s",
+                        hint=f"a commit that is asleep holds it: `fuser {path}` names its process; wake it, or end it",
+                        code=HUDI_LOCKED,
+                    )
+                back_off(tries, most_s=0.5)
+                tries += 1
             yield
         finally:
             # One that has ended has dropped it.
             with suppress(Py4JError, OSError):
                 channel.close()
+
+    def _locks(self, channel: Any, path: Path) -> bool:
+        with self.calling(f"locking {path}"):
+            return channel.tryLock() is not None
 
     def close(self) -> None:
         """End the JVM; the next use starts another."""

@@ -30,7 +30,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "verify-batch-twice",
-        "sink_core/iceberg/verify/snapshots.py",
+        "sink_core/tables/history/contents.py",
         "if len(held.snapshots[batch_id]) > 1:",
         "if len(held.snapshots[batch_id]) > 2:",
         (f"{_VERIFY}::test_a_batch_that_two_snapshots_claim_is_named_with_both",),
@@ -38,7 +38,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "verify-fewer-than-published",
-        "sink_core/iceberg/verify/snapshots.py",
+        "sink_core/tables/history/contents.py",
         "elif held.rows[batch_id] != rows:",
         "elif held.rows[batch_id] > rows:",
         (f"{_SNAPSHOTS}::test_fewer_rows_than_published_are_no_match",),
@@ -46,7 +46,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "verify-expiry-excuses-all",
-        "sink_core/iceberg/verify/snapshots.py",
+        "sink_core/tables/history/contents.py",
         "elif not whole and published_at.get(batch_id, 0) < held.oldest_stored:",
         "elif not whole:",
         (f"{_SNAPSHOTS}::test_expiry_does_not_excuse_a_batch_above_the_oldest_snapshot_left",),

@@ -21,7 +21,8 @@ def view_of(timeline: Timeline, *, table: str, uuid: str, keys: SummaryKeys, arc
         if instant.number in snapshots:
             continue
         extra = extra_of(instant)
-        own = from_summary(keys, extra)
+        # Others carry on what ours said last of the table, and not the batches.
+        own = from_summary(keys, {keys.batches: "", **extra})
         snapshots[instant.number] = SnapshotView(
             instant.number, last, None, own, sequence_number=number, others=others_in(keys, extra)
         )

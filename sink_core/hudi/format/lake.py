@@ -22,10 +22,11 @@ from calve.sink_core.hudi.format.table import HudiTable
 from calve.sink_core.hudi.jvm import HudiRefused, Jvm
 from calve.sink_core.hudi.place import place_of, warehouse_of
 from calve.sink_core.hudi.schema import to_avro
+from calve.sink_core.hudi.verify.proven import ProvenHudi
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
 from calve.sink_core.records.columns.evolution import Used, evolved
 from calve.sink_core.tables.commit import TableCommit
-from calve.sink_core.tables.format.lake import Columns, Looked, Opening
+from calve.sink_core.tables.format.lake import Columns, LoadedTable, Looked, Opening
 from calve.sink_core.tables.history.findings import Identity
 from calve.sink_core.tables.history.record import SummaryKeys
 
@@ -65,6 +66,10 @@ class HudiLake:
                 continue
             finding = seen.finding.error(str(self.opening.pipeline().path)) if seen.finding else None
             yield name, finding or seen.table
+
+    def proven(self, table: LoadedTable) -> ProvenHudi:
+        assert isinstance(table, HudiTable)
+        return ProvenHudi(table)
 
     def create(self, settings: TableSettings, shown: Columns) -> None:
         ensure_table(self.client, place_of(self.warehouse, settings.name), settings, shown)

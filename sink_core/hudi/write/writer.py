@@ -95,8 +95,7 @@ class _OpenBaseFile:
 
     def _meta_columns(self, rows: pa.RecordBatch) -> list[pa.Array]:
         number = len(rows)
-        topic, partition, offset = rows.column(KAFKA_COLUMN).flatten()[:3]
-        keys = pc.binary_join_element_wise(topic.cast(_TEXT), partition.cast(_TEXT), offset.cast(_TEXT), "/")
+        keys = record_keys(rows.column(KAFKA_COLUMN))
         numbers = pa.array(np.arange(self._rows, self._rows + number)).cast(_TEXT)
         places = pc.binary_join_element_wise(f"{self._instant}_{self._file_id}", numbers, "_")
         return [
@@ -106,6 +105,12 @@ class _OpenBaseFile:
             _same(self._partition, number),
             _same(self._name, number),
         ]
+
+
+def record_keys(origin: pa.Array) -> pa.Array:
+    """The record keys of rows from these places, as the column `_kafka` has them."""
+    topic, partition, offset = (part.cast(_TEXT) for part in origin.flatten()[:3])
+    return pc.binary_join_element_wise(topic, partition, offset, "/")
 
 
 def _same(text: str, number: int) -> pa.Array:

@@ -23,8 +23,9 @@ from calve.sink_core.iceberg.commit.table import TableCommitter
 from calve.sink_core.iceberg.create.tables import ensure_table
 from calve.sink_core.iceberg.examine.table import load_viewed
 from calve.sink_core.iceberg.format.table import IcebergTable
+from calve.sink_core.iceberg.verify.proven import ProvenIceberg
 from calve.sink_core.tables.commit import TableCommit
-from calve.sink_core.tables.format.lake import Columns, Looked, Opening
+from calve.sink_core.tables.format.lake import Columns, LoadedTable, Looked, Opening
 from calve.sink_core.tables.history.findings import Identity
 from calve.sink_core.tables.history.record import SummaryKeys
 from calve.sink_core.tables.history.view import TableView
@@ -83,6 +84,10 @@ class IcebergLake:
     def table(self, loaded: Table, view: TableView) -> IcebergTable:
         """A table that a committer has loaded, as a batch sees it."""
         return IcebergTable(view.table, loaded, view, self.catalog, self.opening.pipeline().catalog)
+
+    def proven(self, table: LoadedTable) -> ProvenIceberg:
+        assert isinstance(table, IcebergTable)
+        return ProvenIceberg(table.table, table.view, self.catalog)
 
     def create(self, settings: TableSettings, shown: Columns) -> None:
         ensure_table(self.catalog, settings, shown)

@@ -23,9 +23,10 @@ from calve.sink_core.iceberg.files.manifests import entries_of
 from calve.sink_core.iceberg.files.requests import answers
 from calve.sink_core.iceberg.replace.head_files import HeadFile, holding
 from calve.sink_core.iceberg.verify.joint_reader import JointFiles, JointReader, in_groups
-from calve.sink_core.iceberg.verify.wanted import Wanted, may_have
+from calve.sink_core.iceberg.verify.wanted import may_have
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.tables.batch import ManifestRef
+from calve.sink_core.tables.format.proven import Wanted
 from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.proof import Evidence

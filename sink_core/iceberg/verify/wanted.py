@@ -1,9 +1,8 @@
-"""Which rows of a table a proof looks at, and which files may have some of them by their metrics."""
+"""Which files may have some of the rows that a proof looks at, by their metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
 from pyiceberg.conversions import from_bytes
@@ -11,26 +10,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType
 
-from calve.sink_core.iceberg.files.kafka_rows import Runs, may_hold, place_fields
-
-
-@dataclass(frozen=True, slots=True)
-class RowsOfRuns:
-    """Rows of source offsets, told by the column `struct`, or by the columns topic, partition and offset."""
-
-    runs: Runs
-    struct: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class RowsSince:
-    """Rows whose timestamp in `column` is `since_ms` or later."""
-
-    column: str
-    since_ms: int
-
-
-Wanted = RowsOfRuns | RowsSince
+from calve.sink_core.iceberg.files.kafka_rows import may_hold, place_fields
+from calve.sink_core.tables.format.proven import RowsOfRuns, Wanted
 
 
 def may_have(schema: Schema, wanted: Wanted) -> Callable[[DataFile], bool]:

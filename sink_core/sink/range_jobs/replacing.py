@@ -17,7 +17,6 @@ from calve.sink_core.errors import RetriableError, TableUnusable
 from calve.sink_core.iceberg.examine.table import feeding_pipelines, has_delete_files
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.replace.head_files import HeadFile, files_holding
-from calve.sink_core.iceberg.verify.snapshots import given_up
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.recount import compacted
 from calve.sink_core.offset_sets import ranges_of
@@ -26,6 +25,7 @@ from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, has_kafka
 from calve.sink_core.sink.ledger.rows import LedgerRow
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.selected import Wanted, moved_by, selected, whole_rows
+from calve.sink_core.tables.history.contents import given_up
 from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.range_parts import RangeJob
 from calve.sink_core.tables.log.state import CommitState

@@ -6,10 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.garbage import infrequent_gc
-from calve.sink_core.iceberg.handles import FileScanTask, Table
-from calve.sink_core.iceberg.verify import snapshots
-from calve.sink_core.iceberg.verify.files import ReadableFiles, check_files, head_tasks, pending_tasks
-from calve.sink_core.iceberg.verify.wanted import Wanted
 from calve.sink_core.offset_sets import by_partition
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, has_kafka_column
@@ -21,6 +17,8 @@ from calve.sink_core.sink.verify import batches, jobs, since
 from calve.sink_core.sink.verify.history import Published
 from calve.sink_core.sink.verify.recount import recount
 from calve.sink_core.sink.verify.world import World, look
+from calve.sink_core.tables.format.proven import Proven, Rows, Wanted
+from calve.sink_core.tables.history import contents
 from calve.sink_core.tables.log.range_parts import RangeJob
 from calve.sink_core.tables.proof import Evidence, VerifyReport
 
@@ -60,9 +58,9 @@ class _Proof:
         self._evidence = evidence
         self._internal = batches.Internal(session.pipeline.ledger_table, session.pipeline.dead_letter_table)
         self._ledger = Ledger()
-        self._files: dict[str, ReadableFiles] = {}
+        self._files: dict[str, Rows] = {}
         self._pending: dict[str, set[str]] = {}
-        self._pending_ledger: list[FileScanTask] = []
+        self._pending_ledger: Rows | None = None
         self._since_ms = since_ms
         self._window: since.Window | None = None
         self._mixed: set[str] = set()
@@ -99,16 +97,16 @@ class _Proof:
         recount(self._session, self._rows(), current, self._evidence)
 
     def _check_files(self, name: str) -> None:
-        table, view, state = self._world.tables[name], self._world.views[name], self._world.state
-        pending = state.pending(name, view.uuid, view.stored_offset)
-        catalog, wanted = self._session.catalog, self._wanted_rows(name, table)
+        table, state = self._world.tables[name], self._world.state
+        pending = state.pending(name, table.view.uuid, table.view.stored_offset)
         self._pending[name] = {logged.event.batch_id for logged in pending}
-        self._files[name] = check_files(table, view, state.written.get(name, []), catalog, self._evidence, wanted)
-        tasks = pending_tasks(table, pending, name, self._evidence)
+        wanted = self._wanted_rows(name, table)
+        self._files[name] = table.rows(state.written.get(name, []), self._evidence, wanted)
+        rows = table.pending(pending, self._evidence)
         if name == self._internal.ledger:
-            self._pending_ledger = tasks
+            self._pending_ledger = rows
 
-    def _wanted_rows(self, name: str, table: Table) -> Wanted | None:
+    def _wanted_rows(self, name: str, table: Proven) -> Wanted | None:
         """The rows that are looked at; None for all, also where nothing tells them."""
         if self._since_ms is not None and name == self._internal.ledger:
             return since.planned_since(self._since_ms)
@@ -124,8 +122,7 @@ class _Proof:
         table = self._world.tables.get(ledger)
         if table is None:
             return set()
-        tasks = head_tasks(table, ledger, self._evidence) or []
-        read = ReadableFiles(table, ledger, tasks, self._evidence).read(("topic", "topic_id"))
+        read = table.head(self._evidence).read(("topic", "topic_id"))
         pairs = (pair for batch in read for pair in zip(*(c.to_pylist() for c in batch.columns), strict=True))
         found = since.created_again(pairs)
         for topic in sorted(found):
@@ -141,11 +138,9 @@ class _Proof:
         return with_former(self._stored_rows(), self._world.history.topic_ids)
 
     def _stored_rows(self) -> Iterator[LedgerRow]:
-        files = self._files.get(self._internal.ledger)
-        if files is not None:
-            pending = ReadableFiles(files.table, files.name, self._pending_ledger, self._evidence)
-            yield from rows_of(files.read(COLUMNS))
-            yield from rows_of(pending.read(COLUMNS))
+        for rows in (self._files.get(self._internal.ledger), self._pending_ledger):
+            if rows is not None:
+                yield from rows_of(rows.read(COLUMNS))
 
     def _check_ledger(self) -> None:
         history, ledger = self._world.history, self._ledger
@@ -172,32 +167,33 @@ class _Proof:
         return {at: begin for at, begin in self._world.history.begins.items() if at not in self._ledger.restarted}
 
     def _check_snapshots(self, name: str) -> None:
-        table, view, history = self._world.tables[name], self._world.views[name], self._world.history
-        held = snapshots.contents(view).snapshots.keys()
+        table, history = self._world.tables[name], self._world.history
+        view = table.view
+        held = contents.contents(view).snapshots.keys()
         of_jobs = jobs.expected_rows(self._jobs(name), held, dead_letters=name == self._internal.dead_letters)
         expected = batches.expected_rows(history, self._ledger, name, self._internal, self._published) | of_jobs
         excused = jobs.excused(self._jobs(name), held, self._rows()) if self._jobs(name) else set[str]()
         published_at, whole, pending = self._published_at(), view.whole, self._pending[name]
         all_batches = self._window is None
-        snapshots.compare(
+        contents.compare(
             view, expected, published_at, pending, self._evidence, whole=whole, excused=excused, all_batches=all_batches
         )
         changes_rows = name in self._session.pipeline.changing
-        snapshots.compare_total(table, view, self._evidence, whole=whole, changes_rows=changes_rows)
+        table.compare_total(self._evidence, whole=whole, changes_rows=changes_rows)
 
     def _published_at(self) -> dict[str, int]:
         return {batch_id: published.offset for batch_id, published in self._world.history.batches.items()}
 
     def _check_rows(self, name: str, dead: offsets.Held) -> None:
-        files = self._files[name]
+        files, view = self._files[name], self._world.tables[name].view
         if name in self._session.pipeline.changing:
             self._evidence.skipped(name, "its rows: records change rows that are there, of most offsets none is left")
             return
-        if not _has_places(files.table, name):
+        if not _has_places(self._world.tables[name], name):
             self._evidence.skipped(name, f"its rows: the table has no column {KAFKA_COLUMN} of Calve's type")
             return
         held = self._in_window(offsets.held_by(files.read([KAFKA_COLUMN]), struct=KAFKA_COLUMN))
-        of_head = snapshots.contents(self._world.views[name]).snapshots.keys()
+        of_head = contents.contents(view).snapshots.keys()
         letters = self._letter_jobs(name)
         again = jobs.ranges_read(self._jobs(name), self._pending[name], of_head, {job.batch_id for job in letters})
         if self._window is not None:
@@ -229,29 +225,31 @@ class _Proof:
         found = {
             job.batch_id: job for job in self._jobs(name) if job.letters and job.batch_id not in self._pending[name]
         }
-        gone = snapshots.given_up(self._world.views[name], found, self._published_at())
+        gone = contents.given_up(self._world.tables[name].view, found, self._published_at())
         return [job for batch_id, job in found.items() if batch_id not in gone]
 
     def _check_dead_letters(self) -> offsets.Held:
-        files = self._files.get(self._internal.dead_letters)
+        name = self._internal.dead_letters
+        files = self._files.get(name)
         if files is None:
             return offsets.Held()
         held = self._in_window(offsets.held_by(files.read(_DEAD_LETTER_COLUMNS)))
-        moved = moved_by(self._letter_jobs(files.name))
+        moved = moved_by(self._letter_jobs(name))
 
         def expected(row: LedgerRow) -> int:
             return row.dead_lettered - moved.within(row.at, row.topic_id, row.start, row.end)
 
-        self._compare(files.name, held, expected)
+        self._compare(name, held, expected)
         # What is published is to leave; the tables may have it already.
-        leaving = (job for job in self._jobs(files.name) if job.letters and job.batch_id in self._pending[files.name])
+        leaving = (job for job in self._jobs(name) if job.letters and job.batch_id in self._pending[name])
         for at, gone in by_partition(p for job in leaving for p in job.ranges if p.rows).items():
             held.seen[at] = held.seen.get(at, gone) - gone
         return held
 
     def _compare(self, name: str, held: offsets.Held, expected: Callable[[LedgerRow], int | None]) -> None:
         pending = self._pending[name]
-        given_up = snapshots.given_up(self._world.views[name], self._ledger.batches, self._published_at())
+        view = self._world.tables[name].view
+        given_up = contents.given_up(view, self._ledger.batches, self._published_at())
 
         def committed(row: LedgerRow) -> int | None:
             if row.batch_id in given_up:
@@ -262,15 +260,14 @@ class _Proof:
         if self._window is not None:
             restarted = {at for at in restarted if at.topic not in self._mixed}
         rows = (row for row in self._rows() if row.at not in restarted and row.topic not in self._mixed)
-        others = self._world.views[name].others
-        offsets.compare(name, held, rows, committed, self._ledger.under_one_name(), self._evidence, others)
+        offsets.compare(name, held, rows, committed, self._ledger.under_one_name(), self._evidence, view.others)
         for at in sorted(restarted):
             offsets.compare_restarted(name, held, at, self._rows(), committed, self._evidence)
 
 
-def _has_places(table: Table, name: str) -> bool:
+def _has_places(table: Proven, name: str) -> bool:
     """Whether the table's rows say of which offsets they are."""
     try:
-        return has_kafka_column(table.schema(), table=name)
+        return has_kafka_column(table.schema, table=name)
     except TableUnusable:
         return False

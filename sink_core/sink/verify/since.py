@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from calve.sink_core.iceberg.verify.wanted import RowsOfRuns, RowsSince
 from calve.sink_core.offset_sets import of_range
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.ledger.rows import LedgerRow
 from calve.sink_core.sink.ledger.stored_offsets import Held
 from calve.sink_core.sink.verify.history import Published
+from calve.sink_core.tables.format.proven import RowsOfRuns, RowsSince
 from calve.sink_core.tables.log.range_parts import RangeRead
 
 SKEW_MS = 3_600_000

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from calve.sink_core.config.table_formats import ICEBERG
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.log import PARTITION, READ_TIMEOUT_S, Trimmed, is_out_of_range
 from calve.sink_core.error_codes.kafka import NO_ANSWER
 from calve.sink_core.errors import ConfigError, FindingError, Unreachable
 from calve.sink_core.finding import Finding
-from calve.sink_core.iceberg.examine.table import load_viewed
-from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import PARTITION_EOF
@@ -25,8 +22,8 @@ from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, lo
 from calve.sink_core.offsets import after
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.verify.history import History
+from calve.sink_core.tables.format.proven import Proven
 from calve.sink_core.tables.history.findings import AncestryCut, compare
-from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.tables.proof import Evidence
@@ -39,10 +36,9 @@ _SETTLE_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """`tables` and `views` are older than `state`: what they hold is in it, and what it holds may be new to them."""
+    """`tables` are older than `state`: what they hold is in it, and what it holds may be new to them."""
 
-    tables: dict[str, Table]
-    views: dict[str, TableView]
+    tables: dict[str, Proven]
     state: CommitState
     history: History
 
@@ -52,18 +48,16 @@ def look(session: Session, evidence: Evidence) -> World:
     ran = session.read_only()
     if not ran:
         evidence.skipped(session.log.topic, "there is no control topic: the pipeline has never run here")
-    tables, views = dict[str, Table](), dict[str, TableView]()
+    tables = dict[str, Proven]()
     for name in table_names(session):
         evidence.progress(f"loading {name}")
-        if (kind := session.pipeline.format_of(name)) != ICEBERG:
-            _look_at(session, name, kind, evidence, ran=ran)
-        elif (loaded := _load(session, name, evidence, ran=ran)) is not None:
-            tables[name], views[name] = loaded
+        if (loaded := _load(session, name, evidence, ran=ran)) is not None:
+            tables[name] = loaded
     history = History(session.log.topic)
     if ran:
         _check_positions(session, evidence)
         history = _read_history(session, evidence)
-    return World(tables, views, session.log.state, history)
+    return World(tables, session.log.state, history)
 
 
 def table_names(session: Session) -> list[str]:
@@ -71,25 +65,22 @@ def table_names(session: Session) -> list[str]:
     return list(dict.fromkeys([*session.pipeline.table_names, *session.log.state.tables]))
 
 
-def _load(session: Session, name: str, evidence: Evidence, *, ran: bool) -> tuple[Table, TableView] | None:
-    try:
-        if ran:
-            # Compares as every commit does, with the log read at least as far as the table has taken it in.
-            return session.committer().load_checked(name)
-    except FindingError as error:
-        _violation(error, evidence)
-    loaded = load_viewed(session.catalog, name, tag=session.pipeline.tag, keys=session.keys)
-    if loaded is not None and not ran:
-        found = compare(loaded[1], session.log.state, session.identity)
+def _load(session: Session, name: str, evidence: Evidence, *, ran: bool) -> Proven | None:
+    """Compared as every commit does, with the log read at least as far as the table has taken it in."""
+    lake = session.lake_of(name)
+    looked = lake.look(name, compare=ran)
+    if looked.finding is not None:
+        _violation(looked.finding, evidence)
+    if looked.table is None:
+        return None
+    proven = lake.proven(looked.table)
+    if proven is None:
+        kind = session.pipeline.format_of(name)
+        evidence.skipped(name, f"its files and rows: tables of format {kind} are compared with the log only")
+    elif not ran:
+        found = compare(proven.view, session.log.state, session.identity)
         _find(session, found.finding if isinstance(found, AncestryCut) else found, evidence)
-    return loaded
-
-
-def _look_at(session: Session, name: str, kind: str, evidence: Evidence, *, ran: bool) -> None:
-    """Of a table that no proof reads: whether it contradicts the log."""
-    if error := session.look(name, compare=ran).finding:
-        _violation(error, evidence)
-    evidence.skipped(name, f"its files and rows: tables of format {kind} are compared with the log only")
+    return proven
 
 
 def _find(session: Session, finding: Finding | None, evidence: Evidence) -> None:

@@ -19,6 +19,7 @@ from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.batch import TableOutput, ToMerge
 from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.format.proven import Proven
 from calve.sink_core.tables.format.target import Target, Written
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
@@ -125,6 +126,10 @@ class Lake(Protocol):
 
     def create(self, settings: TableSettings, shown: Columns) -> None:
         """Create a table where it is missing. Raises ConfigError for one that is not to be created."""
+        ...
+
+    def proven(self, table: LoadedTable) -> Proven | None:
+        """A table of it as a proof looks at it; None if proofs only compare such tables with the log."""
         ...
 
     def change_schema(self, name: str, wanted: Schema, steps: Sequence[EvolveStep]) -> Sequence[str]:

@@ -122,8 +122,8 @@ def from_summary(keys: SummaryKeys, summary: Mapping[str, str]) -> SnapshotRecor
 @lru_cache(REMEMBERED)
 def _from_items(keys: SummaryKeys, items: tuple[tuple[str, str], ...]) -> SnapshotRecord | None:
     summary = dict(items)
-    offsets, batches = summary.get(keys.offsets), summary.get(keys.batches, "")
-    if offsets is None:
+    offsets, batches = summary.get(keys.offsets), summary.get(keys.batches)
+    if offsets is None or batches is None:
         return None
     try:
         through = summary.get(VALID_THROUGH)

@@ -119,6 +119,10 @@ class Process:
     def wake(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
+    def java(self) -> list[psutil.Process]:
+        """The JVMs that it has started."""
+        return [each for each in psutil.Process(self.pid).children(recursive=True) if each.name() == "java"]
+
     def leftovers(self) -> list[psutil.Process]:
         """What the process had started and is still alive a while after it was killed."""
         return psutil.wait_procs(self._family, timeout=GONE_S)[1]

@@ -15,7 +15,7 @@ from tests.e2e.faults.processes import Launcher
 from tests.e2e.faults.test_merged_changes import MERGING
 from tests.e2e.faults.ways import CASES, EVENTS, STOPS_ON, Way, woken
 from tests.e2e.faults.world import World
-from tests.failpoints import FAILPOINTS, MIRRORS, SOURCES
+from tests.failpoints import FAILPOINTS, HUDI, MIRRORS, SOURCES
 
 WorldFor = Callable[[Way, str], World]
 
@@ -98,5 +98,6 @@ def test_every_failpoint_has_a_case() -> None:
     # Parts of a checkpoint are for thousands of range jobs; tests/integration/test_trim.py ends a trim between them.
     # Those of mirrors are in mirror/, and groups are ended between in tests/integration/test_mirror_groups.py.
     # Those of sources are in tests/integration/test_source_kind.py.
-    elsewhere = {*MERGING, "trim.after-part", *MIRRORS, *SOURCES}
+    # Those of Hudi tables are in hudi/.
+    elsewhere = {*MERGING, "trim.after-part", *MIRRORS, *SOURCES, *HUDI}
     assert {failpoint for _, failpoint in CASES} | elsewhere == set(FAILPOINTS)

@@ -13,8 +13,9 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from calve.sink_core.iceberg.verify.snapshots import compare, compare_total, given_up
+from calve.sink_core.iceberg.verify.snapshots import compare_total
 from calve.sink_core.sink.resolve.rebuild import BEFORE
+from calve.sink_core.tables.history.contents import compare, given_up
 from calve.sink_core.tables.history.view import SnapshotView, TableView
 from calve.sink_core.tables.proof import Evidence
 from tests.unit.sink.verify.hand_made import DATA, kinds, own, table_view

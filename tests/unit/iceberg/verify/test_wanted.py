@@ -12,8 +12,9 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
 
 from calve.sink_core.iceberg.commit.replace import live_files
-from calve.sink_core.iceberg.verify.wanted import RowsOfRuns, RowsSince, Wanted, may_have
+from calve.sink_core.iceberg.verify.wanted import may_have
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.tables.format.proven import RowsOfRuns, RowsSince, Wanted
 
 COLUMNS = {"topic": StringType(), "partition": IntegerType(), "offset": LongType(), "at": TimestamptzType()}
 
