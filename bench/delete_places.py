@@ -35,11 +35,12 @@ from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.iceberg.catalog.opening import open_catalog
 from calve.sink_core.iceberg.changes.equality import with_global_spec
 from calve.sink_core.iceberg.changes.writer import ChangeWriter
-from calve.sink_core.iceberg.commit.append import Step, build_append
+from calve.sink_core.iceberg.commit.append import build_append
 from calve.sink_core.iceberg.files.written import WrittenFile
 from calve.sink_core.iceberg.write.outputs import output_of
 from calve.sink_core.iceberg.write.writer import TableWriter
 from calve.sink_core.records.changes.rows import change_schema
+from calve.sink_core.tables.history.shares import Step
 from calve.sink_core.tables.row_changes import RowChanges
 from calve.spark_jobs.catalog import attach
 from calve.spark_jobs.engine import SparkEngine

@@ -21,7 +21,7 @@ from calve.sink_core.iceberg.catalog.metadata import without_history
 from calve.sink_core.iceberg.changes.equality import key_of, with_spec_of_deletes
 from calve.sink_core.iceberg.changes.merging import staged_files
 from calve.sink_core.iceberg.changes.writer import ChangeWriter
-from calve.sink_core.iceberg.commit.append import Step, build_append
+from calve.sink_core.iceberg.commit.append import build_append
 from calve.sink_core.iceberg.commit.merge import MergeOnBranch, MergeWork, Merging
 from calve.sink_core.iceberg.commit.plan import Attempt, Built, CommitPlan
 from calve.sink_core.iceberg.commit.relisting import RelistDeletes
@@ -32,7 +32,7 @@ from calve.sink_core.records.changes.rows import change_schema
 from calve.sink_core.tables.batch import TableOutput, ToMerge
 from calve.sink_core.tables.history import shares as own
 from calve.sink_core.tables.history.record import SummaryKeys
-from calve.sink_core.tables.history.shares import Events
+from calve.sink_core.tables.history.shares import Events, Step
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.tables.row_changes import RowChanges

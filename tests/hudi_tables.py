@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from hudi import HudiReadOptions, HudiTableBuilder
 
+from calve.sink_core.hudi.jvm import Jvm
 from calve.sink_core.hudi.place import Place, place_of
 from calve.sink_core.hudi.timeline import read_timeline
-from tests.pipelines import Flow
+from tests.pipelines import COLUMNS, Flow
+
+NAMES = ("db.events", "db.hudi")
+
+
+def both(directory: Path, bootstrap: str, topic: str, **table: Any) -> Flow:
+    """One topic into an Iceberg table and a Hudi table, `NAMES`; `table` are settings of the second."""
+    created: Mapping[str, Any] = {"auto_create": {"columns": COLUMNS}}
+    tables = [{"name": NAMES[0], **created}, {"name": NAMES[1], "format": "hudi", **created, **table}]
+    flow = Flow.create(directory, bootstrap, topic, tables=NAMES)
+    return replace(flow, extra={"tables": tables, "hudi": {"warehouse": str(flow.files / "hudi")}})
 
 
 def place(flow: Flow, table: str) -> Place:
@@ -39,3 +52,21 @@ def ids(folder: Path) -> list[int]:
 def completions(folder: Path) -> Counter[str]:
     """How often each instant of the table was completed."""
     return Counter(instant.requested for instant in read_timeline(Place(folder, folder)).commits)
+
+
+def restore(folder: Path, instant: str) -> None:
+    """What an operator does with Hudi's own tools: a savepoint, and the table put back to it."""
+    jvm = Jvm()
+    try:
+        with jvm.calling("restoring") as java:
+            hudi = java.org.apache.hudi
+            storage = hudi.storage.hadoop.HadoopStorageConfiguration(java.org.apache.hadoop.conf.Configuration())
+            config = hudi.config.HoodieWriteConfig.newBuilder().withPath(str(folder))
+            properties = {"hoodie.embed.timeline.server": "false", "hoodie.write.auto.upgrade": "false"}
+            config = config.withProperties(jvm.properties(properties)).build()
+            client = hudi.client.HoodieJavaWriteClient(hudi.client.common.HoodieJavaEngineContext(storage), config)
+            client.savepoint(instant, "tests", "before the mistake")
+            client.restoreToSavepoint(instant)
+            client.close()
+    finally:
+        jvm.close()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +32,8 @@ from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.format.lake import Columns, LoadedTable, Looked, Opening, Totals
 from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowWriter
+from calve.sink_core.tables.history.shares import Step
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.pieces import Outbox
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
 
@@ -96,6 +98,11 @@ class LinesTable:
     schema: Schema
     commits: int
     stored_offset: int
+
+    @property
+    def view(self) -> TableView:
+        """Nothing says what its commits hold."""
+        return TableView(self.name, self.uuid, None, None, {})
 
     @property
     def totals(self) -> Totals:
@@ -173,6 +180,9 @@ class LinesLake:
         text = json.dumps({"uuid": table.uuid, "schema": change.schema.model_dump(mode="json")})
         (table.folder / "table.json").write_text(text)
         return change.changes
+
+    def put(self, table: LoadedTable, steps: Callable[[], Sequence[Step]]) -> int | Exception:  # noqa: ARG002
+        raise TableUnusable(f"{table.name}: tables of lines take no answers")
 
     def commit(self, names: Collection[str]) -> Iterator[tuple[str, TableCommit | CalveError | None]]:
         for name, table in self.load(names):

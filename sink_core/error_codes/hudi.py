@@ -47,6 +47,12 @@ INSTANT_TAKEN = ErrorCode(
     "The table's timeline has the instant of a published batch, by a commit that is not of this pipeline.",
     "Nothing was written. Have the other writer roll its instant back if it is pending, else read the batch again.",
 )
+HUDI_ANSWER = ErrorCode(
+    "CLV-3510",
+    "A finding that `accept` can't answer for a Hudi table",
+    "The table was created again, and batches are published for it as it is now: each has an instant of its own.",
+    "Choose `refill`.",
+)
 HUDI_LOCKED = ErrorCode(
     "CLV-3509",
     "Another commit holds a Hudi table's lock",

@@ -211,3 +211,9 @@ NOT_FROM_KAFKA = ErrorCode(
     "A refill of the ledger or the dead letters.",
     "See the finding.",
 )
+NOT_REPLACED = ErrorCode(
+    "CLV-5421",
+    "Rows of a table of this format can't be replaced",
+    "A replay of a table that is not in Iceberg's format: it would put other files in place of some.",
+    "Drop the table and choose `refill`, which reads all of it again.",
+)

@@ -25,8 +25,10 @@ _ACTIONS: Mapping[HudiType, str] = {"copy_on_write": "commit", "merge_on_read": 
 
 _WRITES = {
     "hoodie.metadata.enable": "true",
-    # Statistics cost three times as much as the rest of a commit, and can't be left out again once a table has them.
+    # Statistics of columns cost three times as much as the rest of a commit. Where another writer has begun with them
+    # the first tries fail, and drop them.
     "hoodie.metadata.index.column.stats.enable": "false",
+    "hoodie.metadata.index.partition.stats.enable": "false",
     "hoodie.clean.automatic": "false",
     "hoodie.archive.automatic": "false",
     # A batch's pending instant stays until it is completed, whoever is asleep.

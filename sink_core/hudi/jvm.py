@@ -13,7 +13,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
-from typing import Any
+from typing import Any, cast
 
 from py4j.java_gateway import (
     CallbackServerParameters,
@@ -57,11 +57,11 @@ class Jvm:
 
     def __init__(self) -> None:
         self._last = deque[str](maxlen=_LAST_LINES)
-        self._process: Popen[bytes] | None = None
+        self._process: Popen[Any] | None = None
 
     @cached_property
     def _gateway(self) -> JavaGateway:
-        port, token, self._process = launch_gateway(
+        started = launch_gateway(
             classpath=_class_path(),
             javaopts=list(_OPTIONS),
             java_path=str(find_java()),
@@ -72,15 +72,14 @@ class Jvm:
             enable_auth=True,
             return_proc=True,
         )
+        port, token, self._process = cast("tuple[int, str, Popen[Any]]", started)
         gateway = JavaGateway(
             gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True),
             # Java's side has no token for it; all that there is to be called is a check.
             callback_server_parameters=CallbackServerParameters(port=0, daemonize=True, daemonize_connections=True),
         )
-        server = gateway.java_gateway_server
-        server.resetCallbackClient(
-            server.getCallbackClient().getAddress(), gateway.get_callback_server().get_listening_port()
-        )
+        server, callbacks = cast(Any, gateway.java_gateway_server), cast(Any, gateway.get_callback_server())
+        server.resetCallbackClient(server.getCallbackClient().getAddress(), callbacks.get_listening_port())
         return gateway
 
     @property

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from calve.orchestration.local.broker import Broker
 from tests import hudi_tables
-from tests.pipelines import COLUMNS, Flow
+from tests.hudi_tables import NAMES
 from tests.support import Produce, TopicFactory
-
-NAMES = ("db.events", "db.hudi")
-
-
-def pipeline(directory: Path, broker: Broker, topic: str, **table: Any) -> Flow:
-    """One topic into a table of each format."""
-    created: Mapping[str, Any] = {"auto_create": {"columns": COLUMNS}}
-    tables = [{"name": NAMES[0], **created}, {"name": NAMES[1], "format": "hudi", **created, **table}]
-    flow = Flow.create(directory, broker.bootstrap, topic, tables=NAMES)
-    extra = {"tables": tables, "hudi": {"warehouse": str(flow.files / "hudi")}}
-    return Flow(flow.files, flow.lake, flow.bootstrap, flow.topics, flow.name, tables=NAMES, extra=extra)
 
 
 @pytest.mark.parametrize("table_type", ["copy_on_write", "merge_on_read"])
 def test_each_record_is_in_both_tables_once(
     tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, table_type: str
 ) -> None:
-    flow = pipeline(tmp_path, broker, kafka_topic(1), hudi={"type": table_type})
+    flow = hudi_tables.both(tmp_path, broker.bootstrap, kafka_topic(1), hudi={"type": table_type})
     for first in (0, 100):
         flow.produce(range(first, first + 100))
         landed = [commit for report in flow.run().commits for commit in report.landed]
@@ -42,7 +29,7 @@ def test_each_record_is_in_both_tables_once(
 def test_it_is_given_columns_that_records_need(
     tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
 ) -> None:
-    flow = pipeline(tmp_path, broker, kafka_topic(1), evolve=["add_column"])
+    flow = hudi_tables.both(tmp_path, broker.bootstrap, kafka_topic(1), evolve=["add_column"])
     produce(flow.topic, [b'{"id": 1, "text": "a"}'])
     flow.run()
     produce(flow.topic, [b'{"id": 2, "text": "b", "more": 3}'])

@@ -20,9 +20,10 @@ from pyiceberg.types import LongType, NestedField
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.load import load
-from calve.sink_core.iceberg.commit.append import Step, build_append
+from calve.sink_core.iceberg.commit.append import build_append
 from calve.sink_core.iceberg.commit.plan import Attempt
 from calve.sink_core.kafka import clients
+from calve.sink_core.tables.history.shares import Step
 from tests import support
 from tests.simulation.environment import installed
 from tests.simulation.world import World, pipeline_files

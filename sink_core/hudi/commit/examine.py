@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calve.sink_core.finding import Finding
 from calve.sink_core.hudi.client import UUID
@@ -56,5 +56,11 @@ class HudiTables:
             table = self.load(name)
         if table is None:
             return Examined(None, dropped(name, state))
-        finding = compare(table.view, state, self.now)
-        return Examined(table, finding.finding if isinstance(finding, AncestryCut) else finding)
+        found = compare(table.view, state, self.now)
+        finding = found.finding if isinstance(found, AncestryCut) else found
+        return Examined(table, _answered(finding) if finding else None)
+
+
+def _answered(finding: Finding) -> Finding:
+    """With the choices that there are: files of a batch are not kept once its table has reported it."""
+    return replace(finding, choices=tuple(choice for choice in finding.choices if choice != "recommit"))

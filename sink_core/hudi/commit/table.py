@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from calve.sink_core.error_codes.hudi import CLOCK_BEHIND, HUDI_REFUSED, INSTANT_TAKEN
@@ -77,6 +77,7 @@ class HudiCommitter:
             with self.client.jvm.locked(seen.table.place.lock):
                 while self._commit_next(name, done):
                     pass
+                self._forget(seen.table)
             seen = self.tables.examine(name)
         self._stop_on(seen)
         return done.report(seen.table, time.monotonic() - began) if seen.table else None
@@ -95,6 +96,14 @@ class HudiCommitter:
         except Moved:
             return False
         return True
+
+    def answer(self, table: HudiTable, said: Mapping[str, str]) -> int:
+        """A commit without files that says this of the table; its number. Raises Moved if the table is not as it was
+        loaded any more. The lock file must be held.
+        """
+        instant = self._own_instant(table)
+        self._finish(table, Completion(instant, (), table.schema_text, said, self.tables.keys.carried), 0)
+        return int(instant)
 
     def _commit_next(self, name: str, done: _Done) -> bool:
         """Commit the first batch that the table lacks; whether it lacked one."""
@@ -151,8 +160,6 @@ class HudiCommitter:
         done = Completion(instant, staged.files, table.schema_text, extra, self.tables.keys.carried, opened)
         self._finish(table, done, logged.event.rows)
         reach("hudi.after-commit")
-        for ref in logged.event.manifests:
-            remove_staged(table.place, ref, staged)
 
     def _said(self, table: HudiTable, share: Share) -> dict[str, str]:
         """What the commit says of itself. With the last batch that the table lacks it has all that was published."""
@@ -186,6 +193,15 @@ class HudiCommitter:
                 raise Moved(f"the head was {table.view.head}, is {now.view.head if now else 'gone'}")
 
         self.client.complete(table.place.folder, table.properties, counted, check)
+
+    def _forget(self, table: HudiTable) -> None:
+        """Remove staged files of batches that the table is reported to have: a table that was put back before it had
+        reported them gets them again.
+        """
+        state = self.tables.log.state
+        reported = state.reported_offset(table.name, table.uuid)
+        known = (e for e in state.written.get(table.name, []) if e.event.table_uuid == table.uuid)
+        remove_staged(table.place, {e.event.batch_id for e in known if e.offset < reported})
 
     def _own_instant(self, table: HudiTable) -> str:
         """One for a commit without a batch, which the timeline has not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,11 +12,12 @@ from pyiceberg.schema import Schema
 from calve.sink_core.config.references import resolve
 from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.config.tables import EvolveStep
-from calve.sink_core.error_codes.hudi import HUDI_REFUSED
-from calve.sink_core.errors import CalveError, Unreachable
+from calve.sink_core.error_codes.hudi import HUDI_ANSWER, HUDI_REFUSED
+from calve.sink_core.errors import CalveError, TableUnusable, Unreachable
+from calve.sink_core.failpoints import reach
 from calve.sink_core.hudi.client import HudiClient
 from calve.sink_core.hudi.commit.examine import HudiTables
-from calve.sink_core.hudi.commit.table import ATTEMPTS, HudiCommitter
+from calve.sink_core.hudi.commit.table import ATTEMPTS, HudiCommitter, Moved
 from calve.sink_core.hudi.create import ensure_table
 from calve.sink_core.hudi.format.table import HudiTable
 from calve.sink_core.hudi.jvm import HudiRefused, Jvm
@@ -29,6 +30,7 @@ from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.format.lake import Columns, LoadedTable, Looked, Opening
 from calve.sink_core.tables.history.findings import Identity
 from calve.sink_core.tables.history.record import SummaryKeys
+from calve.sink_core.tables.history.shares import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,24 @@ class HudiLake:
                 yield name, self.committer.commit(name)
             except CalveError as error:
                 yield name, error
+
+    def put(self, table: LoadedTable, steps: Callable[[], Sequence[Step]]) -> int | Exception:
+        assert isinstance(table, HudiTable)
+        made = steps()
+        if any(step.manifests for step in made):
+            raise TableUnusable(
+                f"{table.name}: was created again, and batches are published for it as it is now",
+                hint="choose `refill`, which reads again what the former table had",
+                code=HUDI_ANSWER,
+            )
+        with self.client.jvm.locked(table.place.lock):
+            reach("resolve.after-list")
+            try:
+                number = self.committer.answer(table, made[-1].summary)
+            except (HudiRefused, Moved) as error:
+                return error
+            reach("resolve.after-swap")
+            return number
 
     def close(self) -> None:
         self.client.jvm.close()

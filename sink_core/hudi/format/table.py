@@ -39,8 +39,10 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "hoodie.datasource.write.drop.partition.columns": ("false", ""),
     # A key of columns would tell rows otherwise than ours do.
     "hoodie.table.recordkey.fields": ("",),
-    "hoodie.table.metadata.partitions": ("files", ""),
 }
+METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
+_KEPT = {"files", "column_stats", "partition_stats"}
+"""Parts of a table's metadata table that a commit by its files alone keeps right, or drops."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,9 @@ class HudiTable:
             if (found := self.properties.get(name, "")) not in taken:
                 wanted = " or ".join(filter(None, taken)) or "unset"
                 raise self._unusable(f"{name} is {found}; Calve appends to tables where it is {wanted}")
+        parts = set(filter(None, self.properties.get(METADATA_PARTITIONS, "").split(",")))
+        if others := sorted(parts - _KEPT):
+            raise self._unusable(f"its metadata table has {', '.join(others)}, which commits can't keep right")
         if UUID not in self.properties:
             raise self._unusable(f"it has no {UUID}")
         _ = self.metadata

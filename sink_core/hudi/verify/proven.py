@@ -1,5 +1,8 @@
 """A Hudi table as a proof looks at it: its timeline, and its rows as Hudi's reader for Python (hudi-rs) gives them."""
 
+# pyarrow makes its compute functions at import, unseen by type checkers.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import json

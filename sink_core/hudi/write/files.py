@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import uuid
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,6 +23,9 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # Hive's, as `PartitionPathEncodeUtils.escapePathName` has them.
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 _WRITE_TOKEN = "0-0-0"  # noqa: S105 - Hudi's name of the task; a second try has other file ids
+
+
+_FOLDER = re.compile(r"calve-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-\w+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +125,20 @@ def put_in_place(place: Place, staged: Staged) -> None:
                 raise gone(path) from None
 
 
-def remove_staged(place: Place, ref: ManifestRef, staged: Staged) -> None:
-    """Forget the staged names of files that are in the table."""
-    paths = [Path(ref.path), *(place.staged / file.folder / file.name for file in staged.files)]
-    for path in paths:
-        path.unlink(missing_ok=True)
-    for folder in {path.parent for path in paths}:
-        # Another table's part of a try may lie there still.
-        with suppress(OSError):
-            folder.rmdir()
+def staged_batches(place: Place) -> dict[Path, str]:
+    """The folders of staged files, and the batch that each is of."""
+    try:
+        found = [(path, _FOLDER.fullmatch(path.name)) for path in place.staged.iterdir()]
+    except FileNotFoundError:
+        return {}
+    return {path: match[1] for path, match in found if match}
+
+
+def remove_staged(place: Place, batches: Collection[str]) -> None:
+    """Forget the staged names of files that are in the table, of these batches."""
+    for folder, batch_id in staged_batches(place).items():
+        if batch_id in batches:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def gone(path: str | Path) -> ProtocolError:

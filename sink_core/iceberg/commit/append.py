@@ -9,8 +9,8 @@ snapshot whose reply was lost. Here nothing is retried and nothing written for a
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from pyiceberg.manifest import ManifestContent, ManifestFile, write_manifest_list
 from pyiceberg.table import Table
@@ -36,23 +36,11 @@ from calve.sink_core.iceberg.files.entries import live_entries
 from calve.sink_core.iceberg.files.manifests import manifest_file, rewritten_name, write_without
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.batch import ManifestRef
-from calve.sink_core.tables.history.shares import gone_of, manifests_of
+from calve.sink_core.tables.history.shares import Step, gone_of, manifests_of
 from calve.sink_core.timing import back_off
 
 FOREVER_MS = 2**63 - 1
 """The tag's `max-ref-age-ms`: without it a table's `history.expire.max-ref-age-ms` could expire tag and snapshot."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One snapshot: the manifests it adds, what it says of itself, and manifests that name data files which leave the
-    table by it. `replaces`: it changes no row, and nobody may take it for an append of its own.
-    """
-
-    manifests: Sequence[ManifestRef]
-    summary: Mapping[str, str]
-    gone: Sequence[ManifestRef] = ()
-    replaces: bool = False
 
 
 def appended(plan: CommitPlan, summarize: Summarize, tag: str) -> Built | None:

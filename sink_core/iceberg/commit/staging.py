@@ -25,9 +25,10 @@ from pyiceberg.table.update import (
 )
 
 from calve.sink_core.iceberg.catalog.clock import not_updated_past
-from calve.sink_core.iceberg.commit.append import FOREVER_MS, Step, at_ref, new_snapshot, set_ref
+from calve.sink_core.iceberg.commit.append import FOREVER_MS, at_ref, new_snapshot, set_ref
 from calve.sink_core.iceberg.commit.plan import Attempt
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tables.history.shares import Step
 
 STAGING_MS = 24 * 3600 * 1000
 """How old a staging branch's head must be before expiry drops the branch. A merge whose branch goes is done again."""

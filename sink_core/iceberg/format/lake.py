@@ -14,20 +14,24 @@ from pyiceberg.table import Table
 from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.errors import CalveError
+from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.catalog.opening import has_one_writer, open_catalog
+from calve.sink_core.iceberg.commit.append import build_append
 from calve.sink_core.iceberg.commit.merge import Merging
 from calve.sink_core.iceberg.commit.other_pipelines import Coverage, OtherPipelines
 from calve.sink_core.iceberg.commit.parallel import TableThreads
 from calve.sink_core.iceberg.commit.schema_change import change_schema
+from calve.sink_core.iceberg.commit.swap import swap
 from calve.sink_core.iceberg.commit.table import TableCommitter
 from calve.sink_core.iceberg.create.tables import ensure_table
 from calve.sink_core.iceberg.examine.table import load_viewed
-from calve.sink_core.iceberg.format.table import IcebergTable
+from calve.sink_core.iceberg.format.table import IcebergTable, iceberg
 from calve.sink_core.iceberg.verify.proven import ProvenIceberg
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.format.lake import Columns, LoadedTable, Looked, Opening
 from calve.sink_core.tables.history.findings import Identity
 from calve.sink_core.tables.history.record import SummaryKeys
+from calve.sink_core.tables.history.shares import Step
 from calve.sink_core.tables.history.view import TableView
 
 
@@ -97,6 +101,14 @@ class IcebergLake:
 
     def commit(self, names: Collection[str]) -> Iterator[tuple[str, TableCommit | CalveError | None]]:
         return self.threads.each(_timed, self.committer(), names)
+
+    def put(self, table: LoadedTable, steps: Callable[[], Sequence[Step]]) -> int | Exception:
+        attempt = build_append(iceberg(table), steps(), tag=self.opening.pipeline().tag)
+        reach("resolve.after-list")
+        lost_to = swap(self.catalog, iceberg(table), attempt)
+        if lost_to is None:
+            reach("resolve.after-swap")
+        return attempt.snapshot_id if lost_to is None else lost_to
 
     def close(self) -> None:
         self.threads.close()

@@ -53,7 +53,7 @@ def plan_letters(
     rows = ledger_rows(session)
     session.log.refresh_to_end()
     # What a name with placeholders stands for comes with its first record.
-    there = [t.name for t in pipeline.tables if t.explicit or session.committer().load_checked(t.name) is not None]
+    there = [t.name for t in pipeline.tables if t.explicit or session.load([t.name])[t.name] is not None]
     loaded = {table: _load(session, table) for table in (*there, name)}
     found = loaded.pop(name)
     letters = iceberg(found)

@@ -132,12 +132,15 @@ class Session(ControlPlane[SinkPipeline, CommitState]):
 
     def check_tables(self, first_coverage: Callable[[], Coverage]) -> None:
         """Raise what stands against a table of the pipeline. `first_coverage` as in `TableCommitter`."""
-        committer = self.committer(first_coverage)
         for name in self.pipeline.table_names:
-            if self.pipeline.format_of(name) == ICEBERG:
-                committer.load_checked(name)
-            else:
-                self.load([name])
+            self.check_table(name, first_coverage)
+
+    def check_table(self, name: str, first_coverage: Callable[[], Coverage]) -> None:
+        """Raise what stands against a table. `first_coverage` as in `TableCommitter`."""
+        if self.pipeline.format_of(name) == ICEBERG:
+            self.committer(first_coverage).load_checked(name)
+        else:
+            self.load([name])
 
     def _by_lake(self, names: Collection[str]) -> Iterator[tuple[Lake, list[str]]]:
         of = defaultdict[str, list[str]](list)

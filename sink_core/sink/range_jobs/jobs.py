@@ -27,15 +27,13 @@ from pyiceberg.schema import Schema
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.error_codes.operations import NOT_FROM_KAFKA, REWRITTEN
+from calve.sink_core.error_codes.operations import NOT_FROM_KAFKA, NOT_REPLACED, REWRITTEN
 from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN
-from calve.sink_core.errors import CommitConflict, TableUnusable
+from calve.sink_core.errors import CommitConflict, FindingError, TableUnusable
 from calve.sink_core.failpoints import reach
-from calve.sink_core.finding import Finding
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
 from calve.sink_core.iceberg.files.kafka_rows import runs_of
 from calve.sink_core.iceberg.format.table import IcebergTable, iceberg
-from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.replace.head_files import replacement
 from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import OffsetRange, Position
@@ -60,8 +58,8 @@ from calve.sink_core.sink.range_jobs.selected import Wanted, check_same
 from calve.sink_core.sink.write.task import TaskResult
 from calve.sink_core.tables.batch import TableOutput
 from calve.sink_core.tables.commit import TableCommit
+from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.history.resolving import REFILLED, resolution, resolves
-from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.range_parts import Replaces
 from calve.sink_core.tables.log.state import CommitState
 
@@ -74,7 +72,7 @@ class Planned:
     """A job, the table as it was loaded for it, and what it takes the place of, if it does."""
 
     plan: RangePlan
-    table: IcebergTable
+    table: LoadedTable
     replacing: Replacing | None = None
 
 
@@ -207,8 +205,8 @@ class RangeJobs:
         )
 
     def _holds(self, table: str, batch_id: str) -> bool:
-        found = self._session.committer().load_checked(table)
-        return found is not None and batch_id in found[1].held
+        found = self._session.load([table])[table]
+        return found is not None and batch_id in found.view.held
 
     def _require_data_table(self, table: str) -> None:
         pipeline = self._session.pipeline
@@ -259,37 +257,37 @@ class RangeJobs:
         )
 
     def _plan_refill(self, table: str, token: Position, state: CommitState) -> Planned | str:
-        loaded, view, finding = self._with_finding(table)
-        if finding is None:
+        loaded, error = self._with_finding(table)
+        if error is None:
             return f"nothing to do: {table} has no finding"
-        if finding.name not in REFILLED:
-            raise finding.error(str(self._session.pipeline.path))
-        if resolution(view, state, finding.name) is not None:
-            return f"{table}: a range job that resolves {finding.name} was published before"
-        found = losses(view, state)
-        names = resolves(view, state, finding.name, found.covers_offset)
-        session, rows = self._session, ledger_rows(self._session)
+        if error.finding not in REFILLED:
+            raise error
+        if resolution(loaded.view, state, error.finding) is not None:
+            return f"{table}: a range job that resolves {error.finding} was published before"
+        found = losses(loaded.view, state)
+        names = resolves(loaded.view, state, error.finding, found.covers_offset)
+        rows = ledger_rows(self._session)
         offsets = lost_offsets(found, rows, state)
         plan = RangePlan(str(uuid.uuid4()), table, token, ranges_of(offsets), 0, {}, names)
-        return Planned(self._with_topics(plan, rows), session.lake.table(loaded, view))
+        return Planned(self._with_topics(plan, rows), loaded)
 
-    def _with_finding(self, table: str) -> tuple[Table, TableView, Finding | None]:
+    def _with_finding(self, table: str) -> tuple[LoadedTable, FindingError | None]:
         """The table, created again if it was dropped."""
         session = self._session
-        found = session.committer().examine(table)
+        found = session.look(table)
         if found.table is None and found.finding is not None:
             session.create_missing([table])
             reach("range.after-create")
-            found = session.committer().examine(table)
-        if found.table is None or found.view is None:
+            found = session.look(table)
+        if found.table is None:
             raise dropped_meanwhile(table)
-        return found.table, found.view, found.finding
+        return found.table, found.finding
 
     def _plan_history(self, table: str, token: Position, state: CommitState) -> Planned | str:
         session, nothing = self._session, f"nothing to do: every batch has fed {table}, or was read again for it"
         if state.unfed_batches(table) == 0:
             return nothing
-        found = session.committer().load_checked(table)
+        found = session.load([table])[table]
         if found is None:
             raise dropped_meanwhile(table)
         rows = ledger_rows(session)
@@ -298,24 +296,28 @@ class RangeJobs:
             return nothing
         ranges = ranges_of(lacking.offsets)
         plan = RangePlan(str(uuid.uuid4()), table, token, ranges, lacking.batches, {})
-        return Planned(self._with_topics(plan, rows), session.lake.table(*found))
+        return Planned(self._with_topics(plan, rows), found)
 
     def _plan_replay(self, table: str, token: Position, state: CommitState, wanted: Wanted) -> Planned | str:
         session = self._session
         rows = ledger_rows(session)
         session.log.refresh_to_end()
-        loaded_now = session.committer().load_checked(table)
-        if loaded_now is None:
+        found = session.load([table])[table]
+        if found is None:
             raise dropped_meanwhile(table)
-        loaded, view = loaded_now
-        check_replaceable(session, loaded, table)
-        ranges = ranges_to_replace(view, state, rows, wanted)
+        if not isinstance(found, IcebergTable):
+            raise TableUnusable(
+                f"{table}: its rows can't be replaced: that is for tables in Iceberg's format",
+                hint="to read all of it again drop the table, and choose `refill`",
+                code=NOT_REPLACED,
+            )
+        check_replaceable(session, found.table, table)
+        ranges = ranges_to_replace(found.view, state, rows, wanted)
         if not ranges:
             return f"nothing to do: the table {table} has nothing of that"
         check_not_compacted(session, ranges)
         plan = self._with_topics(RangePlan(str(uuid.uuid4()), table, token, ranges, 0, {}), rows)
-        found = replacing(loaded, view, ranges, rows, state.range_jobs_of(table))
-        return Planned(plan, session.lake.table(loaded, view), found)
+        return Planned(plan, found, replacing(found.table, found.view, ranges, rows, state.range_jobs_of(table)))
 
     def _with_topics(self, plan: RangePlan, rows: list[LedgerRow]) -> RangePlan:
         """The plan with its topics' UUIDs; they and what Kafka still holds are checked."""
@@ -366,12 +368,12 @@ class RangeJobs:
         reach("range.after-manifests")
         return Written(output, counts, replaces)
 
-    def _load(self, name: str) -> IcebergTable:
+    def _load(self, name: str) -> LoadedTable:
         """The table as it is, whatever finding stands against it."""
-        found = self._session.committer().examine(name)
-        if found.table is None or found.view is None:
+        found = self._session.look(name)
+        if found.table is None:
             raise dropped_meanwhile(name)
-        return self._session.lake.table(found.table, found.view)
+        return found.table
 
     def commit(self, table: str) -> TableCommit | None:
         """What was committed to the table of what is published, None if nothing. Raises what stands against that."""

@@ -52,11 +52,9 @@ def _bound(session: Session, found: FindingError) -> PipelineBound:
 
 def _compared(session: Session, found: FindingError) -> int:
     """The number of tables of the pipeline in the new catalog, none of which contradicts the log."""
-    committer, names = session.committer(), {*session.pipeline.table_names, *session.log.state.tables}
+    names = {*session.pipeline.table_names, *session.log.state.tables}
     for name in sorted(names):
-        finding = committer.examine(name).finding
+        finding = session.look(name).finding
         if finding is not None:
-            raise no_answer(
-                found, "move", f"the tables there are not those of this pipeline: {finding.error().message}"
-            )
+            raise no_answer(found, "move", f"the tables there are not those of this pipeline: {finding.message}")
     return len(names)

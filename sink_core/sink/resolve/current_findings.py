@@ -18,7 +18,6 @@ def current_findings(session: Session) -> list[FindingError]:
         return found
     planner = Planner(session)
     found += raised(planner.look)
-    committer = session.committer(planner.first_coverage)
     for name in dict.fromkeys([*session.pipeline.table_names, *session.log.state.tables]):
-        found += raised(lambda name=name: committer.load_checked(name))
+        found += raised(lambda name=name: session.check_table(name, planner.first_coverage))
     return found

@@ -10,22 +10,23 @@ import uuid
 
 from calve.sink_core.control.answers import Answer, no_answer
 from calve.sink_core.errors import FindingError
-from calve.sink_core.iceberg.commit.append import Step
+from calve.sink_core.iceberg.format.table import iceberg
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.read.rows import all_rows
 from calve.sink_core.iceberg.replace.named_files import copied
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.resolve.loss import lost_by_recreation
 from calve.sink_core.sink.resolve.tables import Taking, answer_table, answering, not_there
-from calve.sink_core.tables.history.shares import manifests_of
-from calve.sink_core.tables.history.view import TableView
+from calve.sink_core.tables.format.lake import LoadedTable
+from calve.sink_core.tables.history.shares import Step, manifests_of
 from calve.sink_core.tables.log.state import CommitState
 
 
 def rebuild(session: Session, found: FindingError) -> Answer:
     """Put the rows of every batch into the ledger that is there now, or is created; refused if one can't be had."""
 
-    def build(table: Table, view: TableView, state: CommitState) -> Taking:
+    def build(loaded: LoadedTable, state: CommitState) -> Taking:
+        table, view = iceberg(loaded), loaded.view
         loss = lost_by_recreation(view, state)
         # Of a rebuild whose tag and snapshots somebody has removed nothing but its rows is left.
         held = _batches_in(table)

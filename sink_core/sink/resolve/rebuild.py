@@ -26,10 +26,8 @@ from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.log import PARTITION
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
-from calve.sink_core.iceberg.commit.append import Step, build_append
-from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
+from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up
 from calve.sink_core.iceberg.create.tables import load_if_there
-from calve.sink_core.iceberg.examine.table import load_viewed
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics
 from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
@@ -37,6 +35,7 @@ from calve.sink_core.sink.loop.planning import BOOTSTRAP
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.resolve.accounts import Accounts, accounts_of, disagreement
 from calve.sink_core.tables.history.record import SnapshotRecord, to_summary
+from calve.sink_core.tables.history.shares import Step
 from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import TableCheckpoint
 from calve.sink_core.tables.log.state import UNREAD, CommitState
@@ -110,7 +109,7 @@ def _carry_out(session: Session, found: FindingError, seen: tuple[int, str | Non
 
 
 def _tables(session: Session) -> list[str]:
-    return [name for name in session.pipeline.table_names if load_if_there(session.catalog, name) is not None]
+    return [name for name in session.pipeline.table_names if session.look(name, compare=False).table is not None]
 
 
 def _compared(session: Session, found: FindingError) -> tuple[Accounts, Mapping[str, TableView]]:
@@ -125,8 +124,8 @@ def _compared(session: Session, found: FindingError) -> tuple[Accounts, Mapping[
         pipeline.matched, {t for fed in accounts.batches.values() for t in fed}
     )
     for name in pipeline.table_names:
-        if loaded := load_viewed(session.catalog, name, tag=pipeline.tag, keys=session.keys):
-            views[name] = loaded[1]
+        if table := session.look(name, compare=False).table:
+            views[name] = table.view
     dropped = [name for name in pipeline.table_names if name not in views]
     if trouble := disagreement(accounts, views, pipeline.ledger_table, dropped=dropped):
         raise no_answer(found, "rebuild", trouble)
@@ -173,13 +172,12 @@ def _stamp(session: Session, name: str, end: int, compared: TableView | None) ->
 
     Raises RetriableError if it has lost something since it was `compared`: with its tag gone, only that tells.
     """
-    committer = session.committer()
     lost_to: Exception | None = None
     for attempt_number in range(ATTEMPTS):
-        loaded = load_viewed(session.catalog, name, tag=session.pipeline.tag, keys=session.keys)
-        if loaded is None:
+        table = session.look(name, compare=False).table
+        if table is None:
             raise overtaken(session, f"{name} was dropped")
-        table, view = loaded
+        view = table.view
         # After the load: another rebuild empties the topic before it stamps. Either it is seen here, or the swap fails.
         # That of a topic created again may have ended at the same offset.
         if not session.log.is_same_topic() or session.log.log_start() != end:
@@ -199,10 +197,11 @@ def _stamp(session: Session, name: str, end: int, compared: TableView | None) ->
             cluster_id=session.identity.cluster_id,
             given_up=BEFORE if last and last.given_up else (),
         )
-        attempt = build_append(table, [Step([], to_summary(session.keys, own))], tag=session.pipeline.tag)
-        lost_to = swap(committer.catalog, table, attempt)
-        if lost_to is None:
+        said = to_summary(session.keys, own)
+        outcome = session.lake_of(name).put(table, lambda said=said: [Step([], said)])
+        if not isinstance(outcome, Exception):
             return
+        lost_to = outcome
         back_off(attempt_number)
     raise gave_up(name, lost_to)
 

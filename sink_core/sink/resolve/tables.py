@@ -17,17 +17,17 @@ from calve.sink_core.control.answers import Answer, Lines, no_answer, overtaken
 from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import reach
-from calve.sink_core.finding import Finding
 from calve.sink_core.findings import TABLE_DROPPED, TABLE_RECREATED
-from calve.sink_core.iceberg.commit.append import Step, build_append
 from calve.sink_core.iceberg.commit.preconditions import check_still_there
-from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
+from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up
+from calve.sink_core.iceberg.format.table import IcebergTable
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.replace.named_files import files_gone, files_in_head
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.resolve.loss import Loss, lost_by_recreation, lost_by_roll_back
+from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.history.record import to_summary
-from calve.sink_core.tables.history.shares import manifests_of, record_of_snapshot, shares_of
+from calve.sink_core.tables.history.shares import Step, manifests_of, record_of_snapshot, shares_of
 from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
@@ -44,13 +44,14 @@ class Taking:
     line: str
 
 
-Build = Callable[[Table, TableView, CommitState], Taking]
+Build = Callable[[LoadedTable, CommitState], Taking]
 
 
 def accept(session: Session, found: FindingError) -> Answer:
     """Go on with the table as it is: an empty snapshot that has the highest known control offset."""
 
-    def build(_table: Table, view: TableView, state: CommitState) -> Taking:
+    def build(table: LoadedTable, state: CommitState) -> Taking:
+        view = table.view
         loss = _loss(found, view, state)
         rows, batches = sum(e.event.rows for e in loss.events), len(loss.events)
         line = (
@@ -73,7 +74,10 @@ def accept(session: Session, found: FindingError) -> Answer:
 def recommit(session: Session, found: FindingError) -> Answer:
     """Append the files of exactly the batches that the table has lost, if all of them are still there."""
 
-    def build(table: Table, view: TableView, state: CommitState) -> Taking:
+    def build(loaded: LoadedTable, state: CommitState) -> Taking:
+        if not isinstance(loaded, IcebergTable):
+            raise no_answer(found, "recommit", "of a table of its format the files of a batch are not kept")
+        table, view = loaded.table, loaded.view
         loss = _loss(found, view, state)
         if loss.unknown:
             raise no_answer(found, "recommit", loss.unknown)
@@ -109,47 +113,44 @@ def _loss(found: FindingError, view: TableView, state: CommitState) -> Loss:
 
 def answer_table(session: Session, found: FindingError, build: Build, *, when_dropped: str = "") -> Answer:
     """Puts on the table what `build` says; `when_dropped` tells what that is for one that has to be created first."""
-    seen = session.committer().examine(found.subject)
-    if seen.table is None or seen.view is None:
+    seen = session.look(found.subject)
+    if seen.table is None:
         _creatable(session, found)
         empty = f"is created again, empty; all {_rows(session, found):,} rows known are given up"
         would = f"{found.subject}: {when_dropped or empty}"
     else:
-        would = build(seen.table, seen.view, session.log.state).line
+        would = build(seen.table, session.log.state).line
     return Answer((would,), lambda: _carry_out(session, found, build))
 
 
 def _carry_out(session: Session, found: FindingError, build: Build) -> Lines:
-    committer, name = session.committer(), found.subject
+    name = found.subject
     lost_to: Exception | None = None
     for attempt_number in range(ATTEMPTS):
         state = session.log.refresh_to_end()
-        seen = committer.examine(name)
+        seen = session.look(name)
         if seen.finding is None and attempt_number:
             return (f"{name}: the finding is gone",)
         if not _same(seen.finding, found):
-            what = seen.finding.error().message if seen.finding else "the finding is gone"
+            what = seen.finding.message if seen.finding else "the finding is gone"
             raise overtaken(session, f"{name}: {what}")
-        if seen.table is None or seen.view is None:
+        if seen.table is None:
             session.create_missing([name])
             reach("resolve.after-create")
             # From the start: whoever came by meanwhile may have answered it, and gone on.
             continue
-        table, view = seen.table, seen.view
-        taking = build(table, view, state)
-        attempt = build_append(table, taking.steps(), tag=session.pipeline.tag)
-        reach("resolve.after-list")
-        lost_to = swap(committer.catalog, table, attempt)
-        if lost_to is None:
-            reach("resolve.after-swap")
-            return (f"{taking.line}; snapshot {attempt.snapshot_id}",)
+        taking = build(seen.table, state)
+        outcome = session.lake_of(name).put(seen.table, taking.steps)
+        if not isinstance(outcome, Exception):
+            return (f"{taking.line}; snapshot {outcome}",)
+        lost_to = outcome
         back_off(attempt_number)
     raise gave_up(name, lost_to)
 
 
-def _same(now: Finding | None, found: FindingError) -> bool:
+def _same(now: FindingError | None, found: FindingError) -> bool:
     """A table that was created again since it was found dropped is recreated."""
-    return now is not None and (now.name == found.finding or (now.name in _GONE and found.finding == _GONE[0]))
+    return now is not None and (now.finding == found.finding or (now.finding in _GONE and found.finding == _GONE[0]))
 
 
 def _creatable(session: Session, found: FindingError) -> None:

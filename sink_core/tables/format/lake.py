@@ -21,6 +21,8 @@ from calve.sink_core.tables.batch import TableOutput, ToMerge
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.format.proven import Proven
 from calve.sink_core.tables.format.target import Target, Written
+from calve.sink_core.tables.history.shares import Step
+from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
 
@@ -63,6 +65,11 @@ class LoadedTable(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def view(self) -> TableView:
+        """What its snapshots say."""
+        ...
 
     @property
     def uuid(self) -> str: ...
@@ -138,6 +145,12 @@ class Lake(Protocol):
 
     def commit(self, names: Collection[str]) -> Iterator[tuple[str, TableCommit | CalveError | None]]:
         """Commit what is published and pending to each table; None for one that was never written to."""
+        ...
+
+    def put(self, table: LoadedTable, steps: Callable[[], Sequence[Step]]) -> int | Exception:
+        """Put snapshots on a table as it was loaded: the id of the last, or why another try is due. Raises
+        UnknownOutcome if nothing tells, and TableUnusable for steps that the format doesn't know.
+        """
         ...
 
     def close(self) -> None: ...

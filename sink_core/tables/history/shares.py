@@ -27,6 +27,18 @@ class Share:
     last_event_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One snapshot: the manifests it adds, what it says of itself, and manifests that name data files which leave the
+    table by it. `replaces`: it changes no row, and nobody may take it for an append of its own.
+    """
+
+    manifests: Sequence[ManifestRef]
+    summary: Mapping[str, str]
+    gone: Sequence[ManifestRef] = ()
+    replaces: bool = False
+
+
 def manifests_of(events: Events) -> list[ManifestRef]:
     """The manifests that a commit of the events adds, in their order."""
     return [manifest for logged in events for manifest in logged.event.added]

@@ -18,7 +18,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
 from calve.sink_core.control.events import Event, Logged
-from calve.sink_core.iceberg.commit.append import Step, build_append
+from calve.sink_core.iceberg.commit.append import build_append
 from calve.sink_core.iceberg.commit.merge import NO_MERGING, Merging
 from calve.sink_core.iceberg.commit.other_pipelines import OtherPipelines
 from calve.sink_core.iceberg.commit.plan import Attempt, CommitPlan
@@ -29,6 +29,7 @@ from calve.sink_core.iceberg.write.writer import TableWriter
 from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.history.record import SnapshotRecord, to_summary
+from calve.sink_core.tables.history.shares import Step
 from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState

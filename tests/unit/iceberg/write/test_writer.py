@@ -52,7 +52,7 @@ from pyiceberg.types import (
 
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.iceberg.commit.append import Step, build_append
+from calve.sink_core.iceberg.commit.append import build_append
 from calve.sink_core.iceberg.files.manifests import write_manifest
 from calve.sink_core.iceberg.files.written import WrittenFile, data_file
 from calve.sink_core.iceberg.write.outputs import FEW, write_ledger
@@ -60,6 +60,7 @@ from calve.sink_core.iceberg.write.writer import TableWriter
 from calve.sink_core.records.columns.arrow import arrow_schema, conform, file_schema
 from calve.sink_core.tables.batch import BatchPlan, ManifestRef
 from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.history.shares import Step
 from calve.sink_core.tables.internal import LEDGER_SCHEMA
 
 SCALARS = Schema(
