@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -30,7 +30,7 @@ from calve.sink_core.records.columns.evolution import Used, evolved
 from calve.sink_core.tables.batch import ManifestRef, TableOutput, ToMerge
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.commit import TableCommit
-from calve.sink_core.tables.format.lake import Columns, LoadedTable, Looked, Opening, Totals
+from calve.sink_core.tables.format.lake import Columns, Described, LoadedTable, Looked, Opening, Totals
 from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowWriter
 from calve.sink_core.tables.history.shares import Step
 from calve.sink_core.tables.history.view import TableView
@@ -109,6 +109,13 @@ class LinesTable:
         rows, files = rows_of(self.folder), list(self.folder.glob("*.jsonl"))
         size = sum(file.stat().st_size for file in files)
         return Totals(len(rows), len(files), size, self.commits, str(self.commits), None)
+
+    @property
+    def described(self) -> Described:
+        return Described(str(self.folder), {})
+
+    def sample(self, columns: Sequence[str], rows: int) -> Sequence[Mapping[str, Any]]:
+        return [{name: row.get(name) for name in columns} for row in rows_of(self.folder)[:rows]]
 
     def check_usable(self) -> None:
         pass

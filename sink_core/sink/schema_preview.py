@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pyiceberg.schema import index_by_name
 
 from calve.sink_core.counts import Dropped
-from calve.sink_core.iceberg.create.tables import load_if_there
-from calve.sink_core.iceberg.examine.table import mapped_names, row_changes_of
 from calve.sink_core.records.columns.evolution import evolved, merged
 from calve.sink_core.records.columns.names import names_of
 from calve.sink_core.records.decode.others import sum_dropped
@@ -38,7 +36,7 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
     """
     pipeline = session.pipeline
     tables = [settings for settings in pipeline.tables if settings.transform is None]
-    loaded = {settings.name: load_if_there(session.catalog, settings.name) for settings in pipeline.tables}
+    loaded = {each.name: session.look(each.name, compare=False).table for each in pipeline.tables}
     gone = tuple(name for name, table in loaded.items() if table is None)
     if not tables:
         return SchemaPreview(created=gone)
@@ -49,12 +47,12 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
         table = loaded[settings.name]
         if table is None:
             continue
-        schema = table.schema()
-        row_changes = row_changes_of(table, settings)
+        schema, row_changes = table.schema, table.row_changes(settings)
         read = columns_read(schema, row_changes, table=settings.name)
         events = events_of(row_changes, read, table=settings.name)
         read, within = (events.schema, events.rows_at) if events else (read, "")
-        mapping, ignored = mapped_names(table), settings.ignore_fields
+        mapping = table.target(pipeline.target_file_size(table.name)).names
+        ignored = settings.ignore_fields
         names = names_of(read, mapping, any_case=settings.case_insensitive, within=within, ignored=ignored)
         asked = [
             value_format.decoder(read, settings.evolve, names).decode([v for topic in topics for v in sampled[topic]])

@@ -43,7 +43,7 @@ def commit_of(pipeline: SinkPipeline) -> dg.AssetsDefinition:
                 return
             report = session.coordinator().commit(**_selected(pipeline, session, context.selected_asset_keys))
             for landed in report.landed:
-                page = table_page.of_table(pipeline, session.catalog, landed.table)
+                page = table_page.of_table(pipeline, session, landed.table)
                 if landed.table not in pipeline.table_names:
                     # Found at run time: Dagster learns of the asset by its first materialization.
                     yield table_page.landed(pipeline, landed, **page)

@@ -117,7 +117,7 @@ class _Run:
             page = dict[str, Any]()
             if landed.table not in self.pages_told:
                 self.pages_told.add(landed.table)
-                page = table_page.of_table(self.pipeline, self.session.catalog, landed.table)
+                page = table_page.of_table(self.pipeline, self.session, landed.table)
             yield table_page.landed(self.pipeline, landed, **page)
 
     def _checks(self) -> Iterator[dg.AssetCheckEvaluation]:

@@ -15,8 +15,9 @@ from calve.sink_core.config.references import HIDDEN, names_a_secret
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 if TYPE_CHECKING:
-    from calve.sink_core.iceberg.handles import Catalog, Table
+    from calve.sink_core.sink.loop.session import Session
     from calve.sink_core.tables.commit import TableCommit
+    from calve.sink_core.tables.format.lake import LoadedTable
 
 SHOWN_CHARACTERS = 80
 SHOWN_COLUMNS = 40
@@ -29,21 +30,17 @@ def landed(pipeline: SinkPipeline, commit: TableCommit, **more: Any) -> dg.Asset
     return dg.AssetMaterialization(table_key(pipeline, commit.table), metadata=known, tags=tags)
 
 
-def of_table(pipeline: SinkPipeline, catalog: Catalog, name: str) -> dict[str, Any]:
+def of_table(pipeline: SinkPipeline, session: Session, name: str) -> dict[str, Any]:
     """Metadata of a materialization of a table of the pipeline's; none if somebody has dropped it since."""
-    from calve.sink_core.iceberg.create.tables import load_if_there
-    from calve.sink_core.iceberg.examine.table import described
-
-    table = load_if_there(catalog, name)
+    table = session.look(name, compare=False).table
     if table is None:
         return {}
-    found = described(table)
-    columns = [field.name for field in found.schema.fields]
+    found, schema = table.described, table.schema
+    columns = [field.name for field in schema.fields]
     return {
         "dagster/uri": found.location,
-        "format version": found.format_version,
-        "metadata file": dg.MetadataValue.path(found.metadata_file),
-        **of_schema(found.schema),
+        **{name: dg.MetadataValue.path(fact) if "/" in fact else fact for name, fact in found.facts.items()},
+        **of_schema(schema),
         **_lineage(pipeline, name, columns),
         **_sample(table, columns[:SHOWN_COLUMNS], pipeline.config.dagster.sample_rows),
     }
@@ -65,14 +62,12 @@ def _lineage(pipeline: SinkPipeline, name: str, columns: list[str]) -> dict[str,
     return {"dagster/column_lineage": dg.TableColumnLineage(deps)} if topics and deps else {}
 
 
-def _sample(table: Table, shown: list[str], rows: int) -> dict[str, Any]:
+def _sample(table: LoadedTable, shown: list[str], rows: int) -> dict[str, Any]:
     """Some rows, whichever come first; without what is named like a secret."""
-    from calve.sink_core.iceberg.read.rows import all_rows
-
     if not rows:
         return {}
     try:
-        found = all_rows(table, shown, limit=rows).to_pylist()
+        found = table.sample(shown, rows)
     except (NotImplementedError, ValueError) as error:
         # pyiceberg reads no equality deletes.
         return {"sample rows": f"can't be read here: {error}"}

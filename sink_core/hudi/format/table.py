@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -16,14 +17,15 @@ from pyiceberg.transforms import IdentityTransform
 from calve.sink_core.config.sink_pipeline import TableSettings, TargetFileSize
 from calve.sink_core.error_codes.hudi import FOREIGN_HUDI_TABLE
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.hudi.client import UUID
+from calve.sink_core.hudi.client import table_type_of
 from calve.sink_core.hudi.format.target import HudiTarget
 from calve.sink_core.hudi.place import Place
+from calve.sink_core.hudi.read import read_rows
 from calve.sink_core.hudi.schema import from_avro
 from calve.sink_core.hudi.timeline import Timeline, extra_of, instant_text
 from calve.sink_core.hudi.write.files import HudiFile, write_staged
 from calve.sink_core.tables.batch import TableOutput, ToMerge
-from calve.sink_core.tables.format.lake import Totals
+from calve.sink_core.tables.format.lake import Described, Totals
 from calve.sink_core.tables.history.record import SummaryKeys
 from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
@@ -109,6 +111,19 @@ class HudiTable:
         rows, files, size = json.loads(next(filter(None, said), "[0, 0, 0]"))
         return rows, files, size
 
+    @property
+    def described(self) -> Described:
+        said = {"table type": table_type_of(self.properties), "table version": self.properties["hoodie.table.version"]}
+        return Described(str(self.place.folder), said)
+
+    def sample(self, columns: Sequence[str], rows: int) -> Sequence[Mapping[str, Any]]:
+        try:
+            batches = read_rows(self.place, columns, rows)
+        except ImportError as error:
+            raise NotImplementedError(str(error)) from None
+        first = next(iter(batches), None) if self.timeline.commits else None
+        return first.slice(0, rows).to_pylist() if first is not None else []
+
     def check_usable(self) -> None:
         for name, taken in _NEEDED.items():
             if (found := self.properties.get(name, "")) not in taken:
@@ -117,8 +132,6 @@ class HudiTable:
         parts = set(filter(None, self.properties.get(METADATA_PARTITIONS, "").split(",")))
         if others := sorted(parts - _KEPT):
             raise self._unusable(f"its metadata table has {', '.join(others)}, which commits can't keep right")
-        if UUID not in self.properties:
-            raise self._unusable(f"it has no {UUID}")
         _ = self.metadata
 
     def row_changes(self, settings: TableSettings) -> RowChanges | None:  # noqa: ARG002 - refused in the file

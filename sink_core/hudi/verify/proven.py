@@ -20,6 +20,7 @@ from calve.sink_core.config.error_text import describe
 from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.hudi.format.table import HudiTable
+from calve.sink_core.hudi.read import file_slices, read_rows
 from calve.sink_core.hudi.schema import META_COLUMNS
 from calve.sink_core.hudi.timeline import extra_of
 from calve.sink_core.hudi.write.files import HudiFile, read_staged
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 RECORD_KEY = META_COLUMNS[2]
 _BATCH_ROWS = 100_000
-_NO_READER = "its files and rows: the package `hudi` is not installed (pip install 'calve[hudi]')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ProvenHudi:
     def rows(self, written: Iterable[Logged[DataWritten]], evidence: Evidence, wanted: Wanted | None) -> HudiRows:  # noqa: ARG002
         """All of them, as files say nothing of their offsets."""
         self._check_timeline(evidence)
-        slices = file_slices(self.table, evidence)
+        slices = self._slices(evidence)
         for each in slices:
             if not (self.table.place.folder / each.base_file_relative_path()).exists():
                 message = f"{each.base_file_relative_path()} does not exist, and the table's last version names it"
@@ -93,6 +93,13 @@ class ProvenHudi:
             evidence.violation(
                 "table-total", name, f"the head says {total} rows, the batches in its commits have {held}"
             )
+
+    def _slices(self, evidence: Evidence) -> Sequence[HudiFileSlice]:
+        try:
+            return file_slices(self.table.place) if self.table.timeline.commits else ()
+        except ImportError as error:
+            evidence.skipped(self.table.name, f"its files: {error}")
+            return ()
 
     def _check_timeline(self, evidence: Evidence) -> None:
         """Each instant completed once, else incremental queries see its rows again; and offsets that only rise."""
@@ -134,20 +141,15 @@ class HudiRows:
         """Each row's record key is held against the place that it says it came from."""
         if not self.table.timeline.commits:
             return
-        try:
-            from hudi import HudiReadOptions, HudiTableBuilder
-        except ImportError:
-            self.evidence.skipped(self.table.name, _NO_READER)
-            return
         known = {field.name for field in self.table.schema.fields}
         wanted = [RECORD_KEY, *(column for column in columns if column in known)]
-        options = HudiReadOptions(projection=wanted).with_batch_size(_BATCH_ROWS)
         try:
-            table = HudiTableBuilder.from_base_uri(str(self.table.place.folder)).build()
-            for number, batch in enumerate(table.read_stream(options)):
+            for number, batch in enumerate(read_rows(self.table.place, wanted, _BATCH_ROWS)):
                 self.evidence.progress(f"{self.table.name}: {number * _BATCH_ROWS:,} rows read")
                 self._check_keys(batch)
                 yield batch.select(wanted[1:])
+        except ImportError as error:
+            self.evidence.skipped(self.table.name, f"its rows: {error}")
         except Exception as error:  # noqa: BLE001 - hudi-rs has no class of its own
             self.evidence.violation("file-unreadable", self.table.name, f"its rows can't be read: {describe(error)}")
 
@@ -159,15 +161,3 @@ class HudiRows:
         if wrong:
             message = f"{wrong:,} rows have a record key that is not the place they came from"
             self.evidence.violation("record-key", self.table.name, message)
-
-
-def file_slices(table: HudiTable, evidence: Evidence) -> Sequence[HudiFileSlice]:
-    """The files of a table's last version."""
-    if not table.timeline.commits:
-        return ()
-    try:
-        from hudi import HudiTableBuilder
-    except ImportError:
-        evidence.skipped(table.name, _NO_READER)
-        return ()
-    return HudiTableBuilder.from_base_uri(str(table.place.folder)).build().get_file_slices()

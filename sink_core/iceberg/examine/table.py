@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pyiceberg.catalog import Catalog
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from calve.sink_core.config.sink_pipeline import TableSettings
-from calve.sink_core.iceberg.catalog import metadata
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.changes import settings as changes
 from calve.sink_core.iceberg.commit.replace import has_deletes, head_manifests
@@ -20,20 +16,6 @@ from calve.sink_core.iceberg.write import usable
 from calve.sink_core.tables.format.lake import Totals
 from calve.sink_core.tables.history.record import SummaryKeys
 from calve.sink_core.tables.history.view import TableView
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """What people are shown of a table. `metadata_file` is the one that the catalog pointed to."""
-
-    location: str
-    format_version: int
-    metadata_file: str
-    schema: Schema
-
-
-def described(table: Table) -> Description:
-    return Description(table.location(), table.metadata.format_version, table.metadata_location, table.schema())
 
 
 def load_viewed(catalog: Catalog, name: str, *, tag: str, keys: SummaryKeys) -> tuple[Table, TableView] | None:
@@ -76,8 +58,3 @@ def row_changes_of(table: Table, settings: TableSettings) -> changes.RowChanges 
     can't take those of its mode.
     """
     return changes.row_changes_of(table.metadata, settings)
-
-
-def mapped_names(table: Table) -> dict[int, list[str]]:
-    """The names of each field of the table's name mapping, by field id; nothing if it has none."""
-    return metadata.mapped_names(table.metadata)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
@@ -19,11 +20,12 @@ from calve.sink_core.iceberg.examine.table import totals
 from calve.sink_core.iceberg.files.sort_order import distribution_of
 from calve.sink_core.iceberg.files.written import WrittenFile
 from calve.sink_core.iceberg.format.target import IcebergTarget
+from calve.sink_core.iceberg.read.rows import all_rows
 from calve.sink_core.iceberg.write.outputs import output_of
 from calve.sink_core.iceberg.write.parquet import target_file_bytes
 from calve.sink_core.iceberg.write.usable import check_usable
 from calve.sink_core.tables.batch import TableOutput, ToMerge
-from calve.sink_core.tables.format.lake import LoadedTable, Totals
+from calve.sink_core.tables.format.lake import Described, LoadedTable, Totals
 from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
 
@@ -53,6 +55,14 @@ class IcebergTable:
     @property
     def totals(self) -> Totals:
         return totals(self.table, self.view)
+
+    @property
+    def described(self) -> Described:
+        metadata, file = self.table.metadata, self.table.metadata_location
+        return Described(self.table.location(), {"format version": str(metadata.format_version), "metadata file": file})
+
+    def sample(self, columns: Sequence[str], rows: int) -> Sequence[Mapping[str, Any]]:
+        return all_rows(self.table, columns, limit=rows).to_pylist()
 
     def check_usable(self) -> None:
         check_usable(self.table.metadata, table=self.name)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import cached_property
 
 from pyiceberg.schema import Schema
 
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
+from calve.sink_core.config.table_formats import HUDI
 from calve.sink_core.control.checking.checklist import Check, Note
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.iceberg.catalog.opening import open_catalog
@@ -19,6 +20,7 @@ from calve.sink_core.iceberg.handles import Catalog, Table
 from calve.sink_core.records.columns.kafka_column import has_kafka_column, without_kafka_column
 from calve.sink_core.records.formats import Sample
 from calve.sink_core.records.keys import key_type
+from calve.sink_core.sink.checks import hudi
 
 EQUALITY_DELETES = (
     "its rows change by equality deletes: engines on Iceberg's Java library and DuckDB 1.5 read these, pyiceberg does "
@@ -45,6 +47,7 @@ class TableChecks:
         return (
             Check("catalog", self.catalog),
             Check("warehouse", self.warehouse, needs=("catalog",)),
+            *self._hudi_checks(),
             *(self._table_check(settings) for settings in self._pipeline.tables if settings.explicit),
             *(Check(f"table {name}", lambda name=name: self.internal(name), needs=("catalog",)) for name in internal),
         )
@@ -102,7 +105,15 @@ class TableChecks:
     def _catalog(self) -> Catalog:
         return self._opened.enter_context(open_catalog(self._pipeline.catalog))
 
+    def _hudi_checks(self) -> Iterator[Check]:
+        if any(settings.format == HUDI for settings in self._pipeline.tables):
+            yield Check("hudi warehouse", lambda: hudi.warehouse(self._pipeline))
+            yield Check("hudi client", hudi.client)
+
     def _table_check(self, settings: TableSettings) -> Check:
+        if settings.format == HUDI:
+            name, shown = f"table {settings.name}", self._shown(settings)
+            return Check(name, lambda: hudi.table(self._pipeline, settings, shown), ("hudi warehouse", "topics"))
         named = settings.auto_create is not None and settings.auto_create.columns
         read = {self._pipeline.readings.of(topic).value for topic in self._pipeline.topics_of(settings)}
         shown_by = ("schemas",) if any(of.registry for of in read) else ("topics",)

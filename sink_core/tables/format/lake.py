@@ -6,7 +6,7 @@ letters are Iceberg tables, whatever formats the data tables have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,6 +58,14 @@ class Totals:
     valid_through_ms: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What people are shown of a table: where it lies, and what is said of one of its format, by name."""
+
+    location: str
+    facts: Mapping[str, str]
+
+
 class LoadedTable(Protocol):
     """A table as it was loaded, and compared with the control log. `stored_offset` is the control offset (exclusive)
     that it says it has.
@@ -82,6 +90,15 @@ class LoadedTable(Protocol):
 
     @property
     def totals(self) -> Totals: ...
+
+    @property
+    def described(self) -> Described: ...
+
+    def sample(self, columns: Sequence[str], rows: int) -> Sequence[Mapping[str, Any]]:
+        """Some of its rows, whichever come first. Raises NotImplementedError or ValueError where they can't be read
+        here.
+        """
+        ...
 
     def check_usable(self) -> None:
         """Raise TableUnusable for a table that can't be written."""

@@ -1,0 +1,72 @@
+"""Can Hudi tables be written: is the warehouse there, the Java client, and the tables such that Calve can append?"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
+from calve.sink_core.control.checking.checklist import Note
+from calve.sink_core.error_codes.hudi import NO_LOCAL_WAREHOUSE
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.hudi.create import new_hudi_table
+from calve.sink_core.hudi.format.table import HudiTable
+from calve.sink_core.hudi.place import place_of, warehouse_of
+from calve.sink_core.hudi.read import has_reader
+from calve.sink_core.hudi.timeline import read_properties, read_timeline
+from calve.sink_core.jars import HUDI, hudi_jars
+from calve.sink_core.java import find_java
+from calve.sink_core.records.columns.kafka_column import has_kafka_column
+from calve.sink_core.tables.format.lake import Columns
+from calve.sink_core.tables.history.record import SummaryKeys
+from calve.sink_core.tables.history.view import TableView
+
+
+def warehouse(pipeline: SinkPipeline) -> str | Note:
+    """Writes and deletes a small file where the tables go."""
+    assert pipeline.hudi is not None
+    folder = warehouse_of(pipeline.hudi)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".calve-check-") as probe:
+            # A batch's files come into their table by a second name.
+            os.link(probe.name, f"{probe.name}-linked")
+            Path(f"{probe.name}-linked").unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"hudi.warehouse: {folder} can't be used: {error}",
+            hint="name a folder that this user may write to, on a file system with hard links",
+            code=NO_LOCAL_WAREHOUSE,
+        ) from None
+    if has_reader():
+        return f"{folder} can be written"
+    return Note(f"{folder} can be written", "`verify` can't look into Hudi tables: pip install 'calve[hudi]'")
+
+
+def client() -> str:
+    """Java, and Hudi's archives, which are fetched if need be."""
+    java, before = find_java(), HUDI.folder.is_dir()
+    number = len(hudi_jars())
+    return f"{java}, {number} archives {'are there' if before else 'were fetched'} in {HUDI.folder}"
+
+
+def table(pipeline: SinkPipeline, settings: TableSettings, shown: Columns) -> str | Note:
+    """Whether it can be written, or can be created as the file says."""
+    assert pipeline.hudi is not None
+    place = place_of(warehouse_of(pipeline.hudi), settings.name)
+    properties = read_properties(place)
+    if properties is None:
+        new = new_hudi_table(settings, shown)
+        partitions = f"partitioned by {', '.join(new.partitions)}" if new.partitions else "unpartitioned"
+        return f"will be created as {settings.hudi_type}, {partitions}"
+    keys = SummaryKeys(pipeline.config.first_name, pipeline.control_topic, pipeline.group)
+    view = TableView(settings.name, "", None, None, {})
+    found = HudiTable(settings.name, place, properties, read_timeline(place), view, keys)
+    found.check_usable()
+    if not has_kafka_column(found.schema, table=settings.name):
+        raise ConfigError(
+            f"{settings.name}: has no column _kafka, of which its record keys are made",
+            hint="have Calve create a table of another name",
+        )
+    return "can be written"
