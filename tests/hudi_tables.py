@@ -32,7 +32,7 @@ def place(flow: Flow, table: str) -> Place:
 
 
 def warehouse(flow: Flow) -> Path:
-    return flow.files / "hudi"
+    return Path(flow.extra["hudi"]["warehouse"])
 
 
 def read(folder: Path, options: HudiReadOptions | None = None) -> pa.Table:

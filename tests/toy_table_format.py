@@ -195,6 +195,10 @@ class LinesLake:
         for name, table in self.load(names):
             yield name, self._commit(table) if isinstance(table, LinesTable) else table
 
+    @property
+    def upkeep(self) -> None:
+        return None
+
     def close(self) -> None:
         pass
 

@@ -7,19 +7,23 @@ JVM fails once where that table is due for compaction).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from calve.sink_core.config.tables import HudiType
 from calve.sink_core.hudi.jvm import Check, Jvm
 from calve.sink_core.hudi.write.files import HudiFile
+from calve.sink_core.iceberg.create.tables import CREATED_BY
 
 TABLE_VERSION = "9"
 UUID = "calve.table.uuid"
 """A property of the table: Hudi's have no id of their own."""
+
+_SCHEMA = "hoodie.avro.schema"
 
 _ACTIONS: Mapping[HudiType, str] = {"copy_on_write": "commit", "merge_on_read": "deltacommit"}
 
@@ -39,6 +43,10 @@ _WRITES = {
     "hoodie.embed.timeline.server": "false",
     "hoodie.write.auto.upgrade": "false",
 }
+
+
+def _carried(keys: Sequence[str]) -> dict[str, str]:
+    return {"hoodie.write.rolling.metadata.keys": ",".join(keys)}
 
 
 def action_of(table_type: HudiType) -> str:
@@ -102,7 +110,7 @@ class HudiClient:
                 builder.setHiveStylePartitioningEnable(True)
                 builder.setUrlEncodePartitioning(True)
             builder.initTable(self._storage(), str(folder))
-            self.set_properties(folder, {UUID: new.uuid})
+            self.set_properties(folder, {UUID: new.uuid, CREATED_BY: f"calve {version('calve')}"})
 
     def set_properties(self, folder: Path, properties: Mapping[str, str]) -> None:
         """Give a table properties, under Hudi's own rules for the file. Raises HudiRefused."""
@@ -123,7 +131,7 @@ class HudiClient:
             some = hudi.common.util.Option
             operation = hudi.common.model.WriteOperationType.BULK_INSERT
             action = action_of(table_type_of(properties))
-            client = self._client(folder, properties, done)
+            client = self._client(folder, properties, {_SCHEMA: done.schema, **_carried(done.carried)})
             try:
                 client.getHeartbeatClient().start(done.instant)
                 client.preWrite(done.instant, operation, self._table(folder))
@@ -169,16 +177,36 @@ class HudiClient:
             stats.add(stat)
         return stats
 
-    def _client(self, folder: Path, properties: Mapping[str, str], done: Completion) -> Any:
+    @contextmanager
+    def services(
+        self,
+        folder: Path,
+        properties: Mapping[str, str],
+        schema: str,
+        settings: Mapping[str, str],
+        carried: Sequence[str],
+    ) -> Generator[Any]:
+        """Hudi's write client for what maintenance asks of it, with these settings; the table has the `schema`. Raises
+        HudiRefused. The lock file must be held.
+        """
+        with self.jvm.calling(f"maintaining {folder}"):
+            client = self._client(folder, properties, {_SCHEMA: schema, **settings, **_carried(carried)})
+            try:
+                yield client
+            finally:
+                with suppress(Exception):
+                    client.close()
+
+    def _client(self, folder: Path, properties: Mapping[str, str], settings: Mapping[str, str]) -> Any:
         hudi, name = self.jvm.java.org.apache.hudi, properties["hoodie.table.name"]
         writes = {
             **_WRITES,
             "hoodie.table.name": name,
             "hoodie.write.table.version": properties.get("hoodie.table.version", TABLE_VERSION),
-            "hoodie.write.rolling.metadata.keys": ",".join(done.carried),
+            **settings,
         }
-        config = hudi.config.HoodieWriteConfig.newBuilder().withPath(str(folder)).withSchema(done.schema)
-        config = config.forTable(name).withProperties(self.jvm.properties(writes)).build()
+        config = hudi.config.HoodieWriteConfig.newBuilder().withPath(str(folder)).forTable(name)
+        config = config.withProperties(self.jvm.properties(writes)).build()
         context = hudi.client.common.HoodieJavaEngineContext(self._storage())
         return hudi.client.HoodieJavaWriteClient(context, config)
 

@@ -8,7 +8,7 @@ and 9: `<instant>.<action>.requested`, `<instant>.<action>.inflight` (`<instant>
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -56,6 +56,12 @@ class Timeline:
     def commits(self) -> tuple[Instant, ...]:
         """The completed ones that say what the table holds."""
         return tuple(each for each in self.instants if each.completed and each.action in COMMITS)
+
+    def pending(self, actions: Collection[str]) -> tuple[Instant, ...]:
+        """Those of some actions that were begun and are not completed, one for each instant."""
+        completed = {each.requested for each in self.instants if each.completed}
+        begun = {e.requested: e for e in self.instants if e.action in actions and e.requested not in completed}
+        return tuple(begun.values())
 
     def at(self, requested: str) -> tuple[Instant, ...]:
         """What there is of one instant."""

@@ -21,6 +21,7 @@ from calve.sink_core.hudi.commit.table import ATTEMPTS, HudiCommitter, Moved
 from calve.sink_core.hudi.create import ensure_table
 from calve.sink_core.hudi.format.table import HudiTable
 from calve.sink_core.hudi.jvm import HudiRefused, Jvm
+from calve.sink_core.hudi.maintenance.upkeep import HudiUpkeep
 from calve.sink_core.hudi.place import place_of, warehouse_of
 from calve.sink_core.hudi.schema import to_avro
 from calve.sink_core.hudi.verify.proven import ProvenHudi
@@ -121,6 +122,10 @@ class HudiLake:
                 return error
             reach("resolve.after-swap")
             return number
+
+    @property
+    def upkeep(self) -> HudiUpkeep:
+        return HudiUpkeep(self.client, self.tables)
 
     def close(self) -> None:
         self.client.jvm.close()

@@ -110,6 +110,11 @@ class IcebergLake:
             reach("resolve.after-swap")
         return attempt.snapshot_id if lost_to is None else lost_to
 
+    @property
+    def upkeep(self) -> None:
+        """By an engine's procedures (sink/maintenance), not here."""
+        return
+
     def close(self) -> None:
         self.threads.close()
         self.catalog.close()

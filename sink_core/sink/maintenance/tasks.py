@@ -9,6 +9,7 @@ from calve.sink_core.control.maintenance_report import MaintenanceReport, OnProg
 from calve.sink_core.error_codes.files import NO_SUCH_NAME
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.maintenance import of_formats
 from calve.sink_core.sink.maintenance.compact import compact, rewrite_manifests
 from calve.sink_core.sink.maintenance.expire import expire
 from calve.sink_core.sink.maintenance.orphans import remove_orphans
@@ -41,12 +42,16 @@ def run_task(
     work = Work(session, procedures, on_progress, tables, dry_run, wanted)
     match task:
         case "compact":
-            return compact(work, settings.compact)
+            return _both(compact(work, settings.compact), of_formats.compact(work, settings.compact))
         case "manifests":
             return rewrite_manifests(work, settings.manifests)
         case "expire":
-            return expire(work, settings.expire)
+            return _both(expire(work, settings.expire), of_formats.expire(work, settings.expire))
         case "orphans":
-            return remove_orphans(work, settings.orphans)
+            return _both(remove_orphans(work, settings.orphans), of_formats.remove_orphans(work, settings.orphans))
         case _:
             raise ConfigError(f"no maintenance task {task}", hint="calve maintain --help lists them", code=NO_SUCH_NAME)
+
+
+def _both(one: MaintenanceReport, other: MaintenanceReport) -> MaintenanceReport:
+    return MaintenanceReport([*one.done, *other.done], {**one.failed, **other.failed})

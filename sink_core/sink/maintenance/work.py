@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from calve.sink_core.config.table_formats import ICEBERG
 from calve.sink_core.control.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
 from calve.sink_core.errors import CalveError
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
@@ -61,9 +62,11 @@ class Work:
     wanted: bool = True
 
     def each(self, task: Callable[[Table, str], TaskOutcome]) -> MaintenanceReport:
-        """`task` for each table that exists; one table's failure does not stop the others."""
+        """`task` for each Iceberg table that exists; one table's failure does not stop the others."""
         report = MaintenanceReport()
         for name in self.tables or self.session.pipeline.table_names:
+            if self.session.pipeline.format_of(name) != ICEBERG:
+                continue
             try:
                 table = load_if_there(self.session.catalog, name)
                 if table is not None:

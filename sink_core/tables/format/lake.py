@@ -21,6 +21,7 @@ from calve.sink_core.tables.batch import TableOutput, ToMerge
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.format.proven import Proven
 from calve.sink_core.tables.format.target import Target, Written
+from calve.sink_core.tables.format.upkeep import Upkeep
 from calve.sink_core.tables.history.shares import Step
 from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.state import CommitState
@@ -168,6 +169,11 @@ class Lake(Protocol):
         """Put snapshots on a table as it was loaded: the id of the last, or why another try is due. Raises
         UnknownOutcome if nothing tells, and TableUnusable for steps that the format doesn't know.
         """
+        ...
+
+    @property
+    def upkeep(self) -> Upkeep | None:
+        """Maintenance of its tables; None if there is none."""
         ...
 
     def close(self) -> None: ...

@@ -1,0 +1,123 @@
+"""Maintenance of Hudi tables: clustering, cleaning, archiving and orphans lose nothing, beside commits too."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calve.orchestration.local.broker import Broker
+from calve.sink_core.control.maintenance_report import TaskOutcome
+from calve.sink_core.sink.maintenance.tasks import run_task
+from calve.sink_core.sink.verify.proof import verify
+from tests import hudi_tables
+from tests.hudi_tables import NAMES
+from tests.pipelines import Died, Flow, reached
+from tests.support import TopicFactory
+
+HUDI = NAMES[1]
+BATCHES = 6
+SETTINGS = {"compact": {"min_files": 2, "lag": 0}, "expire": {"older_than": "1h", "keep_at_most": 12}}
+
+
+@pytest.fixture
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
+    """Six batches, a file each."""
+    flow = hudi_tables.both(tmp_path, broker.bootstrap, kafka_topic(1))
+    flow = flow.but(extra={**flow.extra, "maintenance": SETTINGS, "batch": {"max_records": 10}})
+    flow.produce(range(10 * BATCHES))
+    flow.run()
+    return flow
+
+
+def folder(flow: Flow) -> Path:
+    return hudi_tables.place(flow, HUDI).folder
+
+
+def maintain(flow: Flow, task: str, **options: Any) -> TaskOutcome:
+    with flow.session() as session:
+        session.bind()
+        report = run_task(task, session, NoEngine(), tables=[HUDI], **options)
+    report.raise_failures()
+    [outcome] = report.done
+    return outcome
+
+
+class NoEngine:
+    """Hudi tables need none."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        raise AssertionError(f"{name} was asked of the engine")
+
+
+def prove(flow: Flow, ids: range) -> None:
+    with flow.session() as session:
+        assert verify(session, deep=True).violations == ()
+    assert hudi_tables.ids(folder(flow)) == list(ids)
+
+
+def test_small_files_are_clustered_and_later_batches_come_beside_them(flow: Flow) -> None:
+    assert "1 partitions would be clustered" in maintain(flow, "compact", dry_run=True).did
+    outcome = maintain(flow, "compact")
+    assert outcome.changed
+    assert outcome.before["data_files"] == BATCHES
+    assert outcome.after["data_files"] == 1
+    assert not maintain(flow, "compact").changed
+    prove(flow, range(10 * BATCHES))
+    flow.produce(range(10 * BATCHES, 10 * BATCHES + 5))
+    flow.run()
+    prove(flow, range(10 * BATCHES + 5))
+
+
+def test_a_clustering_that_was_killed_is_carried_out_by_the_next(flow: Flow) -> None:
+    def die() -> None:
+        raise Died
+
+    with pytest.raises(Died), reached("hudi.after-plan", die):
+        maintain(flow, "compact")
+    flow.produce(range(10 * BATCHES, 10 * BATCHES + 5))
+    flow.run()
+    assert maintain(flow, "compact").changed
+    prove(flow, range(10 * BATCHES + 5))
+
+
+def test_replaced_files_are_cleaned_and_instants_archived(flow: Flow) -> None:
+    maintain(flow, "compact")
+    soon = flow.but(extra={**flow.extra, "batch": {"max_records": 1}})
+    soon.produce(range(10 * BATCHES, 10 * BATCHES + 12))
+    soon.run()
+    before = hudi_tables.ids(folder(flow))
+    outcome = maintain(flow, "expire")
+    assert outcome.changed
+    assert (outcome.before["active_instants"], outcome.after["active_instants"]) == (19, 13)
+    assert (outcome.before["replaced_files"], outcome.after["replaced_files"]) == (6, 0)
+    assert hudi_tables.ids(folder(flow)) == before
+    flow.produce(range(10 * BATCHES + 12, 10 * BATCHES + 15))
+    flow.run()
+    prove(flow, range(10 * BATCHES + 15))
+
+
+def test_staged_files_of_a_batch_that_was_never_published_are_deleted_and_those_of_a_published_one_stay(
+    flow: Flow,
+) -> None:
+    def die() -> None:
+        raise Died
+
+    flow.produce(range(10 * BATCHES, 10 * BATCHES + 5))
+    with pytest.raises(Died), reached("write.after-manifests", die):
+        flow.run()
+    flow.publish()
+    staged = hudi_tables.place(flow, HUDI).staged
+    old = time.time() - 10 * 86_400
+    for path in [*staged.rglob("*"), *folder(flow).glob("*.parquet")]:
+        os.utime(path, (old, old))
+    held = len(list(staged.iterdir()))
+    outcome = maintain(flow, "orphans")
+    assert "deleted" in outcome.did
+    assert 0 < len(list(staged.iterdir())) < held
+    flow.run()
+    prove(flow, range(10 * BATCHES + 5))
