@@ -7,7 +7,18 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from types import ModuleType
 
-from calve.sink_core.error_codes import catalogs, files, general, kafka, machine, operations, records, source, tables
+from calve.sink_core.error_codes import (
+    catalogs,
+    files,
+    general,
+    hudi,
+    kafka,
+    machine,
+    operations,
+    records,
+    source,
+    tables,
+)
 from calve.sink_core.error_codes.code import ErrorCode
 from calve.sink_core.error_codes.files import NO_SUCH_NAME
 from calve.sink_core.errors import ConfigError
@@ -27,6 +38,7 @@ AREAS = {
     "Kafka": _rows(kafka),
     "Catalogs and storage": _rows(catalogs),
     "Tables": _rows(tables),
+    "Hudi tables": _rows(hudi),
     "Records": _rows(records),
     "Operating a pipeline": _rows(operations),
     "The machine": _rows(machine),

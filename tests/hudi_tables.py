@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 from hudi import HudiReadOptions, HudiTableBuilder
 
-from calve.sink_core.hudi.jvm import Jvm
-from calve.sink_core.hudi.place import Place, place_of
-from calve.sink_core.hudi.timeline import read_timeline
+from calve.sink_core.hudi.files.place import Place, place_of
+from calve.sink_core.hudi.files.timeline import read_timeline
+from calve.sink_core.hudi.java.jvm import Jvm
 from tests.pipelines import COLUMNS, Flow
 
 NAMES = ("db.events", "db.hudi")

@@ -14,7 +14,7 @@ PACKAGES = ("orchestration", "spark_jobs", "sink_core")
 GROUND = "(ground)"
 """The modules right in `sink_core`: values, errors and their tables, which all may use."""
 
-ROOMS = ("sink", "mirror", "source", "iceberg", "tables", "records", "control", "kafka", "config", GROUND)
+ROOMS = ("sink", "mirror", "source", "hudi", "iceberg", "tables", "records", "control", "kafka", "config", GROUND)
 """Of `sink_core`, from the top: each may import those after it."""
 
 BEGIN, END = "<!-- rooms: python -m tests.imports -->", "<!-- end of rooms -->"

@@ -26,8 +26,8 @@ class TableFormatRow:
 TABLE_FORMATS = {
     row.name: row
     for row in (
-        TableFormatRow(ICEBERG, "calve.sink_core.iceberg.format.lake:iceberg_lake"),
-        TableFormatRow(HUDI, "calve.sink_core.hudi.format.lake:hudi_lake"),
+        TableFormatRow(ICEBERG, "calve.sink_core.iceberg.lake.opened:iceberg_lake"),
+        TableFormatRow(HUDI, "calve.sink_core.hudi.lake:hudi_lake"),
     )
 }
 """By name, in the order in which documents list them."""

@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["Catalog", "FileScanTask", "Table"]
+__all__ = ["Catalog", "FileScanTask", "Table", "TableMetadata"]

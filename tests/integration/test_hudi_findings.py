@@ -10,7 +10,7 @@ import pytest
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import FindingError, TableUnusable
-from calve.sink_core.hudi.timeline import read_timeline
+from calve.sink_core.hudi.files.timeline import read_timeline
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 from calve.sink_core.sink.range_jobs.selected import Wanted
 from calve.sink_core.sink.verify.proof import verify

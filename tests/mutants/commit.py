@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _APPEND = "tests/unit/iceberg/commit/test_append.py"
 _MERGE = "tests/unit/iceberg/commit/test_merge.py"
-_OWN = "tests/unit/iceberg/commit/test_snapshot_record.py"
+_OWN = "tests/unit/tables/history/test_shares.py"
 _PARTITION_DELETES = "tests/integration/test_partition_deletes.py"
 _REMOVAL = "tests/unit/iceberg/commit/test_removal.py"
 _REPLACE = "tests/unit/iceberg/commit/test_replace.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_FINDINGS = "tests/unit/iceberg/commit/test_findings.py"
+_FINDINGS = "tests/unit/tables/history/test_findings.py"
 _HELD = "tests/unit/iceberg/commit/test_preconditions.py"
 _TABLE = "tests/unit/iceberg/commit/test_table.py"
 

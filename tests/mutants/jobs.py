@@ -12,7 +12,7 @@ _MISSING = "tests/unit/sink/range_jobs/test_missing.py"
 _OVERTAKEN = "tests/integration/test_overtaken_jobs.py"
 _RESOLVE_POSITIONS = "tests/integration/test_resolve_positions.py"
 _RESOLVE_TABLES = "tests/integration/test_resolve_tables.py"
-_RESOLVING = "tests/unit/iceberg/commit/test_resolving.py"
+_RESOLVING = "tests/unit/tables/history/test_resolving.py"
 _SELECTED = "tests/unit/sink/range_jobs/test_selected.py"
 
 MUTANTS: tuple[Mutant, ...] = (

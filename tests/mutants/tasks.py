@@ -61,8 +61,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "attempts-share-names",
         "sink_core/iceberg/write/writer.py",
-        'f"{self._prefix}-{uuid.uuid4()}.parquet"',
-        'f"{self._prefix}-0.parquet"',
+        'f"{file_prefix}-{uuid.uuid4()}.parquet"',
+        'f"{file_prefix}-0.parquet"',
         (f"{_TASK}::test_attempts_of_one_task_share_no_file",),
         "A task that Spark tries again would find the files of its first attempt in its way, and the batch fail.",
     ),

@@ -23,8 +23,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 import calve.sink_core.iceberg.commit.append
-import calve.sink_core.iceberg.format.lake
 import calve.sink_core.iceberg.format.table
+import calve.sink_core.iceberg.lake.opened
 import calve.sink_core.iceberg.maintenance.expiry
 import calve.sink_core.iceberg.maintenance.orphans
 import calve.sink_core.iceberg.replace.head_files
@@ -96,7 +96,7 @@ class Environment:
             calve.sink_core.sink.batches, "write_batch", lambda *given, **named: self.world.write_batch(*given, **named)
         )
         patch.setattr(
-            calve.sink_core.iceberg.format.lake,
+            calve.sink_core.iceberg.lake.opened,
             "Merging",
             SimpleNamespace(of=lambda *_: Merging(self.world.merged, partial(merge, self.world))),
         )
@@ -136,7 +136,7 @@ class Environment:
         def manifests(snapshot: Snapshot, _io: object) -> list[ListedManifest]:
             return list(self.world.store.manifest_list(snapshot.manifest_list).manifests)
 
-        patch.setattr(calve.sink_core.iceberg.format.lake, "open_catalog", lambda _settings: self.world.catalog)
+        patch.setattr(calve.sink_core.iceberg.lake.opened, "open_catalog", lambda _settings: self.world.catalog)
         patch.setattr(calve.sink_core.iceberg.commit.append, "write_manifest_list", self._writing_list)
         patch.setattr(calve.sink_core.iceberg.commit.append, "write_without", self._without)
         patch.setattr(Snapshot, "manifests", manifests)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from calve.sink_core.finding import Finding
-from calve.sink_core.hudi.client import UUID
-from calve.sink_core.hudi.commit.view import view_of
-from calve.sink_core.hudi.format.table import HudiTable
-from calve.sink_core.hudi.place import Place
-from calve.sink_core.hudi.timeline import is_archived, read_properties, read_timeline
+from calve.sink_core.hudi.files.place import Place
+from calve.sink_core.hudi.files.timeline import is_archived, read_properties, read_timeline
+from calve.sink_core.hudi.java.client import UUID
+from calve.sink_core.hudi.table.table import HudiTable
+from calve.sink_core.hudi.table.view import view_of
 from calve.sink_core.tables.format.lake import ReadLog
 from calve.sink_core.tables.history.findings import AncestryCut, Identity, compare, dropped
 from calve.sink_core.tables.history.record import SummaryKeys

@@ -24,12 +24,12 @@ from calve.sink_core.error_codes.hudi import CLOCK_BEHIND, HUDI_REFUSED, INSTANT
 from calve.sink_core.error_codes.tables import RACES_LOST
 from calve.sink_core.errors import CommitConflict, RetriableError, TableUnusable, Unreachable
 from calve.sink_core.failpoints import reach
-from calve.sink_core.hudi.client import Completion, HudiClient, action_of, table_type_of
 from calve.sink_core.hudi.commit.examine import Examined, HudiTables
-from calve.sink_core.hudi.format.table import HudiTable
-from calve.sink_core.hudi.jvm import HudiRefused
-from calve.sink_core.hudi.timeline import instant_ms, instant_text
-from calve.sink_core.hudi.write.files import NOTHING, put_in_place, read_staged, remove_staged
+from calve.sink_core.hudi.files.staged import NOTHING, put_in_place, read_staged, remove_staged
+from calve.sink_core.hudi.files.timeline import instant_ms, instant_text
+from calve.sink_core.hudi.java.client import Completion, HudiClient, action_of, table_type_of
+from calve.sink_core.hudi.java.jvm import HudiRefused
+from calve.sink_core.hudi.table.table import HudiTable
 from calve.sink_core.offsets import Offsets
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.history.record import SnapshotRecord, to_summary

@@ -15,9 +15,9 @@ from pathlib import Path
 from calve.sink_core.control.maintenance_report import TaskOutcome
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.hudi.commit.examine import HudiTables
-from calve.sink_core.hudi.maintenance.shape import FileOnDisk, base_files, why_not_owned
-from calve.sink_core.hudi.timeline import Instant, metadata_of
-from calve.sink_core.hudi.write.files import read_staged, staged_batches
+from calve.sink_core.hudi.files.staged import read_staged, staged_batches
+from calve.sink_core.hudi.files.timeline import Instant, metadata_of
+from calve.sink_core.hudi.table.shape import FileOnDisk, base_files, why_not_owned
 from calve.sink_core.tables.format.upkeep import Job
 from calve.sink_core.tables.log.state import CommitState
 

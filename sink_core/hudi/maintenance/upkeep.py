@@ -21,12 +21,12 @@ from calve.sink_core.control.maintenance_report import TaskOutcome
 from calve.sink_core.error_codes.hudi import HUDI_REFUSED
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.failpoints import reach
-from calve.sink_core.hudi.client import HudiClient, table_type_of
 from calve.sink_core.hudi.commit.examine import HudiTables
-from calve.sink_core.hudi.format.table import HudiTable
-from calve.sink_core.hudi.jvm import HudiRefused
+from calve.sink_core.hudi.files.timeline import Instant, instant_ms, instant_text
+from calve.sink_core.hudi.java.client import HudiClient, table_type_of
+from calve.sink_core.hudi.java.jvm import HudiRefused
 from calve.sink_core.hudi.maintenance.orphans import HudiLeftovers, list_leftovers
-from calve.sink_core.hudi.maintenance.shape import (
+from calve.sink_core.hudi.table.shape import (
     ACTIVE,
     DATA_FILES,
     LOG_FILES,
@@ -35,7 +35,7 @@ from calve.sink_core.hudi.maintenance.shape import (
     shape,
     why_not_owned,
 )
-from calve.sink_core.hudi.timeline import Instant, instant_ms, instant_text
+from calve.sink_core.hudi.table.table import HudiTable
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
 from calve.sink_core.tables.format.upkeep import Job
 from calve.sink_core.tables.instants import next_instant

@@ -19,12 +19,12 @@ from pyiceberg.schema import Schema
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import ProtocolError
-from calve.sink_core.hudi.format.table import HudiTable
-from calve.sink_core.hudi.read import file_slices, read_rows
-from calve.sink_core.hudi.schema import META_COLUMNS
-from calve.sink_core.hudi.timeline import extra_of
-from calve.sink_core.hudi.write.files import HudiFile, read_staged
-from calve.sink_core.hudi.write.writer import record_keys
+from calve.sink_core.hudi.files.read import file_slices, read_rows
+from calve.sink_core.hudi.files.schema import META_COLUMNS
+from calve.sink_core.hudi.files.staged import HudiFile, read_staged
+from calve.sink_core.hudi.files.timeline import extra_of
+from calve.sink_core.hudi.table.table import HudiTable
+from calve.sink_core.hudi.table.writer import record_keys
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN
 from calve.sink_core.tables.format.proven import Wanted
 from calve.sink_core.tables.history.contents import contents

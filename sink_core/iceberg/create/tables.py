@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -18,6 +18,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.transforms import IdentityTransform
 
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.config.tables import AutoCreate
@@ -71,6 +72,14 @@ class NewTable:
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     location: str | None = None
     order: SortOrder = UNSORTED_SORT_ORDER
+
+    @property
+    def partitions(self) -> Iterator[tuple[str, bool]]:
+        """The columns that it is partitioned by, and whether by their values as they are."""
+        for term in self.spec.fields:
+            column = self.schema.find_column_name(term.source_id)
+            assert column is not None
+            yield column, isinstance(term.transform, IdentityTransform)
 
     @property
     def partition_terms(self) -> int:

@@ -10,11 +10,11 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.control.checking.checklist import Note
 from calve.sink_core.error_codes.hudi import NO_LOCAL_WAREHOUSE
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.hudi.create import new_hudi_table
-from calve.sink_core.hudi.format.table import HudiTable
-from calve.sink_core.hudi.place import place_of, warehouse_of
-from calve.sink_core.hudi.read import has_reader
-from calve.sink_core.hudi.timeline import read_properties, read_timeline
+from calve.sink_core.hudi.files.place import place_of, warehouse_of
+from calve.sink_core.hudi.files.read import has_reader
+from calve.sink_core.hudi.files.timeline import read_properties, read_timeline
+from calve.sink_core.hudi.java.create import new_hudi_table
+from calve.sink_core.hudi.table.table import HudiTable
 from calve.sink_core.jars import HUDI, hudi_jars
 from calve.sink_core.java import find_java
 from calve.sink_core.records.columns.kafka_column import has_kafka_column

@@ -20,8 +20,8 @@ from calve.sink_core.errors import CalveError
 from calve.sink_core.iceberg.commit.other_pipelines import Coverage
 from calve.sink_core.iceberg.commit.table import TableCommitter
 from calve.sink_core.iceberg.create.tables import columns_shown, ensure_tables
-from calve.sink_core.iceberg.format.lake import IcebergLake
 from calve.sink_core.iceberg.handles import Catalog
+from calve.sink_core.iceberg.lake.opened import IcebergLake
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import SAMPLE_RECORDS, describe_topics, sample_values, topics_like
 from calve.sink_core.offsets import OffsetRange, TopicPartition

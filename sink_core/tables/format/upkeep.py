@@ -28,7 +28,7 @@ class Upkeep(Protocol):
     """Maintenance of the tables of one lake. All raise CalveErrors."""
 
     def compact(self, job: Job, settings: Compact, target_bytes: int) -> TaskOutcome:
-        """Join small files, and bring in what waits beside files."""
+        """Join small files, and bring into files what lies beside them."""
         ...
 
     def expire(self, job: Job, settings: Expire) -> TaskOutcome:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calve.sink_core.hudi.place import Place
-from calve.sink_core.hudi.timeline import extra_of, read_timeline
+from calve.sink_core.hudi.files.place import Place
+from calve.sink_core.hudi.files.timeline import extra_of, read_timeline
 from tests import hudi_tables
 from tests.e2e.faults.world import COLUMNS, DAYS, Difference, World
 

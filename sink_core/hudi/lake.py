@@ -15,15 +15,15 @@ from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.error_codes.hudi import HUDI_ANSWER, HUDI_REFUSED
 from calve.sink_core.errors import CalveError, TableUnusable, Unreachable
 from calve.sink_core.failpoints import reach
-from calve.sink_core.hudi.client import HudiClient
 from calve.sink_core.hudi.commit.examine import HudiTables
 from calve.sink_core.hudi.commit.table import ATTEMPTS, HudiCommitter, Moved
-from calve.sink_core.hudi.create import ensure_table
-from calve.sink_core.hudi.format.table import HudiTable
-from calve.sink_core.hudi.jvm import HudiRefused, Jvm
+from calve.sink_core.hudi.files.place import place_of, warehouse_of
+from calve.sink_core.hudi.files.schema import to_avro
+from calve.sink_core.hudi.java.client import HudiClient
+from calve.sink_core.hudi.java.create import ensure_table
+from calve.sink_core.hudi.java.jvm import HudiRefused, Jvm
 from calve.sink_core.hudi.maintenance.upkeep import HudiUpkeep
-from calve.sink_core.hudi.place import place_of, warehouse_of
-from calve.sink_core.hudi.schema import to_avro
+from calve.sink_core.hudi.table.table import HudiTable
 from calve.sink_core.hudi.verify.proven import ProvenHudi
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
 from calve.sink_core.records.columns.evolution import Used, evolved

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from calve.sink_core.error_codes.hudi import STAGED_GONE
 from calve.sink_core.errors import ProtocolError
-from calve.sink_core.hudi.place import Place, link, put
+from calve.sink_core.hudi.files.place import Place, link, put
 from calve.sink_core.tables.batch import ManifestRef, TableOutput
 
 PARTITION_FILE = ".hoodie_partition_metadata"

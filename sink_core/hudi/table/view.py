@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from calve.sink_core.hudi.timeline import Timeline, extra_of
+from calve.sink_core.hudi.files.timeline import Timeline, extra_of
 from calve.sink_core.tables.history.record import SummaryKeys, from_summary, others_in
 from calve.sink_core.tables.history.view import SnapshotView, TableView
 

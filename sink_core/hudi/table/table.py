@@ -8,22 +8,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, new_table_metadata
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.transforms import IdentityTransform
 
 from calve.sink_core.config.sink_pipeline import TableSettings, TargetFileSize
 from calve.sink_core.error_codes.hudi import FOREIGN_HUDI_TABLE
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.hudi.client import table_type_of
-from calve.sink_core.hudi.format.target import HudiTarget
-from calve.sink_core.hudi.place import Place
-from calve.sink_core.hudi.read import read_rows
-from calve.sink_core.hudi.schema import from_avro
-from calve.sink_core.hudi.timeline import Timeline, extra_of, instant_text
-from calve.sink_core.hudi.write.files import HudiFile, write_staged
+from calve.sink_core.hudi.files.place import Place
+from calve.sink_core.hudi.files.read import read_rows
+from calve.sink_core.hudi.files.schema import from_avro
+from calve.sink_core.hudi.files.staged import HudiFile, write_staged
+from calve.sink_core.hudi.files.timeline import Timeline, extra_of, instant_text
+from calve.sink_core.hudi.java.client import table_type_of
+from calve.sink_core.hudi.table.target import HudiTarget
+from calve.sink_core.iceberg.files.stand_in import stand_in, written
+from calve.sink_core.iceberg.handles import TableMetadata
 from calve.sink_core.tables.batch import TableOutput, ToMerge
 from calve.sink_core.tables.format.lake import Described, Totals
 from calve.sink_core.tables.history.record import SummaryKeys
@@ -73,14 +71,10 @@ class HudiTable:
         """What stands for columns and partitions where Iceberg's code is shared."""
         schema = from_avro(self.schema_text, self.name)
         names = [name for name in self.properties.get(PARTITION_FIELDS, "").split(",") if name]
-        by_name = {field.name: field.field_id for field in schema.fields}
-        if missing := [name for name in names if name not in by_name]:
-            raise self._unusable(f"{PARTITION_FIELDS} names {', '.join(missing)}, which is no column of it")
-        fields = [
-            PartitionField(by_name[name], PARTITION_FIELD_ID_START + number, IdentityTransform(), name)
-            for number, name in enumerate(names)
-        ]
-        return new_table_metadata(schema, PartitionSpec(*fields), UNSORTED_SORT_ORDER, str(self.place.folder), {})
+        try:
+            return stand_in(schema, names, str(self.place.folder))
+        except ValueError as error:
+            raise self._unusable(f"{PARTITION_FIELDS} is {', '.join(names)}: {error}") from None
 
     @property
     def schema(self) -> Schema:
@@ -125,9 +119,9 @@ class HudiTable:
         return first.slice(0, rows).to_pylist() if first is not None else []
 
     def check_usable(self) -> None:
-        for name, taken in _NEEDED.items():
-            if (found := self.properties.get(name, "")) not in taken:
-                wanted = " or ".join(filter(None, taken)) or "unset"
+        for name, allowed in _NEEDED.items():
+            if (found := self.properties.get(name, "")) not in allowed:
+                wanted = " or ".join(filter(None, allowed)) or "unset"
                 raise self._unusable(f"{name} is {found}; Calve appends to tables where it is {wanted}")
         parts = set(filter(None, self.properties.get(METADATA_PARTITIONS, "").split(",")))
         if others := sorted(parts - _KEPT):
@@ -144,7 +138,7 @@ class HudiTable:
         return self
 
     def target(self, size: TargetFileSize, changes: RowChanges | None = None, instant_ms: int = 0) -> HudiTarget:  # noqa: ARG002
-        return HudiTarget(self.place, self.metadata.model_dump_json(), instant_text(instant_ms), size.bytes)
+        return HudiTarget(self.place, written(self.metadata), instant_text(instant_ms), size.bytes)
 
     def output(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from calve.sink_core.hudi.place import Place
+from calve.sink_core.hudi.files.place import Place
 
 if TYPE_CHECKING:
     from hudi import HudiFileSlice

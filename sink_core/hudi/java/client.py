@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from calve.sink_core.config.tables import HudiType
-from calve.sink_core.hudi.jvm import Check, Jvm
-from calve.sink_core.hudi.write.files import HudiFile
+from calve.sink_core.hudi.files.staged import HudiFile
+from calve.sink_core.hudi.java.jvm import Check, Jvm
 from calve.sink_core.iceberg.create.tables import CREATED_BY
 
 TABLE_VERSION = "9"

@@ -7,18 +7,17 @@ import uuid
 from contextlib import suppress
 
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BooleanType, DateType, IntegerType, LongType, StringType
 
 from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.error_codes.hudi import HUDI_REFUSED
 from calve.sink_core.error_codes.tables import BAD_TERM, NO_SUCH_TABLE
 from calve.sink_core.errors import ConfigError, Unreachable
-from calve.sink_core.hudi.client import UUID, HudiClient, NewHudiTable
-from calve.sink_core.hudi.jvm import HudiRefused
-from calve.sink_core.hudi.place import Place
-from calve.sink_core.hudi.schema import to_avro
-from calve.sink_core.hudi.timeline import read_properties
+from calve.sink_core.hudi.files.place import Place
+from calve.sink_core.hudi.files.schema import to_avro
+from calve.sink_core.hudi.files.timeline import read_properties
+from calve.sink_core.hudi.java.client import UUID, HudiClient, NewHudiTable
+from calve.sink_core.hudi.java.jvm import HudiRefused
 from calve.sink_core.iceberg.create.tables import Columns, NewTable, new_table
 from calve.sink_core.records.columns.type_text import type_text
 
@@ -71,10 +70,9 @@ def new_hudi_table(settings: TableSettings, shown: Columns) -> NewHudiTable:
 
 def _partitions(new: NewTable, schema: Schema) -> list[str]:
     names: list[str] = []
-    for field in new.spec.fields:
-        column, kind = schema.find_column_name(field.source_id), schema.find_type(field.source_id)
-        assert column is not None
-        if not isinstance(field.transform, IdentityTransform) or "." in column or not isinstance(kind, _IN_PATHS):
+    for column, whole in new.partitions:
+        kind = schema.find_type(column)
+        if not whole or "." in column or not isinstance(kind, _IN_PATHS):
             raise ConfigError(
                 f"table {new.name}: partition_by: {column} is {type_text(kind)}; a Hudi table is partitioned by whole "
                 "numbers, text, dates and booleans, and by no nested column",

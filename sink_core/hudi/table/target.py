@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from calve.sink_core.hudi.place import Place
-from calve.sink_core.hudi.write.writer import HudiWriter
+from calve.sink_core.hudi.files.place import Place
+from calve.sink_core.hudi.table.writer import HudiWriter
+from calve.sink_core.iceberg.files.stand_in import read
+from calve.sink_core.iceberg.handles import TableMetadata
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowWriter
 from calve.sink_core.tables.pieces import Outbox
@@ -32,7 +33,7 @@ class HudiTarget:
     @cached_property
     def metadata(self) -> TableMetadata:
         """Parsed when it is needed: a task gets records for few of many tables."""
-        return TableMetadataUtil.parse_raw(self.text)
+        return read(self.text)
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name != "metadata"}

@@ -18,7 +18,7 @@ from typing import Any, cast
 import fastavro
 import javaproperties
 
-from calve.sink_core.hudi.place import Place
+from calve.sink_core.hudi.files.place import Place
 
 COMMITS = ("commit", "deltacommit", "replacecommit")
 """Actions that change what a table holds, once completed; clustering completes as the last, compaction as the first."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from calve.sink_core.hudi.format.table import HudiTable
-from calve.sink_core.hudi.place import HOODIE
-from calve.sink_core.hudi.timeline import Instant, metadata_of
+from calve.sink_core.hudi.files.place import HOODIE
+from calve.sink_core.hudi.files.timeline import Instant, metadata_of
+from calve.sink_core.hudi.table.table import HudiTable
 from calve.sink_core.iceberg.create.tables import CREATED_BY
 
 DATA_FILES, REPLACED, LOG_FILES, ACTIVE = "data_files", "replaced_files", "log_files", "active_instants"

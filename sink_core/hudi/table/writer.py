@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.table.metadata import TableMetadata
 
-from calve.sink_core.hudi.schema import META_COLUMNS
-from calve.sink_core.hudi.write.files import HudiFile, file_name, new_file_id, partition_path
+from calve.sink_core.hudi.files.schema import META_COLUMNS
+from calve.sink_core.hudi.files.staged import HudiFile, file_name, new_file_id, partition_path
 from calve.sink_core.iceberg.files.partition import Partition
+from calve.sink_core.iceberg.handles import TableMetadata
 from calve.sink_core.iceberg.write.parquet import ParquetSettings, dictionary_paths, parquet_settings
 from calve.sink_core.iceberg.write.partitioned import PartitionedWriter
 from calve.sink_core.records.columns.arrow import conform
