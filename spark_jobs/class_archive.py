@@ -1,26 +1,21 @@
 """The classes Spark's driver loads at each start, parsed and verified once (JEP 350, application class-data sharing).
 
-Saves about four CPU-seconds of each start on one machine. The archive fits one Java, one installation of pyspark and
-one set of jars; Java ignores it where they differ, so that it is never needed and never wrong. It lives and dies with
-the Python environment: `<sys.prefix>/share/calve`.
+Saves about four CPU-seconds of each start on one machine.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from calve.sink_core.class_archives import FOLDER, archive_path
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.error_codes.machine import CLASS_ARCHIVE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.jars import spark_jars
-
-FOLDER = Path(sys.prefix) / "share" / "calve"
 
 
 def archive() -> Path:
@@ -29,9 +24,7 @@ def archive() -> Path:
 
     home = os.environ.get("JAVA_HOME")
     java = Path(shutil.which("java", path=f"{home}/bin" if home else None) or "java").resolve()
-    parts = [java, *pyspark.__path__, *spark_jars()]
-    facts = [f"{path}:{path.stat().st_mtime_ns if path.exists() else ''}" for path in map(Path, parts)]
-    return FOLDER / f"spark-{hashlib.sha256('|'.join(facts).encode()).hexdigest()[:12]}.jsa"
+    return archive_path("spark", java, [*map(Path, pyspark.__path__), *spark_jars()])
 
 
 def java_option() -> str:
