@@ -54,15 +54,21 @@ def completions(folder: Path) -> Counter[str]:
     return Counter(instant.requested for instant in read_timeline(Place(folder, folder)).commits)
 
 
-def restore(folder: Path, instant: str) -> None:
-    """What an operator does with Hudi's own tools: a savepoint, and the table put back to it."""
+def restore(folder: Path, instant: str, *, statistics: bool = True) -> None:
+    """What an operator does with Hudi's own tools: a savepoint, and the table put back to it. By their defaults these
+    begin with column `statistics`.
+    """
     jvm = Jvm()
     try:
         with jvm.calling("restoring") as java:
             hudi = java.org.apache.hudi
             storage = hudi.storage.hadoop.HadoopStorageConfiguration(java.org.apache.hadoop.conf.Configuration())
             config = hudi.config.HoodieWriteConfig.newBuilder().withPath(str(folder))
-            properties = {"hoodie.embed.timeline.server": "false", "hoodie.write.auto.upgrade": "false"}
+            properties = {
+                "hoodie.embed.timeline.server": "false",
+                "hoodie.write.auto.upgrade": "false",
+                "hoodie.metadata.index.column.stats.enable": str(statistics).lower(),
+            }
             config = config.withProperties(jvm.properties(properties)).build()
             client = hudi.client.HoodieJavaWriteClient(hudi.client.common.HoodieJavaEngineContext(storage), config)
             client.savepoint(instant, "tests", "before the mistake")

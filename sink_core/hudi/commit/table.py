@@ -189,7 +189,8 @@ class HudiCommitter:
         def check() -> None:
             reach("hudi.in-lock")
             now = self.tables.load(table.name)
-            if now is None or (now.uuid, now.view.head) != (table.uuid, table.view.head):
+            seen = self.tables.log.state.rules.completion_compares_the_head
+            if now is None or (seen and (now.uuid, now.view.head) != (table.uuid, table.view.head)):
                 raise Moved(f"the head was {table.view.head}, is {now.view.head if now else 'gone'}")
 
         self.client.complete(table.place.folder, table.properties, counted, check)
@@ -200,6 +201,8 @@ class HudiCommitter:
         """
         state = self.tables.log.state
         reported = state.reported_offset(table.name, table.uuid)
+        if not state.rules.staged_files_wait_for_the_report:
+            reported = state.limit
         known = (e for e in state.written.get(table.name, []) if e.event.table_uuid == table.uuid)
         remove_staged(table.place, {e.event.batch_id for e in known if e.offset < reported})
 
