@@ -10,13 +10,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bench import coordinator, freshness, memory, mirror, scale_out, source, starts, throughput
+from bench import coordinator, freshness, hudi, memory, mirror, scale_out, source, starts, throughput
 from bench.part import Part, common, measure, show
 
 PARTS = {
     part.name: part
     for part in (
         throughput.PART,
+        hudi.PART,
         mirror.PART,
         source.PART,
         starts.PART,
