@@ -107,8 +107,10 @@ class HudiTable:
 
     @property
     def described(self) -> Described:
-        said = {"table type": table_type_of(self.properties), "table version": self.properties["hoodie.table.version"]}
-        return Described(str(self.place.folder), said)
+        version = int(self.properties["hoodie.table.version"])
+        return Described(
+            str(self.place.folder), {"table type": table_type_of(self.properties), "table version": version}
+        )
 
     def sample(self, columns: Sequence[str], rows: int) -> Sequence[Mapping[str, Any]]:
         try:

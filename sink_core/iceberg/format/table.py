@@ -59,7 +59,7 @@ class IcebergTable:
     @property
     def described(self) -> Described:
         metadata, file = self.table.metadata, self.table.metadata_location
-        return Described(self.table.location(), {"format version": str(metadata.format_version), "metadata file": file})
+        return Described(self.table.location(), {"format version": metadata.format_version, "metadata file": file})
 
     def sample(self, columns: Sequence[str], rows: int) -> Sequence[Mapping[str, Any]]:
         return all_rows(self.table, columns, limit=rows).to_pylist()

@@ -64,7 +64,7 @@ class Described:
     """What people are shown of a table: where it lies, and what is said of one of its format, by name."""
 
     location: str
-    facts: Mapping[str, str]
+    facts: Mapping[str, str | int]
 
 
 class LoadedTable(Protocol):
