@@ -57,7 +57,7 @@ def _median(row: Row, run: Callable[[Bench, Path], Measured], bench: Bench, runs
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--records", type=int, default=1_000_000, metavar="N", help="events in the topic (1,000,000)")
+    parser.add_argument("--records", type=int, default=2_000_000, metavar="N", help="events in the topic (2,000,000)")
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="runs of each row, the median counts (3)")
 
 

@@ -1,0 +1,53 @@
+"""What has no meaning for a Hudi table is refused when the file is read, with the setting named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from calve.sink_core.errors import ConfigError
+from tests.unit.config.files import Load
+
+HUDI = {"warehouse": "/data/hudi"}
+
+
+def table(**more: Any) -> list[dict[str, Any]]:
+    return [{"name": "air.flights", "format": "hudi", **more}]
+
+
+def test_a_hudi_table_needs_little(loaded: Load) -> None:
+    pipeline = loaded(hudi=HUDI, tables=table(hudi={"type": "merge_on_read"}))
+    [settings] = pipeline.tables
+    assert (settings.format, settings.hudi_type) == ("hudi", "merge_on_read")
+    assert pipeline.hudi is not None
+    assert pipeline.hudi.warehouse == "/data/hudi"
+    assert pipeline.describe()["connections"]["hudi"] == {"inline": HUDI}
+    assert pipeline.format_of(pipeline.ledger_table) == "iceberg"
+
+
+@pytest.mark.parametrize(
+    ("tables", "says"),
+    [
+        (table(mode="upsert", key=["id"]), r"tables\.0\.mode: tables of Hudi are appended to"),
+        (table(kafka_column=False), r"tables\.0\.kafka_column: a Hudi table needs the column _kafka"),
+        (table(evolve=["widen"]), r"tables\.0\.evolve: a Hudi table is only given columns: leave out widen"),
+        (table(auto_create={"sort_order": ["id"]}), r"auto_create\.sort_order: .* clustering sorts them"),
+        (table(auto_create={"location": "/x"}), r"auto_create\.location: a Hudi table is where its name says"),
+        (table(auto_create={"properties": {"a": "b"}}), r"auto_create\.properties: these are Iceberg's"),
+        (table(auto_create={"identifier_fields": ["id"]}), r"auto_create\.identifier_fields: .* record key"),
+        (
+            table(auto_create={"partition_by": ["day(at)"]}),
+            r"partition_by\.0: a Hudi table is partitioned",
+        ),
+        ([{"name": "air.flights", "hudi": {"type": "merge_on_read"}}], r"tables\.0\.hudi: goes with format: hudi"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(loaded: Load, tables: list[dict[str, Any]], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        loaded(hudi=HUDI, tables=tables)
+
+
+def test_where_the_tables_are_must_be_said(loaded: Load) -> None:
+    with pytest.raises(ConfigError, match=r"hudi: air\.flights is a Hudi table: say where such tables are"):
+        loaded(tables=table())
