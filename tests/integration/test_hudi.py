@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.sink.verify.proof import verify
 from tests import hudi_tables
 from tests.hudi_tables import NAMES
 from tests.support import Produce, TopicFactory
@@ -36,3 +40,22 @@ def test_it_is_given_columns_that_records_need(
     flow.run()
     found = hudi_tables.rows(hudi_tables.place(flow, NAMES[1]).folder)
     assert sorted((row["id"], row["more"]) for row in found) == [(1, None), (2, 3)]
+
+
+def test_dead_letters_that_fit_by_now_are_moved_into_it_once(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    flow = hudi_tables.both(tmp_path, broker.bootstrap, kafka_topic(1), unknown_fields="dead_letter")
+    produce(flow.topic, [b'{"id": 1, "text": "a"}', b'{"id": 2, "text": "b", "more": 3}'])
+    flow.run()
+    folder = hudi_tables.place(flow, NAMES[1]).folder
+    assert hudi_tables.ids(folder) == flow.ids() == [1]
+    wider = hudi_tables.both(tmp_path, broker.bootstrap, flow.topic)
+    fits = flow.but(extra={**wider.extra, "hudi": flow.extra["hudi"]})
+    for moved in (1, 0):
+        done = CliRunner().invoke(app, ["dead-letters", "replay", str(fits.pipeline.path), "--yes", "--json"])
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["moved"] == moved
+    assert hudi_tables.ids(folder) == flow.ids() == [1, 2]
+    with fits.session() as session:
+        assert verify(session, deep=True).violations == ()

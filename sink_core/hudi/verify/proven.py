@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 
 from calve.sink_core.config.error_text import describe
@@ -64,17 +66,17 @@ class ProvenHudi:
         evidence.count("files", len(slices))
         return HudiRows(self.table, evidence)
 
-    def pending(self, pending: Iterable[Logged[DataWritten]], evidence: Evidence) -> NoRows:
-        """Only their files are looked for: rows of data tables are not read before they are committed."""
+    def pending(self, pending: Iterable[Logged[DataWritten]], evidence: Evidence) -> StagedRows:
+        paths: list[Path] = []
         for logged in pending:
             try:
                 for ref in logged.event.manifests:
-                    self._check_staged(read_staged(ref).files, logged.event.batch_id, evidence)
+                    paths += self._staged(read_staged(ref).files, logged.event.batch_id, evidence)
             except ProtocolError as error:
                 batch_id = logged.event.batch_id
                 message = f"{error.message}; batch {batch_id} is published and not committed"
                 evidence.violation("file-missing", self.table.name, message, batches=(batch_id,))
-        return NoRows()
+        return StagedRows(tuple(paths))
 
     def head(self, evidence: Evidence) -> HudiRows:
         return HudiRows(self.table, evidence)
@@ -114,20 +116,29 @@ class ProvenHudi:
                 message = f"instant {requested} stores control offset {after}, one before it {before}"
                 evidence.violation("offset-back", name, message)
 
-    def _check_staged(self, files: Iterable[HudiFile], batch_id: str, evidence: Evidence) -> None:
+    def _staged(self, files: Iterable[HudiFile], batch_id: str, evidence: Evidence) -> Iterator[Path]:
+        """Where the files are: staged, or in the table already."""
         place = self.table.place
         for file in files:
-            if not (place.staged / file.folder / file.name).exists() and not (place.folder / file.path).exists():
+            found = [p for p in (place.staged / file.folder / file.name, place.folder / file.path) if p.exists()]
+            if found:
+                yield found[0]
+            else:
                 message = f"{file.name} does not exist; batch {batch_id} is published and not committed"
                 evidence.violation("file-missing", self.table.name, message, batches=(batch_id,))
 
 
 @dataclass(frozen=True, slots=True)
-class NoRows:
-    """As `Rows`."""
+class StagedRows:
+    """As `Rows`: of files that no commit has named yet."""
 
-    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        yield from ()
+    paths: tuple[Path, ...]
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for path in self.paths:
+            with pq.ParquetFile(path) as file:
+                wanted = [name for name in columns if name in file.schema_arrow.names]
+                yield from file.iter_batches(columns=wanted)
 
 
 @dataclass(frozen=True, slots=True)

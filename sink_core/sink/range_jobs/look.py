@@ -11,8 +11,6 @@ from calve.sink_core.control.decision import Decision
 from calve.sink_core.control.events import Event, Logged
 from calve.sink_core.error_codes.operations import FILES_GONE, GONE_FROM_KAFKA
 from calve.sink_core.errors import TableUnusable, Unreachable
-from calve.sink_core.iceberg.handles import Table
-from calve.sink_core.iceberg.verify.files import ReadableFiles, head_tasks, pending_tasks
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import log_starts
 from calve.sink_core.offset_sets import by_partition, of_range
@@ -23,7 +21,7 @@ from calve.sink_core.sink.loop.job import Publication
 from calve.sink_core.sink.loop.planning import check_topics
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.job import decide, deleted
-from calve.sink_core.tables.history.view import TableView
+from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.tables.proof import Evidence
@@ -75,10 +73,10 @@ def dead_letters_in(session: Session, ranges: Sequence[OffsetRange]) -> dict[Top
     that are still to leave.
     """
     name = session.pipeline.dead_letter_table
-    loaded = session.committer().load_checked(name)
+    loaded = session.load([name])[name]
     # What leaves must be told by the same look as what is there.
     pending = _pending(session, loaded) if loaded else []
-    seen = held_by(_rows(loaded, pending, name, session, ("topic", "partition", "offset"))).seen if loaded else {}
+    seen = held_by(_rows(session, loaded, pending, ("topic", "partition", "offset"))).seen if loaded else {}
     jobs = (session.log.state.range_jobs[each.event.batch_id, name] for each in pending if each.event.removes)
     for at, offsets in by_partition(part for job in jobs for part in job.ranges if part.rows).items():
         seen[at] = seen.get(at, BitMap64()) - offsets
@@ -117,29 +115,26 @@ def places_in(
 
 
 def _read(session: Session, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    loaded = session.committer().load_checked(name)
+    loaded = session.load([name])[name]
     if loaded is not None:
-        yield from _rows(loaded, _pending(session, loaded), name, session, columns)
+        yield from _rows(session, loaded, _pending(session, loaded), columns)
 
 
-def _pending(session: Session, loaded: tuple[Table, TableView]) -> list[Logged[DataWritten]]:
-    view = loaded[1]
-    return session.log.state.pending(view.table, view.uuid, view.stored_offset)
+def _pending(session: Session, loaded: LoadedTable) -> list[Logged[DataWritten]]:
+    return session.log.state.pending(loaded.name, loaded.uuid, loaded.stored_offset)
 
 
 def _rows(
-    loaded: tuple[Table, TableView],
-    pending: Sequence[Logged[DataWritten]],
-    name: str,
-    session: Session,
-    columns: Sequence[str],
+    session: Session, loaded: LoadedTable, pending: Sequence[Logged[DataWritten]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    table, evidence = loaded[0], Evidence()
-    tasks = [*(head_tasks(table, name, evidence) or ()), *pending_tasks(table, pending, name, evidence)]
-    yield from ReadableFiles(table, name, tasks, evidence).read(columns)
-    if evidence.violations:
+    name, evidence = loaded.name, Evidence()
+    proven = session.lake_of(name).proven(loaded)
+    for rows in (proven.head(evidence), proven.pending(pending, evidence)) if proven else ():
+        yield from rows.read(columns)
+    why = [violation.message for violation in evidence.violations] + [skipped.why for skipped in evidence.not_checked]
+    if proven is None or why:
         raise TableUnusable(
-            f"{name}: can't be read as a whole: {evidence.violations[0].message}",
+            f"{name}: can't be read as a whole: {why[0] if why else 'no reader for its format'}",
             hint=f"calve verify {session.pipeline.path}",
             code=FILES_GONE,
         )
