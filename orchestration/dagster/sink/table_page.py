@@ -39,7 +39,7 @@ def of_table(pipeline: SinkPipeline, session: Session, name: str) -> dict[str, A
     columns = [field.name for field in schema.fields]
     return {
         "dagster/uri": found.location,
-        **{name: dg.MetadataValue.path(f) if "/" in str(f) else f for name, f in found.facts.items()},
+        **{name: dg.MetadataValue.path(f) if isinstance(f, str) and "/" in f else f for name, f in found.facts.items()},
         **of_schema(schema),
         **_lineage(pipeline, name, columns),
         **_sample(table, columns[:SHOWN_COLUMNS], pipeline.config.dagster.sample_rows),
