@@ -46,8 +46,8 @@ def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
 
 def test_columns_come_from_the_fields_of_the_topics_that_feed_the_table(flow: Flow) -> None:
     first, second = (topic_key(flow.pipeline, flow.pipeline.config.source, topic) for topic in flow.topics)
-    with flow.iceberg() as catalog:
-        pages = {name: of_table(flow.pipeline, catalog, name) for name in (*flow.tables, "db.dropped")}
+    with flow.session() as session:
+        pages = {name: of_table(flow.pipeline, session, name) for name in (*flow.tables, "db.dropped")}
     found = {name: page.get("dagster/column_lineage") for name, page in pages.items()}
     assert set(found["db.all"].deps_by_column["id"]) == {dg.TableColumnDep(key, "id") for key in (first, second)}
     assert found["db.one"].deps_by_column["id"] == [dg.TableColumnDep(first, "id")]
@@ -65,5 +65,5 @@ def test_rows_are_shown_if_wanted_without_what_is_named_like_a_secret(flow: Flow
     assert {row["api_token"] for row in rows} == {HIDDEN}
     assert all(len(row["text"]) <= 80 for row in rows)
     quiet = flow.but(extra={"tables": flow.extra["tables"]})
-    with quiet.iceberg() as catalog:
-        assert "sample rows" not in of_table(quiet.pipeline, catalog, "db.one")
+    with quiet.session() as session:
+        assert "sample rows" not in of_table(quiet.pipeline, session, "db.one")

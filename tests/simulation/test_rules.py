@@ -9,6 +9,7 @@ import pytest
 
 from calve.sink_core.rules import Rules
 from tests.simulation.campaign import running
+from tests.simulation.hudi.rules import HUDI_CASES
 from tests.simulation.rules import CASES
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,8 @@ def test_it_breaks_its_promise(name: str) -> None:
 
 
 def test_every_switch_is_turned_off() -> None:
-    assert {switch for rule in CASES.values() for switch in rule.off} == {field.name for field in fields(Rules)}
+    cases = (*CASES.values(), *HUDI_CASES.values())
+    assert {switch for rule in cases for switch in rule.off} == {field.name for field in fields(Rules)}
 
 
 def test_only_the_simulation_turns_one_off() -> None:
@@ -38,4 +40,5 @@ def test_only_the_simulation_turns_one_off() -> None:
 
 def test_the_document_has_each_with_its_promise() -> None:
     text = (ROOT / "docs" / "reliability.md").read_text()
-    assert [name for name, rule in CASES.items() if f"\n| {name} | {rule.breaks.value} |\n" not in text] == []
+    cases = {name: rule.breaks for name, rule in [*CASES.items(), *HUDI_CASES.items()]}
+    assert [name for name, breaks in cases.items() if f"\n| {name} | {breaks.value} |\n" not in text] == []
