@@ -1,7 +1,4 @@
-"""Hudi on Spark 3.5, as other readers and writers of its tables have it: an environment of its own, made once.
-
-There is no Hudi for Spark 4 where these tests run, and two Sparks can't be in one environment.
-"""
+"""Hudi on Spark 3.5, as other readers and writers of its tables have it: by its Python, in the pinned environment."""
 
 from __future__ import annotations
 
@@ -9,15 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from calve.sink_core.jars import JarSet, jars_dir, resolve
-from calve.sink_core.locks import exclusive
+from calve.sink_core.hudi.java.spark_35 import prepare
+from calve.sink_core.jars import JarSet, resolve
 
-PYSPARK = "pyspark==3.5.9"
 BUNDLE = JarSet("hudi-spark", extras=("org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0",))
 KAFKA = JarSet(
     "spark-kafka",
@@ -32,17 +27,8 @@ KAFKA = JarSet(
 
 
 def environment() -> dict[str, str]:
-    """The variables under which this Python has that Spark. 350 MB are fetched at the first use."""
-    folder = jars_dir().parent / PYSPARK.replace("==", "-")
-    if not folder.is_dir():
-        with exclusive(folder.with_suffix(".lock")):
-            if not folder.is_dir():
-                with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-                    made = Path(scratch) / "made"
-                    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(made)]
-                    subprocess.run([*pip, PYSPARK], check=True)
-                    made.rename(folder)
-    return {**os.environ, "PYTHONPATH": str(folder), "PYSPARK_PYTHON": sys.executable}
+    """The variables under which this Python has that Spark."""
+    return {**os.environ, "PYTHONPATH": str(prepare(print).folder), "PYSPARK_PYTHON": sys.executable}
 
 
 def script(code: str, *arguments: str, kafka: bool = False) -> list[str]:
@@ -64,11 +50,20 @@ def ids(folder: Path) -> list[int]:
     return ask(_SNAPSHOT, str(folder))
 
 
+def values(folder: Path, *columns: str) -> list[list[Any]]:
+    """Of a table's columns, by a snapshot query of a fresh session, in order."""
+    return ask(_VALUES, str(folder), *columns)
+
+
 def incremental_ids(folder: Path, instants: Sequence[str]) -> list[int]:
     """Of a table, by incremental queries from before the first of its completions on, one up to the next."""
     return ask(_INCREMENTAL, str(folder), *instants)
 
 
+_VALUES = """
+read = spark.read.format("hudi").load(arguments[0]).select(*arguments[1:])
+say(sorted(list(row) for row in read.collect()))
+"""
 _SNAPSHOT = 'say(sorted(r.id for r in spark.read.format("hudi").load(arguments[0]).select("id").collect()))'
 
 _HEAD = """

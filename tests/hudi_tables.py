@@ -13,7 +13,7 @@ from hudi import HudiReadOptions, HudiTableBuilder
 
 from calve.sink_core.hudi.files.place import Place, place_of
 from calve.sink_core.hudi.files.timeline import read_timeline
-from calve.sink_core.hudi.java.jvm import Jvm
+from calve.sink_core.hudi.java.jvm import client_jvm
 from tests.pipelines import COLUMNS, Flow
 
 NAMES = ("db.events", "db.hudi")
@@ -58,7 +58,7 @@ def restore(folder: Path, instant: str, *, statistics: bool = True) -> None:
     """What an operator does with Hudi's own tools: a savepoint, and the table put back to it. By their defaults these
     begin with column `statistics`.
     """
-    jvm = Jvm()
+    jvm = client_jvm()
     try:
         with jvm.calling("restoring") as java:
             hudi = java.org.apache.hudi

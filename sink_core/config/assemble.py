@@ -51,7 +51,7 @@ def hudi_settings(chosen: str | HudiConnection | None, connections: Connections)
     if chosen is None:
         return None
     name, connection = (chosen, connections.hudi[chosen]) if isinstance(chosen, str) else (INLINE, chosen)
-    return HudiSettings(name, connection.warehouse, connection.properties)
+    return HudiSettings(name, connection.warehouse, connection.properties, connection.spark)
 
 
 def database_settings(chosen: str | DatabaseConnection, connections: Connections) -> DatabaseSettings:

@@ -122,6 +122,10 @@ class HudiConnection(PassThrough):
     """The folder of the tables: `namespace.table` is in `namespace/table` below it. A path of this machine, or of a
     file system that all machines of the pipeline have mounted there."""
 
+    spark: dict[str, Property] = Field(default={})
+    """Settings of the Spark 3.5 that brings row changes in: `spark.driver.memory` is its heap. It runs on the machine
+    that commits."""
+
     @property
     def properties(self) -> dict[str, Any]:
         """Hadoop's, references unresolved."""

@@ -36,11 +36,12 @@ class CatalogSettings:
 
 @dataclass(frozen=True)
 class HudiSettings:
-    """A place of Hudi tables; `warehouse` and `properties`, which are Hadoop's, unresolved."""
+    """A place of Hudi tables; `warehouse`, `properties`, which are Hadoop's, and those of its `spark`, unresolved."""
 
     name: str
     warehouse: str
     properties: Mapping[str, Any] = field(repr=False)
+    spark: Mapping[str, Any] = field(repr=False, default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)

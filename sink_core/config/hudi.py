@@ -13,7 +13,7 @@ Problem = tuple[Location, str, object]
 
 _NOT_CREATED = {
     "sort_order": "rows of a Hudi table are in the order in which they were read; clustering sorts them",
-    "identifier_fields": "a row of a Hudi table is told by its Kafka position, which is its record key",
+    "identifier_fields": "a row of a Hudi table is told by its Kafka position, or by key where records change rows",
     "properties": "these are Iceberg's table properties; a Hudi table has none of them",
     "location": "a Hudi table is where its name says, below the warehouse of `hudi`",
 }
@@ -40,9 +40,8 @@ def hudi_tables(
 
 def _settings(at: Location, table: Table, defaults: TableDefaults) -> Iterator[Problem]:
     if table.mode != "append":
-        text = "tables of Hudi are appended to: set append, or format: iceberg for a table that takes row changes"
-        yield (*at, "mode"), text, table.mode
-    if not (defaults.kafka_column if table.kafka_column is None else table.kafka_column):
+        yield from _row_changes(at, table)
+    elif not (defaults.kafka_column if table.kafka_column is None else table.kafka_column):
         text = "a Hudi table needs the column _kafka, of which its record keys are made: set true, or format: iceberg"
         yield (*at, "kafka_column"), text, False
     steps = defaults.evolve if table.evolve is None else table.evolve
@@ -51,6 +50,21 @@ def _settings(at: Location, table: Table, defaults: TableDefaults) -> Iterator[P
         yield (*at, "evolve"), text, None
     if table.auto_create is not None:
         yield from _created((*at, "auto_create"), table.auto_create)
+
+
+def _row_changes(at: Location, table: Table) -> Iterator[Problem]:
+    if "write_mode" in table.model_fields_set:
+        text = "Hudi brings changes into its tables itself, as hudi.type says; leave it out"
+        yield (*at, "write_mode"), text, table.write_mode
+    if table.stops_moved_keys:
+        text = (
+            "a Hudi table's rows are not looked at before a batch is published: set ignore if producers keep each key "
+            "in its partition, or set order_by"
+        )
+        yield (*at, "on_moved_key"), text, table.on_moved_key
+    if table.order_by is not None and "." in table.order_by and not table.events:
+        text = "the ordering field of a Hudi table is a column, not a field within one"
+        yield (*at, "order_by"), text, table.order_by
 
 
 def _created(at: Location, wanted: AutoCreate) -> Iterator[Problem]:

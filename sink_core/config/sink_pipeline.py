@@ -295,7 +295,11 @@ class SinkPipeline(Pipeline):
 
     def _hudi(self) -> dict[str, Any]:
         hudi = self.hudi
-        return {"hudi": {hudi.name: redact({"warehouse": hudi.warehouse, **hudi.properties})}} if hudi else {}
+        return (
+            {"hudi": {hudi.name: redact({"warehouse": hudi.warehouse, **hudi.properties, "spark": dict(hudi.spark)})}}
+            if hudi
+            else {}
+        )
 
     def _derived(self) -> dict[str, str]:
         return {

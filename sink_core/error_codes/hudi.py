@@ -47,6 +47,24 @@ INSTANT_TAKEN = ErrorCode(
     "The table's timeline has the instant of a published batch, by a commit that is not of this pipeline.",
     "Nothing was written. Have the other writer roll its instant back if it is pending, else read the batch again.",
 )
+OTHER_HUDI_KEY = ErrorCode(
+    "CLV-3511",
+    "Key or order are not those of the Hudi table",
+    "A Hudi table's record key and ordering field are chosen when it is created, and the pipeline file says others.",
+    "Set `key` and `order_by` as the table has them, or have Calve create a table of another name.",
+)
+NO_SPARK_35 = ErrorCode(
+    "CLV-3512",
+    "Spark 3.5 could not be installed",
+    "Row changes of Hudi tables are brought in by Hudi on Spark 3.5, which pip fetches when it is first needed.",
+    "Open the way to PyPI, or copy the folder named in the hint from a machine that has it.",
+)
+INSTANT_AHEAD = ErrorCode(
+    "CLV-3513",
+    "A Hudi table has an instant in the future",
+    "A writer whose clock is ahead has committed to it; Hudi would leave out row changes under an earlier instant.",
+    "Set the clocks by NTP; the next commit goes on when its clock has passed the instant.",
+)
 HUDI_ANSWER = ErrorCode(
     "CLV-3510",
     "A finding that `accept` can't answer for a Hudi table",

@@ -1,4 +1,4 @@
-"""The Hudi tables of an open pipeline: a warehouse, and a JVM that is started when the first commit needs it."""
+"""The Hudi tables of an open pipeline: a warehouse, and JVMs that are started when the first commit needs them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from calve.sink_core.failpoints import reach
 from calve.sink_core.hudi.commit.examine import HudiTables
 from calve.sink_core.hudi.commit.table import ATTEMPTS, HudiCommitter, Moved
 from calve.sink_core.hudi.files.place import place_of, warehouse_of
-from calve.sink_core.hudi.files.schema import to_avro
+from calve.sink_core.hudi.files.schema import is_marked, to_avro
 from calve.sink_core.hudi.java.client import HudiClient
 from calve.sink_core.hudi.java.create import ensure_table
-from calve.sink_core.hudi.java.jvm import HudiRefused, Jvm
+from calve.sink_core.hudi.java.jvm import HudiRefused, client_jvm
+from calve.sink_core.hudi.java.spark import SparkClient
 from calve.sink_core.hudi.maintenance.upkeep import HudiUpkeep
 from calve.sink_core.hudi.table.table import HudiTable
 from calve.sink_core.hudi.verify.proven import ProvenHudi
@@ -41,6 +42,7 @@ class HudiLake:
     opening: Opening
     warehouse: Path
     client: HudiClient
+    spark: SparkClient
 
     @property
     def tables(self) -> HudiTables:
@@ -52,7 +54,9 @@ class HudiLake:
     @property
     def committer(self) -> HudiCommitter:
         pipeline = self.opening.pipeline()
-        return HudiCommitter(self.client, self.tables, str(pipeline.path), pipeline.from_now, self.opening.made_by)
+        return HudiCommitter(
+            self.client, self.spark, self.tables, str(pipeline.path), pipeline.from_now, self.opening.made_by
+        )
 
     def look(self, name: str, *, compare: bool = True) -> Looked:
         if not compare:
@@ -79,7 +83,10 @@ class HudiLake:
 
     def change_schema(self, name: str, wanted: Schema, steps: Sequence[EvolveStep]) -> Sequence[str]:
         """By a commit without files: readers know the columns before there are rows with them."""
-        with self.client.jvm.locked(place_of(self.warehouse, name).lock):
+        before = self.tables.load(name)
+        if before is None:
+            raise dropped_meanwhile(name)
+        with self.committer.locked(before):
             for _ in range(ATTEMPTS):
                 table = self.tables.load(name)
                 if table is None:
@@ -88,7 +95,7 @@ class HudiLake:
                 if change is None:
                     return ()
                 try:
-                    if self.committer.change(name, to_avro(change.schema, name)):
+                    if self.committer.change(name, to_avro(change.schema, name, marked=is_marked(table.schema_text))):
                         return change.changes
                 except HudiRefused as error:
                     raise Unreachable(
@@ -114,7 +121,7 @@ class HudiLake:
                 hint="choose `refill`, which reads again what the former table had",
                 code=HUDI_ANSWER,
             )
-        with self.client.jvm.locked(table.place.lock):
+        with self.committer.locked(table):
             reach("resolve.after-list")
             try:
                 number = self.committer.answer(table, made[-1].summary)
@@ -129,6 +136,7 @@ class HudiLake:
 
     def close(self) -> None:
         self.client.jvm.close()
+        self.spark.jvm.close()
 
 
 def hudi_lake(opening: Opening) -> HudiLake:
@@ -136,4 +144,6 @@ def hudi_lake(opening: Opening) -> HudiLake:
     settings = opening.pipeline().hudi
     assert settings is not None
     hadoop = {key: str(value) for key, value in resolve(settings.properties).items()}
-    return HudiLake(opening, warehouse_of(settings), HudiClient(Jvm(), hadoop))
+    spark = {key: str(value) for key, value in resolve(settings.spark).items()}
+    client = HudiClient(client_jvm(), hadoop)
+    return HudiLake(opening, warehouse_of(settings), client, SparkClient(hadoop, spark))

@@ -8,6 +8,9 @@ Crash points of a commit, and what the next one finds (docs/hudi.md has the whol
     hudi.in-lock         the instant is pending; the next one goes on with it
     hudi.after-commit    the table has the batch and says so itself; the next coordinator only reports it
 
+Row changes have no names of ours in the table: Hudi's writer on Spark brings them in, under an instant of its own. A
+try that is killed leaves a pending instant that nobody completes, and cleaning rolls back; the next try has another.
+
 Whoever is stopped while it has the lock file keeps it; one that is killed has it until its JVM has ended. An instant is
 completed once: whoever comes second finds, under the lock or in the last check before Hudi completes it, that the table
 is not as it saw it, and looks again.
@@ -18,17 +21,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from calve.sink_core.error_codes.hudi import CLOCK_BEHIND, HUDI_REFUSED, INSTANT_TAKEN
+from calve.sink_core.error_codes.hudi import CLOCK_BEHIND, HUDI_REFUSED, INSTANT_AHEAD, INSTANT_TAKEN
 from calve.sink_core.error_codes.tables import RACES_LOST
 from calve.sink_core.errors import CommitConflict, RetriableError, TableUnusable, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.hudi.commit.examine import Examined, HudiTables
-from calve.sink_core.hudi.files.staged import NOTHING, put_in_place, read_staged, remove_staged
+from calve.sink_core.hudi.files.staged import NOTHING, Staged, gone, put_in_place, read_staged, remove_staged
 from calve.sink_core.hudi.files.timeline import instant_ms, instant_text
 from calve.sink_core.hudi.java.client import Completion, HudiClient, action_of, table_type_of
 from calve.sink_core.hudi.java.jvm import HudiRefused
+from calve.sink_core.hudi.java.spark import SparkClient, Upsert
 from calve.sink_core.hudi.table.table import HudiTable
 from calve.sink_core.offsets import Offsets
 from calve.sink_core.tables.commit import TableCommit
@@ -54,11 +59,13 @@ class Moved(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HudiCommitter:
-    """Commits to the Hudi tables of one pipeline. `pipeline_file` only serves the commands in messages, `from_now` are
-    tables that need not have what was published without them. `made_by` goes into the commits.
+    """Commits to the Hudi tables of one pipeline: by `client`, and where records change rows by `spark`.
+    `pipeline_file` only serves the commands in messages, `from_now` are tables that need not have what was published
+    without them. `made_by` goes into the commits.
     """
 
     client: HudiClient
+    spark: SparkClient
     tables: HudiTables
     pipeline_file: str
     from_now: Set[str] = frozenset()
@@ -74,7 +81,7 @@ class HudiCommitter:
         began, done = time.monotonic(), _Done(name)
         seen = self.tables.examine(name)
         if seen.table is not None and self._next(seen) is not None:
-            with self.client.jvm.locked(seen.table.place.lock):
+            with self.locked(seen.table):
                 while self._commit_next(name, done):
                     pass
                 self._forget(seen.table)
@@ -82,9 +89,13 @@ class HudiCommitter:
         self._stop_on(seen)
         return done.report(seen.table, time.monotonic() - began) if seen.table else None
 
+    def locked(self, table: HudiTable) -> AbstractContextManager[None]:
+        """Hold the table's lock, in the JVM that completes its commits. Raises as `Jvm.locked`."""
+        return self._client(table).jvm.locked(table.place.lock)
+
     def change(self, name: str, schema: str) -> bool:
-        """Give a table another schema (Avro), by a commit without files; whether it was as it was seen. The lock file
-        must be held.
+        """Give a table another schema (Avro), by a commit without files; whether it was as it was seen. `locked` must
+        be held.
         """
         table = self.tables.load(name)
         if table is None:
@@ -99,7 +110,7 @@ class HudiCommitter:
 
     def answer(self, table: HudiTable, said: Mapping[str, str]) -> int:
         """A commit without files that says this of the table; its number. Raises Moved if the table is not as it was
-        loaded any more. The lock file must be held.
+        loaded any more. `locked` must be held.
         """
         instant = self._own_instant(table)
         self._finish(table, Completion(instant, (), table.schema_text, said, self.tables.keys.carried), 0)
@@ -150,6 +161,11 @@ class HudiCommitter:
         table.check_usable()
         # A range job that resolves a finding may have written nothing.
         staged = read_staged(logged.event.manifests[0]) if logged.event.manifests else NOTHING
+        if staged.changes:
+            _wait_past(table)
+            self._bring_in(table, staged, self._said(table, share))
+            reach("hudi.after-commit")
+            return
         instant = staged.instant or self._own_instant(table)
         _wait_for(instant, table.name)
         _check_free(table, instant)
@@ -178,22 +194,35 @@ class HudiCommitter:
         offsets = {SOURCE_OFFSETS: source_offsets(positions)} if positions else {}
         return {**to_summary(self.tables.keys, record, made_by=self.made_by), **offsets}
 
+    def _bring_in(self, table: HudiTable, staged: Staged, extra: Mapping[str, str]) -> None:
+        """Bring row changes in. Raises as `_finish`."""
+        paths = [table.place.staged / file.folder / file.name for file in staged.files]
+        if lost := next((path for path in paths if not path.exists()), None):
+            raise gone(lost)
+        reach("hudi.after-adopt")
+        changes = Upsert(paths, table.schema_text, {**extra, "schema": table.schema_text}, self.tables.keys.carried)
+        self.spark.upsert(table.place.folder, table.properties, changes, lambda: self._check_unmoved(table))
+
     def _finish(self, table: HudiTable, done: Completion, rows: int) -> None:
         """Complete an instant, which adds so many rows. Raises Moved if the table is not as it was seen any more when
         Hudi has its lock.
         """
-        had_rows, had_files, had_bytes = table.counted
-        totals = [had_rows + rows, had_files + len(done.files), had_bytes + sum(file.size for file in done.files)]
-        counted = replace(done, extra={**done.extra, self.tables.keys.totals: json.dumps(totals)})
+        if not table.key:
+            had = table.counted
+            totals = [had.rows + rows, had.files + len(done.files), had.size + sum(file.size for file in done.files)]
+            done = replace(done, extra={**done.extra, self.tables.keys.totals: json.dumps(totals)})
+        complete = self._client(table).complete
+        complete(table.place.folder, table.properties, done, lambda: self._check_unmoved(table))
 
-        def check() -> None:
-            reach("hudi.in-lock")
-            now = self.tables.load(table.name)
-            seen = self.tables.log.state.rules.completion_compares_the_head
-            if now is None or (seen and (now.uuid, now.view.head) != (table.uuid, table.view.head)):
-                raise Moved(f"the head was {table.view.head}, is {now.view.head if now else 'gone'}")
+    def _check_unmoved(self, table: HudiTable) -> None:
+        reach("hudi.in-lock")
+        now = self.tables.load(table.name)
+        seen = self.tables.log.state.rules.completion_compares_the_head
+        if now is None or (seen and (now.uuid, now.view.head) != (table.uuid, table.view.head)):
+            raise Moved(f"the head was {table.view.head}, is {now.view.head if now else 'gone'}")
 
-        self.client.complete(table.place.folder, table.properties, counted, check)
+    def _client(self, table: HudiTable) -> HudiClient:
+        return self.spark if table.key else self.client
 
     def _forget(self, table: HudiTable) -> None:
         """Remove staged files of batches that the table is reported to have: a table that was put back before it had
@@ -228,7 +257,7 @@ class _Done:
     def report(self, table: HudiTable, seconds: float) -> TableCommit:
         events = [logged.event for share in self.shares for logged in share.events]
         own = table.view.tagged.own if table.view.tagged else None
-        rows, files, size = table.counted
+        totals = table.totals
         return TableCommit(
             table=self.name,
             table_uuid=table.uuid,
@@ -239,9 +268,9 @@ class _Done:
             batches=tuple(dict.fromkeys(event.batch_id for event in events)),
             rows=sum(event.rows for event in events),
             files=sum(manifest.files for event in events for manifest in event.manifests),
-            total_rows=rows,
-            total_files=files,
-            total_bytes=size,
+            total_rows=totals.rows,
+            total_files=totals.files,
+            total_bytes=totals.size,
             conflicts=self.conflicts,
             seconds=round(seconds, 3),
         )
@@ -256,15 +285,32 @@ def source_offsets(positions: Offsets) -> str:
 
 def _wait_for(instant: str, name: str) -> None:
     """Until it is past: Hudi loses updates to files of an instant in the future, and says nothing."""
-    ahead_s = instant_ms(instant) / 1_000 - time.time()
-    if ahead_s > MOST_AHEAD_S:
+    if not _comes(instant):
         raise Unreachable(
-            f"{name}: a batch's instant is {instant}, {ahead_s:,.0f} s ahead of this machine's clock",
+            f"{name}: a batch's instant is {instant}, ahead of this machine's clock by more than {MOST_AHEAD_S} s",
             hint="set the clocks of both machines by NTP",
             code=CLOCK_BEHIND,
         )
-    if ahead_s > 0:
+
+
+def _wait_past(table: HudiTable) -> None:
+    """Until all instants of the table are past: Hudi leaves out changes to files of later ones, and says nothing."""
+    last = max((each.requested for each in table.timeline.instants), default="")
+    if last and not _comes(last):
+        raise Unreachable(
+            f"{table.name}: its timeline has the instant {last}, ahead of this machine's clock by more than "
+            f"{MOST_AHEAD_S} s",
+            hint="set the clocks of all that write to it by NTP; row changes are brought in once the instant is past",
+            code=INSTANT_AHEAD,
+        )
+
+
+def _comes(instant: str) -> bool:
+    """Whether it is past, if need be after a wait."""
+    ahead_s = instant_ms(instant) / 1_000 - time.time()
+    if 0 < ahead_s <= MOST_AHEAD_S:
         time.sleep(ahead_s)
+    return ahead_s <= MOST_AHEAD_S
 
 
 def _check_free(table: HudiTable, instant: str) -> None:

@@ -25,6 +25,8 @@ from calve.sink_core.errors import ConfigError
 HOODIE = ".hoodie"
 PROPERTIES = f"{HOODIE}/hoodie.properties"
 TIMELINE = f"{HOODIE}/timeline"
+PARTITION_FIELDS = "hoodie.table.partition.fields"
+"""The property that names the columns of a table's partitions."""
 
 
 @dataclass(frozen=True, slots=True)

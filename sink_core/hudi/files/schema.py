@@ -51,6 +51,12 @@ META_COLUMNS = tuple(
 )
 """Columns of text that Hudi's files begin with."""
 
+IS_DELETED = "_hoodie_is_deleted"
+"""The column by which Hudi's writers tell rows that go. It is the table's as well, and null in rows that are there."""
+
+# Optional, else Hudi's writer wants a default.
+_MARK: Avro = {"name": IS_DELETED, "type": ["null", "boolean"], "default": None}
+
 _PLAIN: Mapping[type[IcebergType], Avro] = {
     BooleanType: "boolean",
     IntegerType: "int",
@@ -65,10 +71,18 @@ _PLAIN: Mapping[type[IcebergType], Avro] = {
 }
 
 
-def to_avro(schema: Schema, table: str) -> str:
-    """The schema as Hudi stores it. Raises ConfigError for columns that Hudi can't have."""
+def to_avro(schema: Schema, table: str, *, marked: bool = False) -> str:
+    """The schema as Hudi stores it, with the column `IS_DELETED` if `marked`. Raises ConfigError for columns that Hudi
+    can't have.
+    """
     name = table.rpartition(".")[2]
-    return json.dumps(_record(schema.as_struct(), f"{name}_record", f"hoodie.{name}", table, ""))
+    record = _record(schema.as_struct(), f"{name}_record", f"hoodie.{name}", table, "")
+    return json.dumps({**record, "fields": [*([_MARK] if marked else ()), *record["fields"]]})
+
+
+def is_marked(text: str) -> bool:
+    """Whether a stored schema has the column `IS_DELETED`."""
+    return any(field["name"] == IS_DELETED for field in json.loads(text).get("fields", ()))
 
 
 def from_avro(text: str, table: str) -> Schema:
@@ -82,7 +96,8 @@ def from_avro(text: str, table: str) -> Schema:
             hint="have Calve create a table of another name",
             code=FOREIGN_HUDI_TABLE,
         ) from None
-    return Schema(*(field for field in columns.fields if field.name not in META_COLUMNS))
+    own = {*META_COLUMNS, IS_DELETED}
+    return Schema(*(field for field in columns.fields if field.name not in own))
 
 
 def _record(struct: StructType, name: str, namespace: str, table: str, path: str) -> Avro:

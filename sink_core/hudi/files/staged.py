@@ -54,10 +54,13 @@ class HudiFile:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What a batch holds for one table: the instant that it is committed under, and its files."""
+    """What a batch holds for one table: the instant that it is committed under, and its files. If these are `changes`
+    of rows, Hudi brings them in under an instant of its own, and they never come into the table.
+    """
 
     instant: str
     files: tuple[HudiFile, ...]
+    changes: bool = False
 
 
 NOTHING = Staged("", ())
@@ -83,17 +86,22 @@ def _escaped(value: object) -> str:
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text) or NO_VALUE
 
 
-def write_staged(place: Place, batch_id: str, table: str, table_uuid: str, files: Sequence[HudiFile]) -> TableOutput:
-    """The table's part of a batch, its manifest written; without one if there are no files."""
+def write_staged(
+    place: Place, batch_id: str, table: str, table_uuid: str, files: Sequence[HudiFile], changes: int | None = None
+) -> TableOutput:
+    """The table's part of a batch, its manifest written; without one if there are no files. `changes`: as in
+    `TableOutput`.
+    """
     if not files:
-        return TableOutput(table, table_uuid, 0)
+        return TableOutput(table, table_uuid, 0, changes=changes)
     path = place.staged / f"calve-{batch_id}" / f"manifest-{uuid.uuid4()}.json"
-    content = json.dumps({"instant": files[0].instant, "files": [asdict(file) for file in files]}).encode()
+    said = {"instant": files[0].instant, "files": [asdict(file) for file in files], "changes": changes is not None}
+    content = json.dumps(said).encode()
     put(content, path)
     rows, size = sum(file.rows for file in files), sum(file.size for file in files)
     digest = hashlib.sha256(content).hexdigest()
     ref = ManifestRef(str(path), len(content), digest, 0, 0, len(files), rows, size, ())
-    return TableOutput(table, table_uuid, 0, (ref,))
+    return TableOutput(table, table_uuid, 0, (ref,), changes)
 
 
 def read_staged(ref: ManifestRef) -> Staged:
@@ -105,7 +113,7 @@ def read_staged(ref: ManifestRef) -> Staged:
     if (found := hashlib.sha256(content).hexdigest()) != ref.sha256:
         raise ProtocolError(f"{ref.path}: published with SHA-256 {ref.sha256}, found {found}", code=STAGED_GONE)
     said = json.loads(content)
-    return Staged(said["instant"], tuple(HudiFile(**file) for file in said["files"]))
+    return Staged(said["instant"], tuple(HudiFile(**file) for file in said["files"]), said["changes"])
 
 
 def put_in_place(place: Place, staged: Staged) -> None:

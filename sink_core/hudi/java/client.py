@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.sink_core.config.tables import HudiType
+from calve.sink_core.hudi.changes.settings import BY_COMMIT, BY_EVENT
 from calve.sink_core.hudi.files.staged import HudiFile
 from calve.sink_core.hudi.java.jvm import Check, Jvm
 from calve.sink_core.iceberg.create.tables import CREATED_BY
@@ -27,7 +28,7 @@ _SCHEMA = "hoodie.avro.schema"
 
 _ACTIONS: Mapping[HudiType, str] = {"copy_on_write": "commit", "merge_on_read": "deltacommit"}
 
-_WRITES = {
+WRITES = {
     "hoodie.metadata.enable": "true",
     # Statistics of columns cost three times as much as the rest of a commit. Where another writer has begun with them
     # the first tries fail, and drop them.
@@ -45,8 +46,16 @@ _WRITES = {
 }
 
 
-def _carried(keys: Sequence[str]) -> dict[str, str]:
+def carrying(keys: Sequence[str]) -> dict[str, str]:
+    """Has later commits of any writer repeat these keys of what a commit says."""
     return {"hoodie.write.rolling.metadata.keys": ",".join(keys)}
+
+
+def key_generator(key: Sequence[str], partitions: Sequence[str]) -> str:
+    """Hudi's name of what makes record keys and partitions of rows."""
+    if not partitions:
+        return "NON_PARTITION"
+    return "SIMPLE" if len(partitions) == 1 and len(key) <= 1 else "COMPLEX"
 
 
 def action_of(table_type: HudiType) -> str:
@@ -60,13 +69,17 @@ def table_type_of(properties: Mapping[str, str]) -> HudiType:
 
 @dataclass(frozen=True, slots=True)
 class NewHudiTable:
-    """A table to be created; `schema` as Avro, partitioned by the values of `partitions`."""
+    """A table to be created; `schema` as Avro, partitioned by the values of `partitions`. If records change its rows,
+    by which columns these are told apart, and by which they are ordered, if not by commits.
+    """
 
     name: str
     uuid: str
     schema: str
     table_type: HudiType
     partitions: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    order: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +116,13 @@ class HudiClient:
             builder.setTableCreateSchema(new.schema)
             builder.setPopulateMetaFields(True)
             builder.setCommitTimezone(hudi.common.model.HoodieTimelineTimeZone.UTC)
-            kind = "SIMPLE" if len(new.partitions) == 1 else "COMPLEX" if new.partitions else "NON_PARTITION"
-            builder.setKeyGeneratorType(kind)
+            builder.setKeyGeneratorType(key_generator(new.key, new.partitions))
+            if new.key:
+                builder.setRecordKeyFields(",".join(new.key))
+                modes = hudi.common.config.RecordMergeMode
+                builder.setRecordMergeMode(getattr(modes, BY_EVENT if new.order else BY_COMMIT))
+                if new.order:
+                    builder.setOrderingFields(new.order)
             if new.partitions:
                 builder.setPartitionFields(",".join(new.partitions))
                 builder.setHiveStylePartitioningEnable(True)
@@ -131,7 +149,7 @@ class HudiClient:
             some = hudi.common.util.Option
             operation = hudi.common.model.WriteOperationType.BULK_INSERT
             action = action_of(table_type_of(properties))
-            client = self._client(folder, properties, {_SCHEMA: done.schema, **_carried(done.carried)})
+            client = self._client(folder, properties, {_SCHEMA: done.schema, **carrying(done.carried)})
             try:
                 client.getHeartbeatClient().start(done.instant)
                 client.preWrite(done.instant, operation, self._table(folder))
@@ -190,7 +208,7 @@ class HudiClient:
         HudiRefused. The lock file must be held.
         """
         with self.jvm.calling(f"maintaining {folder}"):
-            client = self._client(folder, properties, {_SCHEMA: schema, **settings, **_carried(carried)})
+            client = self._client(folder, properties, {_SCHEMA: schema, **settings, **carrying(carried)})
             try:
                 yield client
             finally:
@@ -200,7 +218,7 @@ class HudiClient:
     def _client(self, folder: Path, properties: Mapping[str, str], settings: Mapping[str, str]) -> Any:
         hudi, name = self.jvm.java.org.apache.hudi, properties["hoodie.table.name"]
         writes = {
-            **_WRITES,
+            **WRITES,
             "hoodie.table.name": name,
             "hoodie.write.table.version": properties.get("hoodie.table.version", TABLE_VERSION),
             **settings,

@@ -18,7 +18,9 @@ from calve.sink_core.hudi.files.schema import to_avro
 from calve.sink_core.hudi.files.timeline import read_properties
 from calve.sink_core.hudi.java.client import UUID, HudiClient, NewHudiTable
 from calve.sink_core.hudi.java.jvm import HudiRefused
+from calve.sink_core.iceberg.changes.settings import row_changes_of
 from calve.sink_core.iceberg.create.tables import Columns, NewTable, new_table
+from calve.sink_core.iceberg.files.stand_in import stand_in
 from calve.sink_core.records.columns.type_text import type_text
 
 _IN_PATHS = (BooleanType, IntegerType, LongType, StringType, DateType)
@@ -59,12 +61,26 @@ def new_hudi_table(settings: TableSettings, shown: Columns) -> NewHudiTable:
             code=NO_SUCH_TABLE,
         )
     new = new_table(settings, settings.auto_create, shown)
+    columns, partitions = new.schema, tuple(_partitions(new, new.schema))
+    if not settings.changes_rows:
+        return NewHudiTable(
+            settings.name, str(uuid.uuid4()), to_avro(columns, settings.name), settings.hudi_type, partitions
+        )
+    key = columns.identifier_field_names()
+    # Of a row that goes the key alone may be known.
+    columns = Schema(*(field.model_copy(update={"required": field.name in key}) for field in columns.fields))
+    metadata = stand_in(columns, partitions, "")
+    changes = row_changes_of(metadata, settings)
+    assert changes is not None
+    order = None if changes.order is None else metadata.schema().find_column_name(changes.order)
     return NewHudiTable(
         settings.name,
         str(uuid.uuid4()),
-        to_avro(new.schema, settings.name),
+        to_avro(columns, settings.name, marked=not settings.soft_deletes),
         settings.hudi_type,
-        tuple(_partitions(new, new.schema)),
+        partitions,
+        tuple(metadata.schema().find_field(field_id).name for field_id in changes.key),
+        order or "",
     )
 
 

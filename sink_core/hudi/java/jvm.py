@@ -1,7 +1,7 @@
-"""Hudi's Java client in a JVM of its own, started when it is first needed. It ends with its process, or before.
+"""Hudi in a JVM of its own, started when it is first needed. It ends with its process, or before.
 
 Spark's jars come first on its class path: with those of the bundle first an old library of it breaks Spark's Parquet.
-It is never Spark's own JVM: the bundle is made for another Scala.
+It is never the JVM of Calve's Spark: the bundle is made for another Scala.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ _OPENED = (
     *("util.concurrent", "util.concurrent.atomic"),
 )
 _OPTIONS = (
-    # A commit is over before the optimising compiler would have begun.
-    "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-Djol.skipHotspotSAAttach=true",
     "-Dorg.apache.logging.log4j.level=ERROR",
     *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
 )
+_SHORT = ("-XX:TieredStopAtLevel=1",)
+"""A commit is over before the optimising compiler would have begun."""
+
 _LAST_LINES = 5
 _END_S = 60
 _KILLED_S = 3600
@@ -58,20 +59,25 @@ class HudiRefused(Exception):
 
 
 class Jvm:
-    """The JVM. `java` is the way to its classes; calls of them belong into `calling`."""
+    """The JVM. `java` is the way to its classes; calls of them belong into `calling`. `name` is that of its archive of
+    classes, `jars` its class path in order (raises Unreachable), `options` further ones of Java.
+    """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, name: str, jars: Callable[[], Sequence[Path]], options: Callable[[], Sequence[str]] = tuple
+    ) -> None:
+        self._name, self._jars, self._options = name, jars, options
         self._last = deque[str](maxlen=_LAST_LINES)
         self._process: Popen[Any] | None = None
         self._archive: _Archive | None = None
 
     @cached_property
     def _gateway(self) -> JavaGateway:
-        java, jars = find_java(), _jars()
-        self._archive = _Archive(archive_path("hudi", java, jars))
+        java, jars = find_java(), self._jars()
+        self._archive = _Archive(archive_path(self._name, java, jars))
         started = launch_gateway(
             classpath=":".join(map(str, jars)),
-            javaopts=[*_OPTIONS, *self._archive.options],
+            javaopts=[*_OPTIONS, *self._options(), *self._archive.options],
             java_path=str(java),
             # It ends when its standard input does, and so with this process however that ends.
             die_on_exit=True,
@@ -110,6 +116,10 @@ class Jvm:
                 hint="run again; what was published is committed by the next run",
                 code=HUDI_JVM,
             ) from None
+
+    def array(self, kind: Any, length: int) -> Any:
+        """A Java array of a class."""
+        return self._gateway.new_array(kind, length)
 
     def map(self, values: Mapping[str, str]) -> Any:
         """A Java map of text."""
@@ -172,19 +182,36 @@ class Jvm:
         self._archive.keep()
 
 
+def client_jvm() -> Jvm:
+    """One for Hudi's Java client, on jars of the Spark that Calve runs on."""
+    return Jvm("hudi", _client_jars, lambda: _SHORT)
+
+
+def _client_jars() -> list[Path]:
+    # Names and not a pattern, as an archive of classes wants them.
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return [*sorted((Path(spec.origin).parent / "jars").glob("*.jar")), *hudi_jars()]
+
+
 class Check:
-    """A Java `BiConsumer` that calls `check`; what that raises is kept, and Java is told to stop."""
+    """A Java `BiConsumer` that calls `check` before a commit is completed; what that raises is kept, and Java is told
+    to stop. `extra` is what the commit then says of itself besides.
+    """
 
     class Java:
         implements = ("java.util.function.BiConsumer",)
 
-    def __init__(self, check: Callable[[], None]) -> None:
-        self._check = check
+    def __init__(self, check: Callable[[], None], extra: Mapping[str, str] | None = None) -> None:
+        self._check, self._extra = check, extra or {}
         self.raised: Exception | None = None
 
-    def accept(self, _client: object, _metadata: object) -> None:
+    def accept(self, _client: object, metadata: Any) -> None:
         try:
             self._check()
+            for key, value in self._extra.items():
+                metadata.addMetadata(key, value)
         except Exception as error:
             self.raised = error
             raise
@@ -218,14 +245,6 @@ class _Archive:
             with suppress(OSError):
                 if time.time() - left.stat().st_mtime > _KILLED_S:
                     left.unlink()
-
-
-def _jars() -> list[Path]:
-    """The class path, in its order: names and not a pattern, as an archive of classes wants them."""
-    spec = find_spec("pyspark")
-    assert spec is not None
-    assert spec.origin is not None
-    return [*sorted((Path(spec.origin).parent / "jars").glob("*.jar")), *hudi_jars()]
 
 
 def _told(error: Py4JJavaError) -> str:

@@ -17,7 +17,7 @@ from calve.sink_core.errors import ProtocolError
 from calve.sink_core.hudi.commit.examine import HudiTables
 from calve.sink_core.hudi.files.staged import read_staged, staged_batches
 from calve.sink_core.hudi.files.timeline import Instant, metadata_of
-from calve.sink_core.hudi.table.shape import FileOnDisk, base_files, why_not_owned
+from calve.sink_core.hudi.table.shape import FileOnDisk, base_files
 from calve.sink_core.tables.format.upkeep import Job
 from calve.sink_core.tables.log.state import CommitState
 
@@ -66,7 +66,7 @@ def list_leftovers(tables: HudiTables, job: Job, older_than_ms: int) -> HudiLeft
     table = tables.load(job.name)
     if table is None:
         return HudiLeftovers(tables, job, _nothing(job.name, "there is no such table"))
-    if why := why_not_owned(table, job.owned):
+    if why := table.why_not_owned(job.owned):
         return HudiLeftovers(tables, job, _nothing(job.name, why))
     job.tell(f"{job.name}: listing files")
     old_s = older_than_ms / 1000
@@ -76,7 +76,7 @@ def list_leftovers(tables: HudiTables, job: Job, older_than_ms: int) -> HudiLeft
     first = min(completed, default="")
     files = tuple(
         file
-        for file in base_files(table)
+        for file in base_files(table.place)
         # Of instants that were archived nothing is known: their files are the table's.
         if file.modified_s < old_s
         and file.instant not in completed

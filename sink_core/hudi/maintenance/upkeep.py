@@ -33,7 +33,6 @@ from calve.sink_core.hudi.table.shape import (
     REPLACED,
     partitions_of,
     shape,
-    why_not_owned,
 )
 from calve.sink_core.hudi.table.table import HudiTable
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
@@ -59,13 +58,13 @@ class HudiUpkeep:
 
     def compact(self, job: Job, settings: Compact, target_bytes: int) -> TaskOutcome:
         table = self._load(job.name)
-        before = shape(table)
-        why = None if job.wanted else why_not_owned(table, job.owned)
+        before = _shape(table)
+        why = None if job.wanted else table.why_not_owned(job.owned)
         small_bytes = target_bytes * 3 // 4
         settled_before_s = time.time() - settings.lag
         due = [
             name
-            for name, files in partitions_of(table).items()
+            for name, files in partitions_of(table.place, table.timeline).items()
             if sum(f.size < small_bytes and f.modified_s < settled_before_s for f in files) >= settings.min_files
         ]
         pending = table.timeline.pending(_SERVICES)
@@ -77,7 +76,7 @@ class HudiUpkeep:
             would += f", {before[LOG_FILES]:,} log files compacted" if before[LOG_FILES] else ""
             return TaskOutcome(COMPACT, job.name, would, False, before, before)
         steps = self._carry_out(job, settings, target_bytes, small_bytes)
-        after = shape(self._load(job.name))
+        after = _shape(self._load(job.name))
         if not steps:
             why = "Hudi plans nothing for them"
             return TaskOutcome(COMPACT, job.name, f"nothing to do: {why}", False, before, after)
@@ -86,8 +85,8 @@ class HudiUpkeep:
 
     def expire(self, job: Job, settings: Expire) -> TaskOutcome:
         table = self._load(job.name)
-        before = shape(table)
-        if why := why_not_owned(table, job.owned):
+        before = _shape(table)
+        if why := table.why_not_owned(job.owned):
             return TaskOutcome(EXPIRE, job.name, f"nothing to do: {why}", False, before, before)
         if (finding := self.tables.examine(job.name).finding) is not None:
             raise finding.error()
@@ -105,7 +104,7 @@ class HudiUpkeep:
             reach("hudi.after-clean")
             job.tell(f"{job.name}: archiving")
             client.archive()
-        after = shape(self._load(job.name))
+        after = _shape(self._load(job.name))
         gone = before[REPLACED] - after[REPLACED], before[ACTIVE] - after[ACTIVE]
         did = f"{gone[0]:,} files deleted, {gone[1]:,} instants archived"
         return TaskOutcome(EXPIRE, job.name, did, any(gone), before, after)
@@ -166,6 +165,10 @@ class HudiUpkeep:
         """One that no batch will ever have."""
         last = max((each.requested for each in self._load(name).timeline.instants), default="")
         return instant_text(next_instant(instant_ms(last) if last else 0, time.time_ns() // 1_000_000, "table"))
+
+
+def _shape(table: HudiTable) -> dict[str, int]:
+    return shape(table.place, table.timeline)
 
 
 _CLUSTERING = ("clustering", "replacecommit")

@@ -1,4 +1,4 @@
-"""How many files a Hudi table has, and whether they are Calve's to remove."""
+"""Which files a Hudi table has, and how many."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from calve.sink_core.hudi.files.place import HOODIE
-from calve.sink_core.hudi.files.timeline import Instant, metadata_of
-from calve.sink_core.hudi.table.table import HudiTable
-from calve.sink_core.iceberg.create.tables import CREATED_BY
+from calve.sink_core.hudi.files.place import HOODIE, Place
+from calve.sink_core.hudi.files.timeline import Instant, Timeline, metadata_of
 
 DATA_FILES, REPLACED, LOG_FILES, ACTIVE = "data_files", "replaced_files", "log_files", "active_instants"
 BASE_FILE = re.compile(r"([^_]+)_([^_]+)_(\d{17})\.parquet")
@@ -31,46 +29,39 @@ class FileOnDisk:
     modified_s: float
 
 
-def partitions_of(table: HudiTable) -> Mapping[str, Sequence[FileOnDisk]]:
+def partitions_of(place: Place, timeline: Timeline) -> Mapping[str, Sequence[FileOnDisk]]:
     """The base files by partition, those of completed instants only, of each file id the last, and none that a
     clustering has replaced.
     """
-    completed = {instant.requested for instant in table.timeline.commits}
-    replaced = {file_id for each in table.timeline.commits for file_id in _replaced_by(each)}
+    completed = {instant.requested for instant in timeline.commits}
+    replaced = {file_id for each in timeline.commits for file_id in _replaced_by(each)}
     first = min(completed, default="")
     found: dict[str, dict[str, FileOnDisk]] = defaultdict(dict)
-    for file in base_files(table):
+    for file in base_files(place):
         # Of an instant that was archived the timeline says nothing: it was completed.
         if file.file_id not in replaced and (file.instant in completed or file.instant < first):
-            of = found[str(file.path.parent.relative_to(table.place.folder))]
+            of = found[str(file.path.parent.relative_to(place.folder))]
             if file.file_id not in of or of[file.file_id].instant < file.instant:
                 of[file.file_id] = file
     return {name: list(of.values()) for name, of in found.items()}
 
 
-def base_files(table: HudiTable) -> Sequence[FileOnDisk]:
+def base_files(place: Place) -> Sequence[FileOnDisk]:
     """Every base file there is, whoever names it."""
     return [
         FileOnDisk(path, match[1], match[3], status.st_size, status.st_mtime)
-        for path in _files(table)
+        for path in _files(place)
         if (match := BASE_FILE.fullmatch(path.name)) and (status := path.stat())
     ]
 
 
-def shape(table: HudiTable) -> dict[str, int]:
+def shape(place: Place, timeline: Timeline) -> dict[str, int]:
     """Numbers of base files, of such as are replaced and still there, of log files, and of commits in the active
     timeline.
     """
-    logs = sum(_LOG_FILE.fullmatch(path.name) is not None for path in _files(table))
-    live, all_of = sum(map(len, partitions_of(table).values())), len(base_files(table))
-    return {DATA_FILES: live, REPLACED: all_of - live, LOG_FILES: logs, ACTIVE: len(table.timeline.commits)}
-
-
-def why_not_owned(table: HudiTable, owned: bool | None) -> str | None:
-    """Why old versions must stay, None if they may go; `owned` as in the pipeline file."""
-    if owned is None and CREATED_BY not in table.properties:
-        return "not created by Calve, and the pipeline file doesn't say owned: true for it"
-    return "the pipeline file says owned: false" if owned is False else None
+    logs = sum(_LOG_FILE.fullmatch(path.name) is not None for path in _files(place))
+    live, all_of = sum(map(len, partitions_of(place, timeline).values())), len(base_files(place))
+    return {DATA_FILES: live, REPLACED: all_of - live, LOG_FILES: logs, ACTIVE: len(timeline.commits)}
 
 
 def _replaced_by(instant: Instant) -> Iterator[str]:
@@ -80,6 +71,6 @@ def _replaced_by(instant: Instant) -> Iterator[str]:
             yield from file_ids
 
 
-def _files(table: HudiTable) -> Sequence[Path]:
-    folder = table.place.folder
+def _files(place: Place) -> Sequence[Path]:
+    folder = place.folder
     return [path for path in folder.rglob("*") if HOODIE not in path.relative_to(folder).parts and path.is_file()]

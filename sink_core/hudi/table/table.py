@@ -13,13 +13,16 @@ from pyiceberg.schema import Schema
 from calve.sink_core.config.sink_pipeline import TableSettings, TargetFileSize
 from calve.sink_core.error_codes.hudi import FOREIGN_HUDI_TABLE
 from calve.sink_core.errors import TableUnusable
-from calve.sink_core.hudi.files.place import Place
+from calve.sink_core.hudi.changes.settings import hudi_changes_of, record_key
+from calve.sink_core.hudi.files.place import PARTITION_FIELDS, Place
 from calve.sink_core.hudi.files.read import read_rows
-from calve.sink_core.hudi.files.schema import from_avro
+from calve.sink_core.hudi.files.schema import from_avro, is_marked
 from calve.sink_core.hudi.files.staged import HudiFile, write_staged
 from calve.sink_core.hudi.files.timeline import Timeline, extra_of, instant_text
 from calve.sink_core.hudi.java.client import table_type_of
+from calve.sink_core.hudi.table.shape import partitions_of
 from calve.sink_core.hudi.table.target import HudiTarget
+from calve.sink_core.iceberg.create.tables import CREATED_BY
 from calve.sink_core.iceberg.files.stand_in import stand_in, written
 from calve.sink_core.iceberg.handles import TableMetadata
 from calve.sink_core.tables.batch import TableOutput, ToMerge
@@ -31,18 +34,24 @@ from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
 VERSIONS = ("8", "9")
 """Table versions whose timeline is that of `timeline.py`."""
 
-PARTITION_FIELDS = "hoodie.table.partition.fields"
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "hoodie.table.version": VERSIONS,
     "hoodie.table.timeline.timezone": ("UTC",),
     "hoodie.populate.meta.fields": ("true", ""),
     "hoodie.datasource.write.drop.partition.columns": ("false", ""),
-    # A key of columns would tell rows otherwise than ours do.
-    "hoodie.table.recordkey.fields": ("",),
 }
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 _KEPT = {"files", "column_stats", "partition_stats"}
 """Parts of a table's metadata table that a commit by its files alone keeps right, or drops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a commit says that the table has with it; `size` in bytes."""
+
+    rows: int
+    files: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -86,24 +95,28 @@ class HudiTable:
 
     @property
     def totals(self) -> Totals:
-        """As the last commit of ours counted; rows are None where others have written since."""
-        rows, files, size = self.counted
-        tagged = self.view.tagged
+        """As the last commit of ours counted, rows None where others have written since. Where records change rows the
+        files are counted, and their rows are known to readers only.
+        """
+        counted, tagged = self.counted, self.view.tagged
+        rows: int | None = counted.rows if self.view.head == self.view.tag else None
+        if self.key:
+            files = [file for of in partitions_of(self.place, self.timeline).values() for file in of]
+            rows, counted = None, Counted(0, len(files), sum(file.size for file in files))
         return Totals(
-            rows if self.view.head == self.view.tag else None,
-            files,
-            size,
+            rows,
+            counted.files,
+            counted.size,
             versions=len(self.view.snapshots),
             head=None if self.view.head is None else str(self.view.head),
             valid_through_ms=tagged.own.valid_through_ms if tagged and tagged.own else None,
         )
 
     @property
-    def counted(self) -> tuple[int, int, int]:
-        """Rows, files and bytes by the last commit that says so."""
+    def counted(self) -> Counted:
+        """By the last commit that says so; where records change rows none does."""
         said = (extra_of(instant).get(self.keys.totals) for instant in reversed(self.timeline.commits))
-        rows, files, size = json.loads(next(filter(None, said), "[0, 0, 0]"))
-        return rows, files, size
+        return Counted(*json.loads(next(filter(None, said), "[0, 0, 0]")))
 
     @property
     def described(self) -> Described:
@@ -120,6 +133,12 @@ class HudiTable:
         first = next(iter(batches), None) if self.timeline.commits else None
         return first.slice(0, rows).to_pylist() if first is not None else []
 
+    def why_not_owned(self, owned: bool | None) -> str | None:
+        """Why old versions must stay, None if they may go; `owned` as in the pipeline file."""
+        if owned is None and CREATED_BY not in self.properties:
+            return "not created by Calve, and the pipeline file doesn't say owned: true for it"
+        return "the pipeline file says owned: false" if owned is False else None
+
     def check_usable(self) -> None:
         for name, allowed in _NEEDED.items():
             if (found := self.properties.get(name, "")) not in allowed:
@@ -130,8 +149,13 @@ class HudiTable:
             raise self._unusable(f"its metadata table has {', '.join(others)}, which commits can't keep right")
         _ = self.metadata
 
-    def row_changes(self, settings: TableSettings) -> RowChanges | None:  # noqa: ARG002 - refused in the file
-        return None
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of its record key, if records change its rows; else that is their place in Kafka."""
+        return record_key(self.properties)
+
+    def row_changes(self, settings: TableSettings) -> RowChanges | None:
+        return hudi_changes_of(self.metadata, settings, self.properties, marked=is_marked(self.schema_text))
 
     def existing_rows(self, key: Sequence[int], held: Sequence[int]) -> ExistingRows | None:  # noqa: ARG002
         return None
@@ -139,17 +163,20 @@ class HudiTable:
     def ready(self, settings: TableSettings) -> HudiTable:  # noqa: ARG002
         return self
 
-    def target(self, size: TargetFileSize, changes: RowChanges | None = None, instant_ms: int = 0) -> HudiTarget:  # noqa: ARG002
-        return HudiTarget(self.place, written(self.metadata), instant_text(instant_ms), size.bytes)
+    def target(self, size: TargetFileSize, changes: RowChanges | None = None, instant_ms: int = 0) -> HudiTarget:
+        # All changes of a key must come to one task.
+        distribution = "hash" if changes else "none"
+        text = written(self.metadata)
+        return HudiTarget(self.name, self.place, text, instant_text(instant_ms), size.bytes, distribution)
 
     def output(
         self,
         batch_id: str,
         files: Sequence[HudiFile],
-        changes: int | None = None,  # noqa: ARG002 - there are none
-        to_merge: ToMerge | None = None,  # noqa: ARG002
+        changes: int | None = None,
+        to_merge: ToMerge | None = None,  # noqa: ARG002 - what a commit needs of it are properties of the table
     ) -> TableOutput:
-        return write_staged(self.place, batch_id, self.name, self.uuid, files)
+        return write_staged(self.place, batch_id, self.name, self.uuid, files, changes)
 
     def _unusable(self, why: str) -> TableUnusable:
         return TableUnusable(

@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 
 from calve.sink_core.hudi.files.place import Place
 from calve.sink_core.hudi.table.writer import HudiWriter
+from calve.sink_core.iceberg.changes.pieces import ChangePieces
 from calve.sink_core.iceberg.files.stand_in import read
 from calve.sink_core.iceberg.handles import TableMetadata
 from calve.sink_core.tables.budget import Budget
@@ -24,6 +25,7 @@ class HudiTarget:
     the batch is committed under, `target_file_size` in bytes.
     """
 
+    name: str
     place: Place
     text: str
     instant: str
@@ -51,11 +53,20 @@ class HudiTarget:
         return HudiWriter(folder, self.metadata, self.instant, target_file_size=self.target_file_size, budget=budget)
 
     def change_writer(
-        self, file_prefix: str, budget: Budget, changes: RowChanges, topics: Sequence[str]
+        self,
+        file_prefix: str,
+        budget: Budget,  # noqa: ARG002 - one file, once all changes are there
+        changes: RowChanges,
+        topics: Sequence[str],
     ) -> ChangingWriter:
-        raise NotImplementedError("refused when the pipeline file is read")
+        # Imported where it is needed: most tasks have no row changes.
+        from calve.sink_core.hudi.changes.writer import HudiChangeWriter
+
+        folder = self.place.staged / file_prefix
+        return HudiChangeWriter(folder, self.metadata, self.instant, changes=changes, table=self.name, topics=topics)
 
     def spreader(
         self, outbox: Outbox, number: int, budget: Budget, changes: RowChanges | None, *, bounded: bool
     ) -> RowWriter:
-        raise NotImplementedError("its distribution is none")
+        assert changes is not None
+        return ChangePieces(self.schema, changes.key, outbox, number, budget, bounded=bounded)

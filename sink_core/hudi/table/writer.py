@@ -8,7 +8,6 @@ The record key is the record's place in Kafka, `topic/partition/offset`: unique,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from calve.sink_core.hudi.files.parquet import leaves, without_ids
 from calve.sink_core.hudi.files.schema import META_COLUMNS
 from calve.sink_core.hudi.files.staged import HudiFile, file_name, new_file_id, partition_path
 from calve.sink_core.iceberg.files.partition import Partition
@@ -60,7 +60,7 @@ class _OpenBaseFile:
         self._partition = partition_path([each.field.name for each in fields], [each.value for each in fields])
         self._rows = 0
         # Hudi knows columns by name: field ids, which hold for one batch only, stay out.
-        self._schema = pa.schema([_without_ids(field) for field in first.schema])
+        self._schema = pa.schema([without_ids(field) for field in first.schema])
         meta = [pa.field(name, kind) for name, kind in zip(META_COLUMNS, _META_TYPES, strict=True)]
         options: dict[str, Any] = {
             **settings.writer_options,
@@ -69,7 +69,7 @@ class _OpenBaseFile:
             "store_schema": False,
             "use_dictionary": [
                 *(name for name, kind in zip(META_COLUMNS, _META_TYPES, strict=True) if kind is _SAME),
-                *dictionary_paths(_leaves(self._schema), first),
+                *dictionary_paths(leaves(self._schema), first),
             ],
         }
         self._stream = (folder / self._name).open("wb")
@@ -115,33 +115,3 @@ def record_keys(origin: pa.Array) -> pa.Array:
 
 def _same(text: str, number: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(number, np.int32)), pa.array([text], _TEXT))
-
-
-def _without_ids(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, _type_without_ids(field.type), nullable=field.nullable)
-
-
-def _type_without_ids(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([_without_ids(child) for child in kind])
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_without_ids(kind.value_field))
-    if pa.types.is_map(kind):
-        return pa.map_(_without_ids(kind.key_field), _without_ids(kind.item_field))
-    return kind
-
-
-def _leaves(schema: pa.Schema) -> Sequence[str]:
-    """The Parquet paths of columns that hold no others."""
-    return [path for field in schema for path in _paths(field.name, field.type)]
-
-
-def _paths(path: str, kind: pa.DataType) -> list[str]:
-    if pa.types.is_struct(kind):
-        return [each for child in kind for each in _paths(f"{path}.{child.name}", child.type)]
-    if pa.types.is_large_list(kind):
-        return _paths(f"{path}.list.element", kind.value_type)
-    if pa.types.is_map(kind):
-        key, value = _paths(f"{path}.key_value.key", kind.key_type), _paths(f"{path}.key_value.value", kind.item_type)
-        return [*key, *value]
-    return [path]

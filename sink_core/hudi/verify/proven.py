@@ -85,12 +85,13 @@ class ProvenHudi:
         """The number of rows that the commits of ours have counted on."""
         name, view = self.table.name, self.table.view
         if changes_rows or not whole:
-            evidence.skipped(name, "the total number of rows: commits have left the active timeline")
+            why = "records change rows" if changes_rows else "commits have left the active timeline"
+            evidence.skipped(name, f"the total number of rows: {why}")
             return
         if any(s is not None and s.own is None for s in view.ancestors()):
             evidence.skipped(name, "the total number of rows: other writers have committed to the table")
             return
-        total, held = self.table.counted[0], sum(contents(view).rows.values())
+        total, held = self.table.counted.rows, sum(contents(view).rows.values())
         if total != held:
             evidence.violation(
                 "table-total", name, f"the head says {total} rows, the batches in its commits have {held}"
@@ -165,7 +166,7 @@ class HudiRows:
             self.evidence.violation("file-unreadable", self.table.name, f"its rows can't be read: {describe(error)}")
 
     def _check_keys(self, rows: pa.RecordBatch) -> None:
-        if KAFKA_COLUMN not in rows.schema.names:
+        if KAFKA_COLUMN not in rows.schema.names or self.table.key:
             return
         keys = rows.column(RECORD_KEY)
         wrong = pc.sum(pc.not_equal(keys.cast(pa.string()), record_keys(rows.column(KAFKA_COLUMN)))).as_py()

@@ -32,11 +32,17 @@ def check_deleted(metadata: TableMetadata, key: Sequence[int], *, table: str) ->
             hint=f"add it, in Spark: ALTER TABLE {table} ADD COLUMN {DELETED_COLUMN} boolean; or set deletes: hard",
             code=SOFT_DELETES,
         )
+    check_optional(metadata, key, table=table, deletes="soft")
+
+
+def check_optional(metadata: TableMetadata, key: Sequence[int], *, table: str, deletes: str) -> None:
+    """Raise TableUnusable for a table with required columns beside its `key` (field ids)."""
     known = {DELETED_COLUMN, KAFKA_COLUMN}
+    fields = metadata.schema().fields
     required = [f.name for f in fields if f.required and f.field_id not in key and f.name not in known]
     if required:
         raise TableUnusable(
-            f"{table}: deletes is soft, and column {required[0]} is required, which a deleted row may not have",
+            f"{table}: deletes is {deletes}, and column {required[0]} is required, which a deleted row may not have",
             hint=f"make it optional, in Spark: ALTER TABLE {table} ALTER COLUMN {required[0]} DROP NOT NULL",
             code=SOFT_DELETES,
         )

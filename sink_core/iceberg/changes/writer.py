@@ -1,36 +1,25 @@
-"""Changes of a table into files: data files with the rows that come, equality deletes with the keys that go.
-
-The changes of a key must all go through one writer. It holds the last change of each of its keys until it is closed.
-"""
+"""Changes of a table into files: data files with the rows that come, equality deletes with the keys that go."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
-from calve.sink_core.error_codes.general import FAULT
-from calve.sink_core.errors import ProtocolError
 from calve.sink_core.iceberg.changes.equality import keys_only
 from calve.sink_core.iceberg.files.written import WrittenFile
 from calve.sink_core.iceberg.write.writer import TableWriter
-from calve.sink_core.records.changes.fold import check_unmoved, folded, last_by_key, not_outdated
-from calve.sink_core.records.changes.keeping import filled, needed
-from calve.sink_core.records.changes.rows import places_of
-from calve.sink_core.records.columns.arrow import column_of
+from calve.sink_core.records.changes.fold import folded
 from calve.sink_core.tables.budget import Budget
+from calve.sink_core.tables.folding import Folding
 from calve.sink_core.tables.row_changes import RowChanges
-
-FOLD_BYTES = 32 * 1024 * 1024
-"""Of Arrow, gathered before the changes of each key become one."""
 
 
 class ChangeWriter:
-    """Writes the `changes` of `table`. `topics` are those that the changes' sources are of, all
-    else is as for `TableWriter`.
+    """Writes the `changes` of `table`. `topics` are those that the changes' sources are of, all else is as for
+    `TableWriter`. The changes of a key must all go through one writer.
     """
 
     def __init__(
@@ -46,9 +35,8 @@ class ChangeWriter:
         budget: Budget | None = None,
     ) -> None:
         budget = budget or Budget()
-        self._changes, self._table, self._topics = changes, table, topics
-        self._schema = metadata.schema()
-        self._places = places_of(changes.key, self._schema)
+        self._changes = changes
+        self._folding = Folding(metadata.schema(), changes, table=table, topics=topics)
         self._rows = TableWriter(io, metadata, file_prefix, target_file_size=target_file_size, budget=budget)
         self._keys = TableWriter(
             io,
@@ -57,42 +45,12 @@ class ChangeWriter:
             target_file_size=target_file_size,
             budget=budget,
         )
-        self._gathered: list[pa.Table] = []
-        self._bytes, self._limit, self._is_folded = 0, FOLD_BYTES, False
-        self._existing: list[pa.RecordBatch] = []
-        self._existing_bytes = 0
-
-    def write(self, changes: pa.RecordBatch) -> None:
-        """Add changes with the columns of `change_schema`. Raises BadRecord as `last_by_key` does, ProtocolError
-        once the table's rows were there.
-        """
-        if self._existing:
-            raise ProtocolError(
-                f"{self._table}: a change came after the rows that all changes are held against", code=FAULT
-            )
-        self._gathered.append(pa.Table.from_batches([changes]))
-        self._is_folded = False
-        self._bytes += changes.nbytes
-        if self._bytes > self._limit:
-            self._fold()
-            # Where most keys differ, folding what is folded again and again would take the square of the time.
-            self._limit = max(FOLD_BYTES, 2 * self._bytes)
-
-    def hold_against(self, existing: pa.RecordBatch) -> None:
-        """Leave out the changes that are older than these rows of the table (`existing_rows_schema`), or refuse those
-        of keys that came from elsewhere; no change may come any more. Raises BadRecord as `check_unmoved` does.
-        """
-        self._existing.append(existing)
-        self._existing_bytes += existing.nbytes
-        if self._existing_bytes > FOLD_BYTES:
-            self._hold()
+        self.write, self.hold_against = self._folding.write, self._folding.hold_against
 
     def close(self) -> list[WrittenFile]:
         """Write what the last changes say, close all files, and describe them. The writer is done with then."""
-        if self._gathered:
-            self._hold()
-            found = folded(self._last(), self._places, soft=self._changes.soft)
-            self._gathered = []
+        if (last := self._folding.taken()) is not None:
+            found = folded(last, self._folding.places, soft=self._changes.soft)
             for batch in found.rows.to_batches():
                 self._rows.write(batch)
             for batch in found.keys.to_batches():
@@ -102,47 +60,6 @@ class ChangeWriter:
 
     def abort(self) -> None:
         """As `TableWriter.abort`."""
-        self._gathered = []
+        self._folding.forget()
         self._rows.abort()
         self._keys.abort()
-
-    def _fold(self) -> None:
-        """What is needed of the changes so far takes the place of what was gathered."""
-        if not self._changes.keeps_old:
-            self._last()
-            return
-        changes = pa.concat_tables(self._gathered)
-        self._last_of(changes)
-        # Which of them has the value that the last one keeps is known when all are there.
-        self._keep(needed(changes, self._places))
-        self._is_folded = False
-
-    def _last(self) -> pa.Table:
-        """The last change of each key, which take the place of what was gathered."""
-        if not self._is_folded:
-            changes = pa.concat_tables(self._gathered)
-            self._keep(self._last_of(filled(changes, self._places) if self._changes.keeps_old else changes))
-        return self._gathered[0]
-
-    def _last_of(self, changes: pa.Table) -> pa.Table:
-        order = self._order(changes)
-        return last_by_key(changes, self._places, table=self._table, topics=self._topics, order=order)
-
-    def _hold(self) -> None:
-        last = self._last()
-        order = self._order(last)
-        if self._existing:
-            existing = pa.Table.from_batches(self._existing)
-            if order is None:
-                check_unmoved(last, self._places, existing, table=self._table, topics=self._topics)
-            else:
-                self._keep(not_outdated(last, self._places, order, existing))
-            # Not empty: no change may come any more.
-            self._existing, self._existing_bytes = [self._existing[0].slice(0, 0)], 0
-
-    def _order(self, changes: pa.Table) -> pa.ChunkedArray | None:
-        order = self._changes.order
-        return None if order is None else column_of(changes, order, self._schema)
-
-    def _keep(self, last: pa.Table) -> None:
-        self._gathered, self._bytes, self._is_folded = [last], last.nbytes, True

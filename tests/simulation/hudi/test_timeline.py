@@ -13,7 +13,7 @@ from calve.sink_core.hudi.files.schema import to_avro
 from calve.sink_core.hudi.files.staged import HudiFile, Staged, file_name, put_in_place
 from calve.sink_core.hudi.files.timeline import Instant, read_properties, read_timeline
 from calve.sink_core.hudi.java.client import Completion, HudiClient, NewHudiTable
-from calve.sink_core.hudi.java.jvm import HudiRefused, Jvm
+from calve.sink_core.hudi.java.jvm import HudiRefused, Jvm, client_jvm
 from calve.sink_core.records.columns.type_text import schema_of
 from tests import hudi_tables
 from tests.simulation.hudi.timeline import ModelClient, ModelTimeline, properties
@@ -101,7 +101,7 @@ def states_of(instants: Iterable[Instant]) -> dict[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def jvm() -> Generator[Jvm]:
-    made = Jvm()
+    made = client_jvm()
     yield made
     made.close()
 
