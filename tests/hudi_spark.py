@@ -50,9 +50,9 @@ def ids(folder: Path) -> list[int]:
     return ask(_SNAPSHOT, str(folder))
 
 
-def values(folder: Path, *columns: str) -> list[list[Any]]:
-    """Of a table's columns, by a snapshot query of a fresh session, in order."""
-    return ask(_VALUES, str(folder), *columns)
+def rows(*folders: Path) -> list[list[dict[str, Any]]]:
+    """Of each of the tables, by snapshot queries of a fresh session."""
+    return ask(_ROWS, *map(str, folders))
 
 
 def incremental_ids(folder: Path, instants: Sequence[str]) -> list[int]:
@@ -60,9 +60,9 @@ def incremental_ids(folder: Path, instants: Sequence[str]) -> list[int]:
     return ask(_INCREMENTAL, str(folder), *instants)
 
 
-_VALUES = """
-read = spark.read.format("hudi").load(arguments[0]).select(*arguments[1:])
-say(sorted(list(row) for row in read.collect()))
+_ROWS = """
+reads = (spark.read.format("hudi").load(folder).drop("_kafka") for folder in arguments)
+say([[row.asDict(recursive=True) for row in read.collect()] for read in reads])
 """
 _SNAPSHOT = 'say(sorted(r.id for r in spark.read.format("hudi").load(arguments[0]).select("id").collect()))'
 
