@@ -59,6 +59,7 @@ class Rules:
     replay_asserts_its_files: bool = True  # a replay takes out files whether the head still names them or not
     completion_compares_the_head: bool = True  # whoever lost the lock meanwhile completes its instant all the same
     staged_files_wait_for_the_report: bool = True  # staged files go once their instant is completed
+    changes_come_after_all_instants: bool = True  # row changes are brought in under an instant lower than others
     vtts_waits_for_the_history: bool = True  # VTTS of a table that was added does not wait for what it lacks
 
     # Answers and range jobs (sink_core/resolve, sink_core/range_jobs).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,12 @@ import pytest
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import TableUnusable, Unreachable
-from calve.sink_core.hudi.commit import table as commit
-from calve.sink_core.hudi.files.place import Place
+from calve.sink_core.hudi.files.timeline import instant_ms, instant_text
 from calve.sink_core.sink.verify.proof import verify
+from calve.sink_core.tables.log.events import DataWritten
 from tests import hudi_spark, hudi_tables
 from tests.hudi_tables import place
-from tests.pipelines import Flow
+from tests.pipelines import Flow, reached
 from tests.support import Produce, TopicFactory
 
 TABLE = "db.events"
@@ -113,3 +113,135 @@ def test_tables_have_the_last_change_of_each_key(
         assert sorted([row[name] for name in columns] for row in rows) == wanted, name
         assert set(hudi_tables.completions(folder).values()) == {1}
     assert proven(flow)
+
+
+def test_the_larger_order_stays_and_of_equal_ones_the_later(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    created = {"auto_create": {"columns": {**COLUMNS, "at": "long"}}, "evolve": ["add_column"]}
+    settings = {"mode": "upsert", "key": ["id"], "order_by": "at", **created}
+    tables = [{**settings, "name": f"db.{kind}", "hudi": {"type": kind}} for kind in ("copy_on_write", "merge_on_read")]
+    flow = changed(tmp_path, broker.bootstrap, kafka_topic(2), *tables)
+    send(flow, produce, *({"id": n, "text": "first", "at": 5} for n in (1, 2, 3, 4)))
+    flow.run()
+    send(flow, produce, {"id": 1, "text": "late", "at": 4}, {"id": 2, "text": "equal", "at": 5})
+    send(flow, produce, {"id": 3, "text": "newer", "at": 7, "more": 1}, {"id": 3, "text": "older", "at": 6, "more": 2})
+    send(flow, produce, {"id": 5, "text": "equal, first", "at": 5}, {"id": 5, "text": "equal, last", "at": 5})
+    flow.run()
+    wanted = [
+        (1, "first", 5, None),
+        (2, "equal", 5, None),
+        (3, "newer", 7, 1),
+        (4, "first", 5, None),
+        (5, "equal, last", 5, None),
+    ]
+    for rows in hudi_spark.rows(*(place(flow, name).folder for name in flow.tables)):
+        assert sorted((row["id"], row["text"], row["at"], row["more"]) for row in rows) == wanted
+    assert found(flow, "db.copy_on_write", "id", "text", "at", "more") == wanted
+    assert proven(flow)
+
+
+def test_it_has_what_a_database_has(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    """By Debezium's events: rows that go are gone, or marked and told apart by their order."""
+    created = {"auto_create": {"columns": {"id": "long", "text": "string"}}}
+    tables: list[Row] = [
+        {"name": "db.hard", "mode": "cdc", "key": ["id"], "on_moved_key": "ignore", **created},
+        {"name": "db.soft", "mode": "cdc", "key": ["id"], "order_by": "source.lsn", "deletes": "soft", **created},
+    ]
+    flow = changed(tmp_path, broker.bootstrap, kafka_topic(1), *tables)
+
+    def event(lsn: int, op: str, key: int, text: str) -> bytes:
+        row = {"id": key, "text": text}
+        sides = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
+        return json.dumps({"op": op, **sides, "source": {"lsn": lsn}, "ts_ms": 5}).encode()
+
+    events = [event(n, "c", n, "first") for n in (1, 2, 3)]
+    produce(flow.topic, events)
+    flow.run()
+    produce(flow.topic, [event(4, "u", 1, "second"), event(5, "d", 2, "first"), event(6, "c", 4, "new")])
+    # A connector that starts again says some of it again.
+    produce(flow.topic, [event(7, "d", 4, "new"), event(6, "c", 4, "new")])
+    flow.run()
+    hard, soft = hudi_spark.rows(*(place(flow, name).folder for name in flow.tables))
+    assert sorted((row["id"], row["text"]) for row in hard) == [(1, "second"), (3, "first"), (4, "new")]
+    assert sorted((row["id"], row["text"], row["_is_deleted"], row["_order"]) for row in soft) == [
+        (1, "second", False, 4),
+        (2, "first", True, 5),
+        (3, "first", False, 3),
+        (4, "new", True, 7),
+    ]
+    assert proven(flow)
+
+
+def test_a_table_of_another_key_or_order_is_refused_and_nothing_is_written(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    created = {"auto_create": {"columns": {**COLUMNS, "at": "long"}}}
+    flow = changed(tmp_path, broker.bootstrap, kafka_topic(1), {**UPSERT, **created})
+    flow.loaded()
+    flow.produce(range(3))
+    others: Mapping[str, Mapping[str, Any]] = {
+        "key is place, and the table's hoodie.table.recordkey.fields is id": {**UPSERT, "key": ["place"]},
+        "order_by is at, and the table's hoodie.table.ordering.fields is unset": {**UPSERT, "order_by": "at"},
+        "recordkey.fields is id, and mode is append": {"mode": "append"},
+    }
+    for said, settings in others.items():
+        [table] = flow.extra["tables"]
+        plain = {name: value for name, value in table.items() if name not in UPSERT}
+        other = flow.but(extra={**flow.extra, "tables": [{**plain, **settings}]})
+        with pytest.raises(TableUnusable, match=said.replace(".", r"\.")):
+            other.run()
+    assert not flow.events(DataWritten)
+
+
+def test_changes_wait_until_the_instants_of_the_table_are_past(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    """Else Hudi leaves them out, and says nothing."""
+    flow = changed(tmp_path, broker.bootstrap, kafka_topic(1), UPSERT)
+    send(flow, produce, {"id": 1, "text": "first"})
+    flow.run()
+    timeline = place(flow, TABLE).folder / ".hoodie" / "timeline"
+
+    def ahead(seconds: float) -> Path:
+        """An instant that another writer has begun, by a clock that is wrong."""
+        path = timeline / f"{instant_text(int((time.time() + seconds) * 1_000))}.commit.requested"
+        path.touch()
+        return path
+
+    far = ahead(3_600)
+    send(flow, produce, {"id": 1, "text": "second"})
+    with pytest.raises(Unreachable, match=r"db\.events: its timeline has the instant \d{17}, ahead of"):
+        flow.run()
+    far.unlink()
+    near = ahead(4)
+    flow.run()
+    assert time.time() * 1_000 > instant_ms(near.name.partition(".")[0])
+    assert found(flow, TABLE, "id", "text") == [(1, "second")]
+
+
+@pytest.mark.faults
+def test_what_another_writer_commits_meanwhile_is_kept(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    flow = changed(tmp_path, broker.bootstrap, kafka_topic(1), UPSERT)
+    send(flow, produce, *({"id": n, "text": "first"} for n in range(4)))
+    flow.run()
+    folder = place(flow, TABLE).folder
+    send(flow, produce, {"id": 1, "text": "second"})
+    with reached("hudi.after-adopt", lambda: hudi_spark.ask(_OTHERS, str(folder))):
+        [done] = [c for report in flow.run().commits for c in report.landed if c.table == TABLE]
+    assert done.conflicts
+    assert found(flow, TABLE, "id", "text") == [(0, "first"), (1, "second"), (2, "theirs"), (3, "first")]
+    assert proven(flow)
+
+
+_OTHERS = """
+read = spark.read.format("hudi").load(arguments[0])
+mine = read.where("id = 2").drop(*(name for name in read.columns if name.startswith("_hoodie_") and name != "_hoodie_is_deleted"))
+options = {"hoodie.table.name": "events", "hoodie.datasource.write.recordkey.field": "id", "hoodie.datasource.write.operation": "upsert"}
+mine.replace("first", "theirs", "text").localCheckpoint().write.format("hudi").options(**options).mode("append").save(arguments[0])
+say(None)
+"""

@@ -45,6 +45,8 @@ def hudi_changes_of(
     if not key:
         text = f"mode is {settings.mode}, and {RECORD_KEY} is unset: its rows are told by their Kafka positions"
         raise _unusable(settings, text, "have Calve create a table of another name")
+    if settings.key and set(settings.key) != set(key):
+        raise _other(settings, "key", settings.key, RECORD_KEY, key)
     named = settings if settings.key or settings.kafka_key else replace(settings, key=key)
     changes = row_changes_of(metadata, named)
     assert changes is not None

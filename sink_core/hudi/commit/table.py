@@ -29,7 +29,7 @@ from calve.sink_core.error_codes.tables import RACES_LOST
 from calve.sink_core.errors import CommitConflict, RetriableError, TableUnusable, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.hudi.commit.examine import Examined, HudiTables
-from calve.sink_core.hudi.files.staged import NOTHING, Staged, gone, put_in_place, read_staged, remove_staged
+from calve.sink_core.hudi.files.staged import NOTHING, Staged, changes_in, put_in_place, read_staged, remove_staged
 from calve.sink_core.hudi.files.timeline import instant_ms, instant_text
 from calve.sink_core.hudi.java.client import Completion, HudiClient, action_of, table_type_of
 from calve.sink_core.hudi.java.jvm import HudiRefused
@@ -162,7 +162,8 @@ class HudiCommitter:
         # A range job that resolves a finding may have written nothing.
         staged = read_staged(logged.event.manifests[0]) if logged.event.manifests else NOTHING
         if staged.changes:
-            _wait_past(table)
+            if self.tables.log.state.rules.changes_come_after_all_instants:
+                _wait_past(table)
             self._bring_in(table, staged, self._said(table, share))
             reach("hudi.after-commit")
             return
@@ -196,9 +197,7 @@ class HudiCommitter:
 
     def _bring_in(self, table: HudiTable, staged: Staged, extra: Mapping[str, str]) -> None:
         """Bring row changes in. Raises as `_finish`."""
-        paths = [table.place.staged / file.folder / file.name for file in staged.files]
-        if lost := next((path for path in paths if not path.exists()), None):
-            raise gone(lost)
+        paths = changes_in(table.place, staged)
         reach("hudi.after-adopt")
         changes = Upsert(paths, table.schema_text, {**extra, "schema": table.schema_text}, self.tables.keys.carried)
         self.spark.upsert(table.place.folder, table.properties, changes, lambda: self._check_unmoved(table))

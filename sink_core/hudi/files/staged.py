@@ -133,6 +133,14 @@ def put_in_place(place: Place, staged: Staged) -> None:
                 raise gone(path) from None
 
 
+def changes_in(place: Place, staged: Staged) -> list[Path]:
+    """Where the staged files are that Hudi brings in. Raises ProtocolError for one that is gone."""
+    paths = [place.staged / file.folder / file.name for file in staged.files]
+    if lost := next((path for path in paths if not path.exists()), None):
+        raise gone(lost)
+    return paths
+
+
 def staged_batches(place: Place) -> dict[Path, str]:
     """The folders of staged files, and the batch that each is of."""
     try:

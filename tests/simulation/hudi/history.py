@@ -30,19 +30,22 @@ MIXTURES: Mapping[str, Mapping[str, float]] = {
     "commits": {"publish": 2, "begin": 2, "step": 20, "kill": 1},
     "strangers": {"publish": 2, "begin": 2, "step": 20, "kill": 1, "roll back": 1, "restore": 0.5, "clock": 0.5},
     "lost locks": {"publish": 2, "begin": 3, "step": 20, "kill": 0.5, "lose the lock": 1},
+    "changes": {"publish": 2, "begin": 2, "step": 20, "kill": 1, "roll back": 1, "run ahead": 0.5, "clock": 0.5},
+    "changes, lost locks": {"publish": 2, "begin": 3, "step": 20, "kill": 0.5, "lose the lock": 1},
 }
-"""How often what happens."""
+"""How often what happens. `changes` are of rows."""
 
 
 @contextmanager
 def installed(world: HudiWorld) -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         examine, table = calve.sink_core.hudi.commit.examine, calve.sink_core.hudi.commit.table
-        patch.setattr(examine, "read_properties", lambda _place: properties(world.timeline))
+        patch.setattr(examine, "read_properties", lambda _place: properties(world.timeline, world.key))
         patch.setattr(examine, "read_timeline", lambda _place: world.timeline.read())
         patch.setattr(examine, "is_archived", lambda _place: False)
         patch.setattr(table, "read_staged", world.read_staged)
         patch.setattr(table, "put_in_place", lambda _place, _staged: world.scheduler.give_way())
+        patch.setattr(table, "changes_in", world.changes_in)
         patch.setattr(table, "remove_staged", world.remove_staged)
         for module in (calve.sink_core.hudi.table.view, calve.sink_core.hudi.table.table):
             patch.setattr(module, "extra_of", world.extra_of)
@@ -55,7 +58,7 @@ class History:
     """One, drawn from a seed."""
 
     def __init__(self, seed: int, mixture: str, rules: Rules = ALL, faults: Collection[Fault] = ()) -> None:
-        self.world = HudiWorld(seed, rules, faults)
+        self.world = HudiWorld(seed, rules, faults, "id" if mixture.startswith("changes") else "")
         self.chance = random.Random(seed)
         self.weights, self.mixture = MIXTURES[mixture], mixture
         self.running: list[Actor] = []
@@ -85,6 +88,8 @@ class History:
             world.note("SOMEBODY rolls back what is pending")
         elif deed == "restore":
             world.restore()
+        elif deed == "run ahead":
+            world.run_ahead(chance.choice([5, 500, 5_000]))
         elif deed == "lose the lock" and world.locks:
             world.locks.clear()
             world.lock_lost = True

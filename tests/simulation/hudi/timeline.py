@@ -13,9 +13,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from calve.sink_core.hudi.changes.settings import RECORD_KEY
 from calve.sink_core.hudi.files.timeline import Instant, Timeline, instant_ms, instant_text
 from calve.sink_core.hudi.java.client import UUID, Completion
 from calve.sink_core.hudi.java.jvm import HudiRefused
+from calve.sink_core.hudi.java.spark import Upsert
 from tests.simulation.stage import Stage
 
 REQUESTED, INFLIGHT = "requested", "inflight"
@@ -116,12 +118,15 @@ class ModelClient:
     ) -> None:
         """In the order of the real one: open, check, complete."""
         del folder, properties
-        timeline, give_way = self.timeline, self.stage.scheduler.give_way
         for state in (REQUESTED, INFLIGHT):
-            give_way()
+            self.stage.scheduler.give_way()
             if state not in done.opened:
-                timeline().open(done.instant, state)
-        give_way()
+                self.timeline().open(done.instant, state)
+        self._complete(done, tuple(file.file_id for file in done.files), check)
+
+    def _complete(self, done: Completion, rows: tuple[str, ...], check: Callable[[], None]) -> None:
+        timeline = self.timeline
+        self.stage.scheduler.give_way()
         before = timeline()
         check()
         self.completing()
@@ -130,12 +135,25 @@ class ModelClient:
         # Two completions have two moments.
         last = max((instant_ms(each.completed) for each in before.commits), default=0)
         completed = instant_text(max(self.stage.now_ms(), last + 1))
-        timeline().complete(done.instant, completed, done.extra, tuple(f"{file.file_id}" for file in done.files))
+        timeline().complete(done.instant, completed, done.extra, rows)
 
 
-def properties(timeline: ModelTimeline) -> Mapping[str, str]:
-    """Those that a commit asks for."""
+    def upsert(self, folder: Path, properties: Mapping[str, str], changes: Upsert, check: Callable[[], None]) -> None:
+        """Under an instant of its own. Hudi leaves changes out, and says nothing, where the rows are under a later one."""
+        instant = instant_text(self.stage.now_ms())
+        latest = max((each.requested for each in self.timeline().commits), default="")
+        rows = tuple(path.parent.name.removeprefix("calve-") for path in changes.paths) if latest < instant else ()
+        for state in (REQUESTED, INFLIGHT):
+            self.stage.scheduler.give_way()
+            self.timeline().open(instant, state)
+        done = Completion(instant, (), changes.schema, changes.extra, changes.carried, {REQUESTED, INFLIGHT})
+        self._complete(done, rows, check)
+
+
+def properties(timeline: ModelTimeline, key: str = "") -> Mapping[str, str]:
+    """Those that a commit asks for; of a table that takes row changes with its `key`."""
     return {
+        RECORD_KEY: key,
         UUID: timeline.uuid,
         "hoodie.table.version": "9",
         "hoodie.table.timeline.timezone": "UTC",

@@ -26,7 +26,7 @@ from calve.sink_core.tables.instants import Chain, next_instant
 from calve.sink_core.tables.log.events import CommitToTable, DataComplete, DataWritten, StartCommit
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.state import CommitState
-from tests.simulation.hudi.timeline import Fault, ModelClient, ModelTimeline
+from tests.simulation.hudi.timeline import REQUESTED, Fault, ModelClient, ModelTimeline
 from tests.simulation.promises import Promise, Violation
 from tests.simulation.scheduler import Process
 from tests.simulation.stage import Stage
@@ -63,17 +63,20 @@ class SimLog:
 
 
 class HudiWorld(Stage):
-    """One history's world. `staged` are manifests by path; `published` ids in order. Once the lock is lost nothing
-    holds back whoever sleeps between its last check and the completion: then nobody does.
+    """One history's world. `staged` are manifests by path; `published` ids in order, `strange` the commits of others. Once the lock is lost nothing
+    holds back whoever sleeps between its last check and the completion: then nobody does. With a `key` batches are row
+    changes.
     """
 
-    def __init__(self, seed: int, rules: Rules = ALL, faults: Collection[Fault] = ()) -> None:
+    def __init__(self, seed: int, rules: Rules = ALL, faults: Collection[Fault] = (), key: str = "") -> None:
         super().__init__(seed, rules)
+        self.key = key
         self.faults = frozenset(faults)
         self.timeline = ModelTimeline()
         self.locks: dict[Path, object] = {}
         self.staged: dict[str, Staged] = {}
         self.events: list[Event] = [bound(), complete("boot", {}, kind="bootstrap", tables=())]
+        self.strange = set[Path]()
         self.published: list[str] = []
         self.given: dict[Chain, list[int]] = {"batch": [], "range job": []}
         self.restored = self.lock_lost = False
@@ -91,7 +94,7 @@ class HudiWorld(Stage):
         self.given[chain].append(instant_ms)
         path = f"{batch_id}.json"
         file = HudiFile(batch_id, f"{batch_id}_0-0-0_x.parquet", f"calve-{batch_id}", "", 10, 100)
-        self.staged[path] = Staged(instant_text(instant_ms), (file,))
+        self.staged[path] = Staged(instant_text(instant_ms), (file,), changes=bool(self.key))
         start = StartCommit(
             pipeline_id="7c9d",
             batch_id=batch_id,
@@ -119,7 +122,7 @@ class HudiWorld(Stage):
         log = SimLog(self)
         tables = HudiTables(lambda _name: PLACE, KEYS, Identity("topic-1", "cluster-1"), log)
         client: Any = ModelClient(self, lambda: self.timeline, self.locks, self.faults, lambda: self.completes(name))
-        committer = HudiCommitter(client, tables, "pipeline.yaml")
+        committer = HudiCommitter(client, client, tables, "pipeline.yaml")
 
         def commits(names: Collection[str]) -> Iterator[tuple[str, TableCommit | CalveError | None]]:
             for each in names:
@@ -139,6 +142,22 @@ class HudiWorld(Stage):
         self.note(f"{name} has passed its last check")
         if not self.lock_lost:
             self.scheduler.give_way()
+
+    def run_ahead(self, ms: int) -> None:
+        """Somebody whose clock is ahead commits something of its own."""
+        now_ms = self.now_ms() + ms
+        instant, last = instant_text(now_ms), self.timeline.read().commits[-1:]
+        if self.timeline.has(instant, REQUESTED):
+            return
+        # Others repeat what ours have said of the table, and not the batches.
+        said = dict(self.timeline.said[last[0].path]) if last else {}
+        said.pop(KEYS.batches, None)
+        path = Path(f"{instant}_{instant}.commit")
+        self.timeline.open(instant, REQUESTED)
+        self.timeline.instants.append(Instant(instant, "commit", "completed", instant, path))
+        self.timeline.said[path], self.timeline.rows[path] = said, ()
+        self.strange.add(path)
+        self.note(f"SOMEBODY commits under {instant}")
 
     def restore(self) -> None:
         """Somebody puts the table back by an instant."""
@@ -177,7 +196,7 @@ class HudiWorld(Stage):
         for requested, times in Counter(each.requested for each in commits).items():
             if times > 1:
                 raise Violation(Promise.COMMITTED_ONCE, f"instant {requested} was completed {times} times")
-        offsets = [self.offset_of(each) for each in commits]
+        offsets = [self.offset_of(each) for each in commits if each.path not in self.strange]
         if offsets != sorted(set(offsets)):
             raise Violation(Promise.NOTHING_OVERWRITTEN, f"control offsets {offsets} in the order of completion")
         held = sorted(self.timeline.held)
@@ -191,6 +210,10 @@ class HudiWorld(Stage):
         if ref.path not in self.staged:
             raise gone(ref.path)
         return self.staged[ref.path]
+
+    def changes_in(self, place: Place, staged: Staged) -> list[Path]:
+        self.scheduler.give_way()
+        return [place.staged / file.folder / file.name for file in staged.files]
 
     def remove_staged(self, _place: Place, batches: Collection[str]) -> None:
         self.scheduler.give_way()
