@@ -97,11 +97,6 @@ def spark_jars() -> list[Path]:
     return resolve(SPARK)
 
 
-def hudi_jars() -> list[Path]:
-    """What Hudi's Java client needs besides Spark's jars. Fetches it if needed, 80 MB; raises Unreachable."""
-    return resolve(HUDI)
-
-
 def resolve(jars: JarSet) -> list[Path]:
     """The archives of a set. Fetches them if needed; raises Unreachable."""
     if not jars.folder.is_dir():

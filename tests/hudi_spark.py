@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from calve.sink_core.hudi.java.spark_35 import prepare
+from calve.sink_core.hudi.java.fetched import fetch_spark
 from calve.sink_core.jars import JarSet, resolve
 
 BUNDLE = JarSet("hudi-spark", extras=("org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0",))
@@ -28,7 +28,7 @@ KAFKA = JarSet(
 
 def environment() -> dict[str, str]:
     """The variables under which this Python has that Spark."""
-    return {**os.environ, "PYTHONPATH": str(prepare(print).folder), "PYSPARK_PYTHON": sys.executable}
+    return {**os.environ, "PYTHONPATH": str(fetch_spark(print).folder), "PYSPARK_PYTHON": sys.executable}
 
 
 def script(code: str, *arguments: str, kafka: bool = False) -> list[str]:

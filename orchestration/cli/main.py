@@ -15,6 +15,7 @@ from calve.orchestration.cli import (
     drill,
     explain,
     groups,
+    hudi,
     init,
     inspect,
     maintain,
@@ -60,5 +61,6 @@ for module in (init, check, run, inspect, pause, resolve, replay, maintain, dril
 app.add_typer(broker.app, name="broker")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(groups.app, name="groups")
+app.add_typer(hudi.app, name="hudi")
 app.add_typer(positions.app, name="positions")
 app.add_typer(spark.app, name="spark")

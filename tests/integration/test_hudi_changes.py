@@ -30,7 +30,9 @@ Row = dict[str, Any]
 
 def changed(directory: Path, bootstrap: str, topic: str, *tables: Mapping[str, Any], **more: Any) -> Flow:
     """A topic into Hudi tables that take row changes."""
-    ours: list[Row] = [{"name": TABLE, "format": "hudi", "auto_create": {"columns": COLUMNS}, **each} for each in tables]
+    ours: list[Row] = [
+        {"name": TABLE, "format": "hudi", "auto_create": {"columns": COLUMNS}, **each} for each in tables
+    ]
     flow = Flow.create(directory, bootstrap, topic, tables=tuple(each["name"] for each in ours))
     return replace(flow, extra={"tables": ours, "hudi": {"warehouse": str(flow.files / "hudi")}, **more})
 
@@ -240,8 +242,9 @@ def test_what_another_writer_commits_meanwhile_is_kept(
 
 _OTHERS = """
 read = spark.read.format("hudi").load(arguments[0])
-mine = read.where("id = 2").drop(*(name for name in read.columns if name.startswith("_hoodie_") and name != "_hoodie_is_deleted"))
-options = {"hoodie.table.name": "events", "hoodie.datasource.write.recordkey.field": "id", "hoodie.datasource.write.operation": "upsert"}
-mine.replace("first", "theirs", "text").localCheckpoint().write.format("hudi").options(**options).mode("append").save(arguments[0])
+ours = [name for name in read.columns if name.startswith("_hoodie_") and name != "_hoodie_is_deleted"]
+theirs = read.where("id = 2").drop(*ours).replace("first", "theirs", "text").localCheckpoint()
+options = {"hoodie.table.name": "events", "hoodie.datasource.write.recordkey.field": "id"}
+theirs.write.format("hudi").options(**options).mode("append").save(arguments[0])
 say(None)
 """

@@ -29,7 +29,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from calve.sink_core.class_archives import archive_path
 from calve.sink_core.error_codes.hudi import HUDI_JVM, HUDI_LOCKED
 from calve.sink_core.errors import RetriableError, Unreachable
-from calve.sink_core.jars import hudi_jars
+from calve.sink_core.hudi.java.fetched import client_jars
 from calve.sink_core.java import find_java
 from calve.sink_core.timing import Deadline, back_off
 
@@ -192,7 +192,7 @@ def _client_jars() -> list[Path]:
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
-    return [*sorted((Path(spec.origin).parent / "jars").glob("*.jar")), *hudi_jars()]
+    return [*sorted((Path(spec.origin).parent / "jars").glob("*.jar")), *client_jars()]
 
 
 class Check:

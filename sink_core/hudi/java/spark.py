@@ -15,9 +15,8 @@ from typing import Any
 from calve.sink_core.hudi.changes.settings import BY_COMMIT, MERGE_MODE, RECORD_KEY
 from calve.sink_core.hudi.files.place import PARTITION_FIELDS
 from calve.sink_core.hudi.java.client import WRITES, HudiClient, carrying, table_type_of
+from calve.sink_core.hudi.java.fetched import client_jars, spark_jars
 from calve.sink_core.hudi.java.jvm import Check, Jvm
-from calve.sink_core.hudi.java.spark_35 import spark_35_jars
-from calve.sink_core.jars import hudi_jars
 
 HEAP = "spark.driver.memory"
 _SESSION = {
@@ -130,4 +129,4 @@ def _writing(folder: Path, properties: Mapping[str, str], carried: Sequence[str]
 
 
 def _jars() -> list[Path]:
-    return [*spark_35_jars(), *hudi_jars()]
+    return [*spark_jars(), *client_jars()]

@@ -14,8 +14,8 @@ from calve.sink_core.hudi.files.place import place_of, warehouse_of
 from calve.sink_core.hudi.files.read import has_reader
 from calve.sink_core.hudi.files.timeline import read_properties, read_timeline
 from calve.sink_core.hudi.java.create import new_hudi_table
+from calve.sink_core.hudi.java.fetched import fetch_client, fetch_spark
 from calve.sink_core.hudi.table.table import HudiTable
-from calve.sink_core.jars import HUDI, hudi_jars
 from calve.sink_core.java import find_java
 from calve.sink_core.records.columns.kafka_column import has_kafka_column
 from calve.sink_core.tables.format.lake import Columns
@@ -46,9 +46,12 @@ def warehouse(pipeline: SinkPipeline) -> str | Note:
 
 def client() -> str:
     """Java, and Hudi's archives, which are fetched if need be."""
-    java, before = find_java(), HUDI.folder.is_dir()
-    number = len(hudi_jars())
-    return f"{java}, {number} archives {'are there' if before else 'were fetched'} in {HUDI.folder}"
+    return f"{find_java()}; {fetch_client(str).text}"
+
+
+def row_changes() -> str:
+    """The Spark that brings row changes in, which is fetched if need be."""
+    return fetch_spark(str).text
 
 
 def table(pipeline: SinkPipeline, settings: TableSettings, shown: Columns) -> str | Note:
@@ -59,11 +62,14 @@ def table(pipeline: SinkPipeline, settings: TableSettings, shown: Columns) -> st
     if properties is None:
         new = new_hudi_table(settings, shown)
         partitions = f"partitioned by {', '.join(new.partitions)}" if new.partitions else "unpartitioned"
-        return f"will be created as {settings.hudi_type}, {partitions}"
+        key = f", rows told apart by {', '.join(new.key)}" if new.key else ""
+        return f"will be created as {settings.hudi_type}, {partitions}{key}"
     keys = SummaryKeys(pipeline.config.first_name, pipeline.control_topic, pipeline.group)
     view = TableView(settings.name, "", None, None, {})
     found = HudiTable(settings.name, place, properties, read_timeline(place), view, keys)
     found.check_usable()
+    if found.row_changes(settings) is not None:
+        return f"can be written, rows told apart by {', '.join(found.key)}"
     if not has_kafka_column(found.schema, table=settings.name):
         raise ConfigError(
             f"{settings.name}: has no column _kafka, of which its record keys are made",

@@ -106,9 +106,12 @@ class TableChecks:
         return self._opened.enter_context(open_catalog(self._pipeline.catalog))
 
     def _hudi_checks(self) -> Iterator[Check]:
-        if any(settings.format == HUDI for settings in self._pipeline.tables):
+        ours = [settings for settings in self._pipeline.tables if settings.format == HUDI]
+        if ours:
             yield Check("hudi warehouse", lambda: hudi.warehouse(self._pipeline))
             yield Check("hudi client", hudi.client)
+        if any(settings.changes_rows for settings in ours):
+            yield Check("hudi row changes", hudi.row_changes)
 
     def _table_check(self, settings: TableSettings) -> Check:
         if settings.format == HUDI:

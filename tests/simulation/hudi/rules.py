@@ -31,9 +31,7 @@ HUDI_CASES = {
     "the table of row changes is looked at in Hudi's lock": HudiRule(
         "changes, lost locks", Promise.NOTHING_OVERWRITTEN, ("completion_compares_the_head",)
     ),
-    "row changes come after all instants": HudiRule(
-        "changes", Promise.PROGRESS, ("changes_come_after_all_instants",)
-    ),
+    "row changes come after all instants": HudiRule("changes", Promise.PROGRESS, ("changes_come_after_all_instants",)),
     "staged files stay until their commit is reported": HudiRule(
         "strangers", Promise.PROGRESS, ("staged_files_wait_for_the_report",)
     ),

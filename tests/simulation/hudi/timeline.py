@@ -137,9 +137,9 @@ class ModelClient:
         completed = instant_text(max(self.stage.now_ms(), last + 1))
         timeline().complete(done.instant, completed, done.extra, rows)
 
-
     def upsert(self, folder: Path, properties: Mapping[str, str], changes: Upsert, check: Callable[[], None]) -> None:
-        """Under an instant of its own. Hudi leaves changes out, and says nothing, where the rows are under a later one."""
+        """Under an instant of its own. Where rows are under a later one Hudi leaves changes out, and says nothing."""
+        del folder, properties
         instant = instant_text(self.stage.now_ms())
         latest = max((each.requested for each in self.timeline().commits), default="")
         rows = tuple(path.parent.name.removeprefix("calve-") for path in changes.paths) if latest < instant else ()

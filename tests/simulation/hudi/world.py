@@ -63,9 +63,9 @@ class SimLog:
 
 
 class HudiWorld(Stage):
-    """One history's world. `staged` are manifests by path; `published` ids in order, `strange` the commits of others. Once the lock is lost nothing
-    holds back whoever sleeps between its last check and the completion: then nobody does. With a `key` batches are row
-    changes.
+    """One history's world. `staged` are manifests by path; `published` ids in order, `strange` the commits of others.
+    Once the lock is lost nothing holds back whoever sleeps between its last check and the completion: then nobody does.
+    With a `key` batches are row changes.
     """
 
     def __init__(self, seed: int, rules: Rules = ALL, faults: Collection[Fault] = (), key: str = "") -> None:

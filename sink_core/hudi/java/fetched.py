@@ -1,0 +1,107 @@
+"""What commits to Hudi tables need of others, fetched once per machine: archives of Hudi's Java client; and for row
+changes a Spark 3.5, as Maven Central has a Hudi for it and none for Spark 4.
+
+That Spark stands beside the archives, out of reach of the Python environment: two Sparks can't be in one. It appears
+complete by a rename, and never changes afterwards.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from calve.sink_core.error_codes.hudi import NO_SPARK_35
+from calve.sink_core.errors import Unreachable
+from calve.sink_core.jars import HUDI, jars_dir, resolve
+from calve.sink_core.locks import exclusive
+
+PYSPARK = "pyspark==3.5.9"
+
+_CLIENT_MB, _SPARK_MB = 80, 320
+_LOGGER = logging.getLogger("calve.hudi")
+
+Tell = Callable[[str], object]
+"""Is told what is fetched, before and after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What it is, where it is, and the seconds that fetching it took; None if it was there."""
+
+    name: str
+    folder: Path
+    seconds: float | None
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+    @property
+    def text(self) -> str:
+        how = "was there" if self.seconds is None else f"fetched in {self.seconds:,.0f} s"
+        return f"{self.name}: {self.size / 1e6:,.0f} MB in {self.folder}, {how}"
+
+
+def fetch_client(tell: Tell) -> Fetched:
+    """Have the archives of Hudi's Java client. Raises Unreachable."""
+    return _fetched("Hudi's Java client", _CLIENT_MB, HUDI.folder, lambda: resolve(HUDI), tell)
+
+
+def fetch_spark(tell: Tell) -> Fetched:
+    """Have the Spark that brings row changes in, by pip; its folder is one for `PYTHONPATH`. Raises Unreachable."""
+    folder = jars_dir() / PYSPARK.replace("==", "-")
+    return _fetched(f"{PYSPARK}, for row changes of Hudi tables", _SPARK_MB, folder, lambda: _install(folder), tell)
+
+
+def client_jars() -> list[Path]:
+    """The archives of Hudi's client. Fetches them if needed, and says so in the log; raises Unreachable."""
+    return _archives(fetch_client(_LOGGER.warning).folder)
+
+
+def spark_jars() -> list[Path]:
+    """As `client_jars`, of the Spark for row changes."""
+    return _archives(fetch_spark(_LOGGER.warning).folder / "pyspark" / "jars")
+
+
+def _archives(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.jar"))
+
+
+def _fetched(name: str, megabytes: int, folder: Path, fetch: Callable[[], object], tell: Tell) -> Fetched:
+    seconds = None
+    if not folder.is_dir():
+        tell(f"fetching {name}: {megabytes} MB, once per machine")
+        began = time.monotonic()
+        fetch()
+        seconds = time.monotonic() - began
+    found = Fetched(name, folder, seconds)
+    if seconds is not None:
+        tell(found.text)
+    return found
+
+
+def _install(folder: Path) -> None:
+    with exclusive(jars_dir() / f".{folder.name}.lock"):
+        if folder.is_dir():
+            return
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
+            made = Path(scratch) / "made"
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+            command = [*pip, "--target", str(made), PYSPARK]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+            if done.returncode:
+                said = next(reversed((done.stderr or done.stdout).strip().splitlines()), f"exit code {done.returncode}")
+                raise Unreachable(
+                    f"{PYSPARK} could not be installed for row changes of Hudi tables: {said}",
+                    hint="open the way to PyPI (PIP_INDEX_URL, HTTPS_PROXY); or have it there: "
+                    f"pip install --no-deps --target {folder} {PYSPARK}",
+                    code=NO_SPARK_35,
+                )
+            made.rename(folder)
