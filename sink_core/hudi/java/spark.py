@@ -83,7 +83,7 @@ class SparkClient(HudiClient):
                 if checked.raised is not None:
                     raise checked.raised from None
                 raise
-            assert written._1(), "Hudi raises what it refuses"
+            assert written.productElement(0), "Hudi raises what it refuses"
 
     @property
     def _session(self) -> Any:
