@@ -38,10 +38,10 @@ def folder(flow: Flow) -> Path:
     return hudi_tables.place(flow, HUDI).folder
 
 
-def maintain(flow: Flow, task: str, **options: Any) -> TaskOutcome:
+def maintain(flow: Flow, task: str, table: str = HUDI, **options: Any) -> TaskOutcome:
     with flow.session() as session:
         session.bind()
-        report = run_task(task, session, NoEngine(), tables=[HUDI], **options)
+        report = run_task(task, session, NoEngine(), tables=[table], **options)
     report.raise_failures()
     [outcome] = report.done
     return outcome

@@ -125,6 +125,9 @@ def _writing(folder: Path, properties: Mapping[str, str], carried: Sequence[str]
         "hoodie.write.table.version": properties["hoodie.table.version"],
         "hoodie.index.type": kind,
         "hoodie.compact.inline": "false",
+        # A clustering that was planned and then killed gives way to changes of its rows.
+        "hoodie.clustering.updates.strategy": "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStrategy",
+        "hoodie.clustering.rollback.pending.replacecommit.on.conflict": "true",
     }
 
 

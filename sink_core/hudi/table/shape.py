@@ -15,7 +15,8 @@ DATA_FILES, REPLACED, LOG_FILES, ACTIVE = "data_files", "replaced_files", "log_f
 BASE_FILE = re.compile(r"([^_]+)_([^_]+)_(\d{17})\.parquet")
 """File id, write token and instant."""
 
-_LOG_FILE = re.compile(r"\..*\.log\.\d+.*")
+_LOG_FILE = re.compile(r"\.([^._]+)_(\d{17})\.log\.\d+_[\d-]+")
+"""File id and instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,15 @@ def base_files(place: Place) -> Sequence[FileOnDisk]:
 
 
 def shape(place: Place, timeline: Timeline) -> dict[str, int]:
-    """Numbers of base files, of such as are replaced and still there, of log files, and of commits in the active
-    timeline.
+    """Numbers of base files, of such as are replaced and still there, of log files that readers merge with them, and of
+    commits in the active timeline.
     """
-    logs = sum(_LOG_FILE.fullmatch(path.name) is not None for path in _files(place))
-    live, all_of = sum(map(len, partitions_of(place, timeline).values())), len(base_files(place))
-    return {DATA_FILES: live, REPLACED: all_of - live, LOG_FILES: logs, ACTIVE: len(timeline.commits)}
+    live = {file.file_id: file.instant for of in partitions_of(place, timeline).values() for file in of}
+    replaced = {file_id for each in timeline.commits for file_id in _replaced_by(each)}
+    logs = [match.groups() for path in _files(place) if (match := _LOG_FILE.fullmatch(path.name))]
+    read = sum(file_id not in replaced and instant > live.get(file_id, "") for file_id, instant in logs)
+    gone = len(base_files(place)) - len(live)
+    return {DATA_FILES: len(live), REPLACED: gone, LOG_FILES: read, ACTIVE: len(timeline.commits)}
 
 
 def _replaced_by(instant: Instant) -> Iterator[str]:
