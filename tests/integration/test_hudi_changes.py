@@ -240,6 +240,19 @@ def test_what_another_writer_commits_meanwhile_is_kept(
     assert proven(flow)
 
 
+@pytest.mark.faults
+def test_a_spark_that_has_just_started_commits_at_the_first_try(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    """With each tenth commit Hudi compacts its metadata table, and reads the schema of that before it has named it."""
+    flow = changed(tmp_path, broker.bootstrap, kafka_topic(1), UPSERT, batch={"max_records": 1})
+    for numbers in (range(9), [9], [10]):
+        send(flow, produce, *({"id": n, "text": "first"} for n in numbers))
+        done = [c for report in flow.run().commits for c in report.landed if c.table == TABLE]
+        assert [c.conflicts for c in done] == [0] * len(numbers)
+    assert [id for (id,) in found(flow, TABLE, "id")] == list(range(11))
+
+
 _OTHERS = """
 read = spark.read.format("hudi").load(arguments[0])
 ours = [name for name in read.columns if name.startswith("_hoodie_") and name != "_hoodie_is_deleted"]
