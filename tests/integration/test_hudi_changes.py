@@ -250,7 +250,7 @@ def test_a_spark_that_has_just_started_commits_at_the_first_try(
         send(flow, produce, *({"id": n, "text": "first"} for n in numbers))
         done = [c for report in flow.run().commits for c in report.landed if c.table == TABLE]
         assert [c.conflicts for c in done] == [0] * len(numbers)
-    assert [id for (id,) in found(flow, TABLE, "id")] == list(range(11))
+    assert found(flow, TABLE, "id") == [(n,) for n in range(11)]
 
 
 _OTHERS = """

@@ -19,6 +19,7 @@ from tests.support import Produce, TopicFactory
 SERVICES = ("clustering", "replacecommit", "compaction")
 
 
+@pytest.mark.faults
 def test_no_row_differs_after_it_and_changes_go_on(
     tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
 ) -> None:

@@ -94,8 +94,8 @@ class Jvm:
         )
         server, callbacks = cast(Any, gateway.java_gateway_server), cast(Any, gateway.get_callback_server())
         server.resetCallbackClient(server.getCallbackClient().getAddress(), callbacks.get_listening_port())
-        # Hudi compares the schema of its metadata table by identity: with whichever equal one this JVM has met first. Is
-        # that read from a file, as where the metadata table is compacted first of all, no commit goes through.
+        # Hudi compares the schema of its metadata table by identity, with the first equal one that this JVM has met. If
+        # that was read from a file, as where the metadata table is compacted first of all, no commit goes through.
         cast(Any, gateway.jvm).java.lang.Class.forName("org.apache.hudi.metadata.HoodieMetadataPayload")
         return gateway
 

@@ -33,6 +33,7 @@ _SESSION = {
     # Else Hudi's Avro writer fails at lists with nulls.
     "spark.hadoop.parquet.avro.write-old-list-structure": "false",
 }
+_UPDATES = "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStrategy"
 _ADDED_OPENS = ("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar")
 
 
@@ -126,7 +127,7 @@ def _writing(folder: Path, properties: Mapping[str, str], carried: Sequence[str]
         "hoodie.index.type": kind,
         "hoodie.compact.inline": "false",
         # A clustering that was planned and then killed gives way to changes of its rows.
-        "hoodie.clustering.updates.strategy": "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStrategy",
+        "hoodie.clustering.updates.strategy": _UPDATES,
         "hoodie.clustering.rollback.pending.replacecommit.on.conflict": "true",
     }
 
