@@ -14,7 +14,7 @@ FAST := tests/lint tests/unit tests/simulation/test_histories.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java python browser postgres lint test test-fast demo demo-mirror demo-postgres dev bench faults soak side-by-side screenshots clean
+.PHONY: help setup java python browser postgres lint test test-fast demo demo-mirror demo-postgres demo-hudi dev bench faults soak side-by-side screenshots clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -26,6 +26,7 @@ $(READY): pyproject.toml constraints.txt | java python
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev,postgres,s3,ui]' -c constraints.txt
 	$(VENV)/bin/python -m calve.sink_core.jars
 	$(VENV)/bin/calve spark prepare
+	$(VENV)/bin/calve hudi prepare --row-changes
 	@touch $@
 
 java:
@@ -79,6 +80,9 @@ demo: setup ## 336,776 real flights from Kafka into Iceberg, and the proof
 
 demo-mirror: setup ## Two clusters, a mirror that is killed in the middle, and the proof
 	$(VENV)/bin/python -m examples.mirror.demo $(ARGS)
+
+demo-hudi: setup ## Flights into Iceberg and Hudi, a run that is killed in Hudi's commit, and the proof
+	$(VENV)/bin/python -m examples.hudi.demo $(ARGS)
 
 demo-postgres: setup postgres ## A database's changes into Kafka and Iceberg, while it changes and runs are killed, and the proof
 	$(VENV)/bin/python -m examples.postgres_to_iceberg.demo $(ARGS)

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from calve.sink_core.hudi.java.fetched import fetch_spark
+from calve.sink_core.hudi.java.fetched import client_jars, fetch_spark
 from calve.sink_core.jars import JarSet, resolve
 
-BUNDLE = JarSet("hudi-spark", extras=("org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0",))
 KAFKA = JarSet(
     "spark-kafka",
     extras=(
@@ -33,7 +32,7 @@ def environment() -> dict[str, str]:
 
 def script(code: str, *arguments: str, kafka: bool = False) -> list[str]:
     """The command that runs Python code which has `spark`, `arguments` and `say`, for a value as its last line."""
-    jars = [*resolve(BUNDLE), *(resolve(KAFKA) if kafka else ())]
+    jars = [*(path for path in client_jars() if "bundle" in path.name), *(resolve(KAFKA) if kafka else ())]
     head = _HEAD.format(jars=",".join(map(str, jars)))
     return [sys.executable, "-c", f"{head}\n{code}", *arguments]
 
