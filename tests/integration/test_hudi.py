@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,15 @@ def test_dead_letters_that_fit_by_now_are_moved_into_it_once(
     assert hudi_tables.ids(folder) == flow.ids() == [1, 2]
     with fits.session() as session:
         assert verify(session, deep=True).violations == ()
+
+
+def test_two_pipelines_feed_one_table(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> None:
+    one, two = (hudi_tables.both(tmp_path, broker.bootstrap, kafka_topic(1)) for _ in range(2))
+    two = replace(two, extra={**two.extra, "hudi": one.extra["hudi"]})
+    for number, flow in enumerate((one, two, one)):
+        flow.produce(range(100 * number, 100 * number + 100))
+        flow.run()
+    assert hudi_tables.ids(hudi_tables.place(one, NAMES[1]).folder) == list(range(300))
+    for flow in (one, two):
+        with flow.session() as session:
+            assert verify(session, deep=True).violations == ()
