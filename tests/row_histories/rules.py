@@ -22,6 +22,7 @@ from calve.sink_core.iceberg.commit import append
 from calve.sink_core.iceberg.files import manifests
 from calve.sink_core.records.changes import fold, rows
 from calve.sink_core.records.changes.fold import Folded
+from calve.sink_core.tables import folding
 from calve.sink_core.tables.history import shares as own
 from calve.sink_core.tables.history.shares import Share
 
@@ -80,7 +81,7 @@ def _long_ids(patch: pytest.MonkeyPatch) -> None:
 
 
 def _all_changes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(writer, "last_by_key", lambda changes, *_, **__: changes)
+    patch.setattr(folding, "last_by_key", lambda changes, *_, **__: changes)
 
 
 def _arrival(patch: pytest.MonkeyPatch) -> None:
@@ -89,7 +90,7 @@ def _arrival(patch: pytest.MonkeyPatch) -> None:
         at = changes.num_columns + rows.OFFSET
         return fold.last_by_key(changes.set_column(at, changes.field(at), arrived), *given, **more)
 
-    patch.setattr(writer, "last_by_key", last_by_key)
+    patch.setattr(folding, "last_by_key", last_by_key)
 
 
 def _by_reader(patch: pytest.MonkeyPatch) -> None:
@@ -100,7 +101,7 @@ def _by_reader(patch: pytest.MonkeyPatch) -> None:
 
 
 def _late_ones_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(writer, "not_outdated", lambda last, *_: last)
+    patch.setattr(folding, "not_outdated", lambda last, *_: last)
 
 
 def _equals_lose(patch: pytest.MonkeyPatch) -> None:
@@ -111,7 +112,7 @@ def _equals_lose(patch: pytest.MonkeyPatch) -> None:
         later = pa.compute.add(existing.column(at), 1)
         return fold.not_outdated(last, key, order, existing.set_column(at, existing.field(at), later))
 
-    patch.setattr(writer, "not_outdated", not_outdated)
+    patch.setattr(folding, "not_outdated", not_outdated)
 
 
 RULES: Mapping[str, SwitchOff] = {
