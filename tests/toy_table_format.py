@@ -62,6 +62,10 @@ class LinesTarget:
     ) -> ChangingWriter:
         raise NotImplementedError("refused by `row_changes`")
 
+    @property
+    def key_check(self) -> None:
+        return None
+
     def spreader(
         self, outbox: Outbox, number: int, budget: Budget, changes: RowChanges | None, *, bounded: bool
     ) -> RowWriter:

@@ -62,6 +62,19 @@ def test_dead_letters_that_fit_by_now_are_moved_into_it_once(
         assert verify(session, deep=True).violations == ()
 
 
+def test_a_table_that_the_reader_gives_up_on_is_written_and_not_looked_into(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    columns = {"id": "long", "text": "string", "at": "timestamp"}
+    flow = hudi_tables.both(tmp_path, broker.bootstrap, kafka_topic(1), auto_create={"columns": columns})
+    flow.produce(range(3))
+    flow.run()
+    with flow.session() as session:
+        report = verify(session, deep=True)
+    assert report.violations == ()
+    assert any("the package `hudi` can't read it: not yet implemented" in each.why for each in report.not_checked)
+
+
 def test_two_pipelines_feed_one_table(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> None:
     one, two = (hudi_tables.both(tmp_path, broker.bootstrap, kafka_topic(1)) for _ in range(2))
     two = replace(two, extra={**two.extra, "hudi": one.extra["hudi"]})

@@ -198,6 +198,40 @@ def test_a_table_of_another_key_or_order_is_refused_and_nothing_is_written(
     assert not flow.events(DataWritten)
 
 
+def test_keys_that_hudi_could_not_tell_from_others_are_dead_letters(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    """It makes one text of a key's columns, and none of an empty one."""
+    flow = changed(tmp_path, broker.bootstrap, kafka_topic(1), {**UPSERT, "key": ["place", "id"]})
+    send(flow, produce, {"place": "x,id:1", "id": 2, "text": "a"}, {"place": "", "id": 1, "text": "a"})
+    send(flow, produce, {"place": "__empty__", "id": 1}, {"place": "__null__", "id": 1, "text": "a"})
+    flow.run()
+    told = [row["error"].removeprefix("place: ") for row in flow.rows(flow.pipeline.dead_letter_table)]
+    another = ", which in Hudi's record keys stands for something else"
+    assert sorted(told) == [
+        f"__empty__{another}",
+        f"__null__{another}",
+        "empty, and Hudi tells no row by that",
+        "has ,id: in it, by which Hudi joins the columns of a key",
+    ]
+
+
+def test_an_event_without_a_key_that_hudi_can_tell_is_a_dead_letter(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+) -> None:
+    created = {"auto_create": {"columns": {"name": "string", "text": "string"}}}
+    settings = {"mode": "cdc", "key": ["name"], "on_moved_key": "ignore", **created}
+    flow = changed(tmp_path, broker.bootstrap, kafka_topic(1), settings)
+    row, nameless = {"name": "a", "text": "b"}, {"name": "", "text": "b"}
+    sides = [("c", None, nameless), ("d", nameless, None), ("u", nameless, row), ("c", None, row)]
+    values = [json.dumps({"op": op, "before": before, "after": after, "ts_ms": 5}) for op, before, after in sides]
+    produce(flow.topic, [value.encode() for value in values])
+    flow.run()
+    letters = flow.rows(flow.pipeline.dead_letter_table)
+    assert sorted(letter["offset"] for letter in letters) == [0, 1, 2]
+    assert found(flow, TABLE, "name", "text") == [("a", "b")]
+
+
 def test_changes_wait_until_the_instants_of_the_table_are_past(
     tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
 ) -> None:

@@ -15,7 +15,7 @@ from calve.sink_core.error_codes.hudi import FOREIGN_HUDI_TABLE
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.hudi.changes.settings import hudi_changes_of, record_key
 from calve.sink_core.hudi.files.place import PARTITION_FIELDS, Place
-from calve.sink_core.hudi.files.read import read_rows
+from calve.sink_core.hudi.files.read import NotReadable, read_rows
 from calve.sink_core.hudi.files.schema import from_avro, is_marked
 from calve.sink_core.hudi.files.staged import HudiFile, write_staged
 from calve.sink_core.hudi.files.timeline import Timeline, extra_of, instant_text
@@ -127,10 +127,9 @@ class HudiTable:
 
     def sample(self, columns: Sequence[str], rows: int) -> Sequence[Mapping[str, Any]]:
         try:
-            batches = read_rows(self.place, columns, rows)
-        except ImportError as error:
+            first = next(read_rows(self.place, columns, rows), None) if self.timeline.commits else None
+        except NotReadable as error:
             raise NotImplementedError(str(error)) from None
-        first = next(iter(batches), None) if self.timeline.commits else None
         return first.slice(0, rows).to_pylist() if first is not None else []
 
     def why_not_owned(self, owned: bool | None) -> str | None:

@@ -8,13 +8,14 @@ from functools import cached_property
 
 from pyiceberg.schema import Schema
 
+from calve.sink_core.hudi.changes.keys import indistinct_keys
 from calve.sink_core.hudi.files.place import Place
 from calve.sink_core.hudi.table.writer import HudiWriter
 from calve.sink_core.iceberg.changes.pieces import ChangePieces
 from calve.sink_core.iceberg.files.stand_in import read
 from calve.sink_core.iceberg.handles import TableMetadata
 from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowWriter
+from calve.sink_core.tables.format.target import ChangingWriter, Distribution, KeyCheck, RowWriter
 from calve.sink_core.tables.pieces import Outbox
 from calve.sink_core.tables.row_changes import RowChanges
 
@@ -64,6 +65,10 @@ class HudiTarget:
 
         folder = self.place.staged / file_prefix
         return HudiChangeWriter(folder, self.metadata, self.instant, changes=changes, table=self.name, topics=topics)
+
+    @property
+    def key_check(self) -> KeyCheck:
+        return indistinct_keys
 
     def spreader(
         self, outbox: Outbox, number: int, budget: Budget, changes: RowChanges | None, *, bounded: bool

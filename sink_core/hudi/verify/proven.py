@@ -21,14 +21,14 @@ from pyiceberg.schema import Schema
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.control.events import Logged
 from calve.sink_core.errors import ProtocolError
-from calve.sink_core.hudi.files.read import file_slices, read_rows
+from calve.sink_core.hudi.files.read import NotReadable, file_slices, read_rows
 from calve.sink_core.hudi.files.schema import META_COLUMNS
 from calve.sink_core.hudi.files.staged import HudiFile, read_staged
 from calve.sink_core.hudi.files.timeline import extra_of
 from calve.sink_core.hudi.table.table import HudiTable
 from calve.sink_core.hudi.table.writer import record_keys
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN
-from calve.sink_core.tables.format.proven import Wanted
+from calve.sink_core.tables.format.proven import NoReader, Wanted
 from calve.sink_core.tables.history.contents import contents
 from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.log.events import DataWritten
@@ -100,7 +100,7 @@ class ProvenHudi:
     def _slices(self, evidence: Evidence) -> Sequence[HudiFileSlice]:
         try:
             return file_slices(self.table.place) if self.table.timeline.commits else ()
-        except ImportError as error:
+        except NotReadable as error:
             evidence.skipped(self.table.name, f"its files: {error}")
             return ()
 
@@ -160,8 +160,8 @@ class HudiRows:
                 self.evidence.progress(f"{self.table.name}: {number * _BATCH_ROWS:,} rows read")
                 self._check_keys(batch)
                 yield batch.select(wanted[1:])
-        except ImportError as error:
-            self.evidence.skipped(self.table.name, f"its rows: {error}")
+        except NotReadable as error:
+            raise NoReader(error) from None
         except Exception as error:  # noqa: BLE001 - hudi-rs has no class of its own
             self.evidence.violation("file-unreadable", self.table.name, f"its rows can't be read: {describe(error)}")
 

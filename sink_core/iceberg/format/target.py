@@ -70,6 +70,10 @@ class IcebergTarget:
             budget=budget,
         )
 
+    @property
+    def key_check(self) -> None:
+        return None
+
     def spreader(
         self, outbox: Outbox, number: int, budget: Budget, changes: RowChanges | None, *, bounded: bool
     ) -> RowWriter:

@@ -17,7 +17,7 @@ from calve.sink_core.sink.verify import batches, jobs, since
 from calve.sink_core.sink.verify.history import Published
 from calve.sink_core.sink.verify.recount import recount
 from calve.sink_core.sink.verify.world import World, look
-from calve.sink_core.tables.format.proven import Proven, Rows, Wanted
+from calve.sink_core.tables.format.proven import NoReader, Proven, Rows, Wanted
 from calve.sink_core.tables.history import contents
 from calve.sink_core.tables.log.range_parts import RangeJob
 from calve.sink_core.tables.proof import Evidence, VerifyReport
@@ -192,7 +192,11 @@ class _Proof:
         if not _has_places(self._world.tables[name], name):
             self._evidence.skipped(name, f"its rows: the table has no column {KAFKA_COLUMN} of Calve's type")
             return
-        held = self._in_window(offsets.held_by(files.read([KAFKA_COLUMN]), struct=KAFKA_COLUMN))
+        try:
+            held = self._in_window(offsets.held_by(files.read([KAFKA_COLUMN]), struct=KAFKA_COLUMN))
+        except NoReader as error:
+            self._evidence.skipped(name, f"its rows: {error}")
+            return
         of_head = contents.contents(view).snapshots.keys()
         letters = self._letter_jobs(name)
         again = jobs.ranges_read(self._jobs(name), self._pending[name], of_head, {job.batch_id for job in letters})

@@ -171,9 +171,11 @@ class Feed(Output):
         if self.changes and self.changes.order_by:
             return orderless(len(places), self._key_columns, self.changes.order_by)
         if not self.by_kafka_key:
-            return self._row_keys.decode([raw[place] for place in places])
-        bad = {at: replace(read.bad[place], index=at) for at, place in enumerate(places) if place in read.bad}
-        return told_by(read.of(self.key_type, places), self._key_names, bad)
+            keys = self._row_keys.decode([raw[place] for place in places])
+        else:
+            bad = {at: replace(read.bad[place], index=at) for at, place in enumerate(places) if place in read.bad}
+            keys = told_by(read.of(self.key_type, places), self._key_names, bad)
+        return self._distinct(keys, keys.columns, range(len(keys.columns)))
 
     def keyed(self, decoded: Decoded, keys: pa.Array) -> Decoded:
         """What was decoded with the Kafka keys, one for each good value."""
@@ -190,9 +192,18 @@ class Feed(Output):
         return Schema(*(schema.find_field(field_id) for field_id in changes.key))
 
     def judge(self, decoded: Decoded) -> Decoded:
-        """What was decoded. Events may be bad, or left out; a record without a Kafka key it needs is bad, and where
-        changes are ordered by a column one without a value there.
+        """What was decoded. Events may be bad, or left out; a record without a Kafka key it needs is bad, one whose key
+        the table can't tell from others, and where changes are ordered by a column one without a value there.
         """
+        judged = self._judged(decoded)
+        if self._table.target.key_check is None or self.changes is None:
+            return judged
+        if self.events:
+            meant = self.events.meant(judged.columns)
+            return self._distinct(judged, meant.rows, meant.places.tolist())
+        return self._distinct(judged, judged.columns, range(len(judged.columns)))
+
+    def _judged(self, decoded: Decoded) -> Decoded:
         if self.events:
             return self.events.judge(decoded)
         changes = self._table.changes
@@ -203,6 +214,12 @@ class Feed(Output):
         order = column_of(pa.Table.from_batches([decoded.columns]), changes.order, self.schema)
         lacking = np.flatnonzero(order.is_null().to_numpy()).tolist()
         return sifted(decoded, dict.fromkeys(lacking, f"{changes.order_by}: {NO_ORDER}"))
+
+    def _distinct(self, decoded: Decoded, rows: pa.RecordBatch, places: Sequence[int]) -> Decoded:
+        """Without records that have a key which the table can't tell from others; `places` are those of their rows."""
+        check = self._table.target.key_check
+        wrong = check({name: rows.column(name) for name in self._key_names}) if check else {}
+        return sifted(decoded, {places[row]: message for row, message in wrong.items()})
 
     def write_decoded(self, rows: pa.RecordBatch, origin: pa.Array, *, deletes: bool = False) -> None:
         """`origin` is the `_kafka` column of `rows`. `deletes`: they are keys, of rows that go."""

@@ -35,11 +35,15 @@ class RowsSince:
 Wanted = RowsOfRuns | RowsSince
 
 
+class NoReader(Exception):
+    """Nothing here reads rows of such a table; says why."""
+
+
 class Rows(Protocol):
     """Rows of a table that a proof reads. What can't be read is a violation."""
 
     def read(self, columns: Sequence[str], /) -> Iterator[pa.RecordBatch]:
-        """The columns, those that the table lacks left out."""
+        """The columns, those that the table lacks left out. Raises NoReader."""
         ...
 
 

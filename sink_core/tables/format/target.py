@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -41,6 +41,10 @@ class ChangingWriter(RowWriter, Protocol):
         ...
 
 
+KeyCheck = Callable[[Mapping[str, pa.Array]], Mapping[int, str]]
+"""What is wrong with keys, by their place; given all of the key's columns by name."""
+
+
 class Target(Protocol):
     """A table as tasks write it: as it was when the batch was planned, picklable."""
 
@@ -63,6 +67,11 @@ class Target(Protocol):
         self, file_prefix: str, budget: Budget, changes: RowChanges, topics: Sequence[str]
     ) -> ChangingWriter:
         """Writes changes of rows; `topics` are those that their sources are of."""
+        ...
+
+    @property
+    def key_check(self) -> KeyCheck | None:
+        """Finds keys that the table could not tell from others; None if it tells all."""
         ...
 
     def spreader(
