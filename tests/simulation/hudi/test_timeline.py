@@ -6,14 +6,17 @@ from collections.abc import Callable, Collection, Generator, Iterable
 from pathlib import Path
 from typing import Protocol
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from calve.sink_core.hudi.files.place import Place
-from calve.sink_core.hudi.files.schema import to_avro
+from calve.sink_core.hudi.files.schema import IS_DELETED, to_avro
 from calve.sink_core.hudi.files.staged import HudiFile, Staged, file_name, put_in_place
-from calve.sink_core.hudi.files.timeline import Instant, read_properties, read_timeline
+from calve.sink_core.hudi.files.timeline import Instant, extra_of, read_properties, read_timeline
 from calve.sink_core.hudi.java.client import Completion, HudiClient, NewHudiTable
 from calve.sink_core.hudi.java.jvm import HudiRefused, Jvm, client_jvm
+from calve.sink_core.hudi.java.spark import SparkClient, Upsert
 from calve.sink_core.records.columns.type_text import schema_of
 from tests import hudi_tables
 from tests.simulation.hudi.timeline import ModelClient, ModelTimeline, properties
@@ -32,6 +35,13 @@ class Table(Protocol):
         ...
 
     def completions(self) -> int: ...
+    def upsert(self, check: Callable[[], None] = ...) -> None: ...
+    def said(self) -> list[str | None]:
+        """What the completed instants say under `KEY`, in their order."""
+        ...
+
+
+KEY, SAID = "calve.test", {"calve.test": "said"}
 
 
 def nothing() -> None:
@@ -48,6 +58,13 @@ class Model:
         done = Completion(instant, (file,), "", {}, (), opened)
         self.client.complete(Path("/table"), properties(self.timeline), done, check)
 
+    def upsert(self, check: Callable[[], None] = nothing) -> None:
+        changes = Upsert([Path("/staged/calve-b1/f.parquet")], "", SAID, ())
+        self.client.upsert(Path("/table"), properties(self.timeline, "id"), changes, check)
+
+    def said(self) -> list[str | None]:
+        return [self.timeline.said[each.path].get(KEY) for each in self.timeline.read().commits]
+
     def roll_back(self, instant: str) -> None:
         self.timeline.roll_back_pending(instant)
 
@@ -62,11 +79,21 @@ class Model:
 
 
 class Real:
-    def __init__(self, directory: Path, jvm: Jvm) -> None:
+    def __init__(self, directory: Path, client: HudiClient, *key: str) -> None:
         self.place = Place(directory / "t", directory / ".calve" / "t")
-        self.schema = to_avro(schema_of({"id": "long"}), "d.t")
-        self.client = HudiClient(jvm, {})
-        self.client.create(NewHudiTable("d.t", "uuid", self.schema, "copy_on_write"), self.place.folder)
+        self.schema = to_avro(schema_of({"id": "long"}), "d.t", marked=bool(key))
+        self.client = client
+        self.client.create(NewHudiTable("d.t", "uuid", self.schema, "copy_on_write", (), key), self.place.folder)
+
+    def upsert(self, check: Callable[[], None] = nothing) -> None:
+        assert isinstance(self.client, SparkClient)
+        path = self.place.folder.with_name("changes.parquet")
+        pq.write_table(pa.table({IS_DELETED: [False], "id": [1]}), path)
+        changes = Upsert([path], self.schema, SAID, ())
+        self.client.upsert(self.place.folder, read_properties(self.place) or {}, changes, check)
+
+    def said(self) -> list[str | None]:
+        return [extra_of(each).get(KEY) for each in read_timeline(self.place).commits]
 
     def complete(self, instant: str, check: Callable[[], None] = nothing, opened: Collection[str] = ()) -> None:
         name = file_name(FILES[instant], instant)
@@ -108,7 +135,7 @@ def jvm() -> Generator[Jvm]:
 
 @pytest.fixture(params=["model", "real"])
 def table(request: pytest.FixtureRequest, tmp_path: Path, jvm: Jvm) -> Table:
-    return Model() if request.param == "model" else Real(tmp_path, jvm)
+    return Model() if request.param == "model" else Real(tmp_path, HudiClient(jvm, {}))
 
 
 ALL = {"requested", "inflight", "completed"}
@@ -163,3 +190,32 @@ def test_a_restore_takes_later_instants_from_the_timeline(table: Table) -> None:
     assert table.states() == {T1: ALL}
     table.complete(T2)
     assert table.states() == {T1: ALL, T2: ALL}
+
+
+@pytest.fixture(params=["model", pytest.param("real", marks=pytest.mark.faults)])
+def changed(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Table]:
+    """A table whose rows changes are brought into."""
+    if request.param == "model":
+        yield Model()
+        return
+    spark = SparkClient({}, {})
+    yield Real(tmp_path, spark, "id")
+    spark.jvm.close()
+
+
+def test_changes_have_an_instant_of_their_own_and_say_what_they_are_told(changed: Table) -> None:
+    changed.upsert()
+    changed.upsert()
+    assert list(changed.states().values()) == [ALL, ALL]
+    assert changed.said() == ["said", "said"]
+
+
+def test_what_the_check_of_changes_raises_leaves_their_instant_and_the_next_try_has_another(changed: Table) -> None:
+    def refuse() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        changed.upsert(refuse)
+    changed.upsert()
+    assert sorted(changed.states().values(), key=len) == [{"requested", "inflight"}, ALL]
+    assert changed.said() == ["said"]

@@ -97,6 +97,7 @@ class ModelClient:
     faults: frozenset[Fault] = frozenset()
     completing: Callable[[], None] = lambda: None
     jvm: Any = None
+    last_ms: int = 0
 
     def __post_init__(self) -> None:
         self.jvm = SimpleNamespace(locked=self.locked, close=lambda: None)
@@ -140,7 +141,9 @@ class ModelClient:
     def upsert(self, folder: Path, properties: Mapping[str, str], changes: Upsert, check: Callable[[], None]) -> None:
         """Under an instant of its own. Where rows are under a later one Hudi leaves changes out, and says nothing."""
         del folder, properties
-        instant = instant_text(self.stage.now_ms())
+        # Of one process none is given twice.
+        self.last_ms = max(self.stage.now_ms(), self.last_ms + 1)
+        instant = instant_text(self.last_ms)
         latest = max((each.requested for each in self.timeline().commits), default="")
         rows = tuple(path.parent.name.removeprefix("calve-") for path in changes.paths) if latest < instant else ()
         for state in (REQUESTED, INFLIGHT):
