@@ -38,7 +38,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "hudi-changes-do-not-wait",
         _COMMIT,
-        "                _wait_past(table)\n",
+        "                wait_past(table)\n",
         "                pass\n",
         (_HISTORIES, f"{_CHANGES}::test_changes_wait_until_the_instants_of_the_table_are_past"),
         "Hudi leaves out changes of rows that have a later instant, and says nothing.",

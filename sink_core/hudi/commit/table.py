@@ -24,14 +24,14 @@ from collections.abc import Mapping, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from calve.sink_core.error_codes.hudi import CLOCK_BEHIND, HUDI_REFUSED, INSTANT_AHEAD, INSTANT_TAKEN
+from calve.sink_core.error_codes.hudi import HUDI_REFUSED
 from calve.sink_core.error_codes.tables import RACES_LOST
-from calve.sink_core.errors import CommitConflict, RetriableError, TableUnusable, Unreachable
+from calve.sink_core.errors import CommitConflict, RetriableError, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.hudi.commit.examine import Examined, HudiTables
+from calve.sink_core.hudi.commit.instants import check_free, own_instant, wait_for, wait_past
 from calve.sink_core.hudi.files.staged import NOTHING, Staged, changes_in, put_in_place, read_staged, remove_staged
-from calve.sink_core.hudi.files.timeline import instant_ms, instant_text
-from calve.sink_core.hudi.java.client import Completion, HudiClient, action_of, table_type_of
+from calve.sink_core.hudi.java.client import Completion, HudiClient
 from calve.sink_core.hudi.java.jvm import HudiRefused
 from calve.sink_core.hudi.java.spark import SparkClient, Upsert
 from calve.sink_core.hudi.table.table import HudiTable
@@ -40,14 +40,10 @@ from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.history.record import SnapshotRecord, to_summary
 from calve.sink_core.tables.history.resolving import resolution
 from calve.sink_core.tables.history.shares import Share, record_of_snapshot
-from calve.sink_core.tables.instants import next_instant
 from calve.sink_core.timing import back_off
 
 ATTEMPTS = 10
 """Lost races, or errors of Hudi, before a table stays behind until the next commit."""
-
-MOST_AHEAD_S = 60
-"""How far the clock of a batch's plan may be ahead of that of its commit, which then waits."""
 
 SOURCE_OFFSETS = "kafka.commit.offsets"
 """Where Hudi's own sink for Kafka Connect keeps the offsets below which a table has every record."""
@@ -103,7 +99,7 @@ class HudiCommitter:
         latest = table.view.latest
         said = to_summary(self.tables.keys, replace(latest, batches=(), counts={}, replaced={})) if latest else {}
         try:
-            self._finish(table, Completion(self._own_instant(table), (), schema, said, self.tables.keys.carried), 0)
+            self._finish(table, Completion(own_instant(table), (), schema, said, self.tables.keys.carried), 0)
         except Moved:
             return False
         return True
@@ -112,7 +108,7 @@ class HudiCommitter:
         """A commit without files that says this of the table; its number. Raises Moved if the table is not as it was
         loaded any more. `locked` must be held.
         """
-        instant = self._own_instant(table)
+        instant = own_instant(table)
         self._finish(table, Completion(instant, (), table.schema_text, said, self.tables.keys.carried), 0)
         return int(instant)
 
@@ -163,13 +159,13 @@ class HudiCommitter:
         staged = read_staged(logged.event.manifests[0]) if logged.event.manifests else NOTHING
         if staged.changes:
             if self.tables.log.state.rules.changes_come_after_all_instants:
-                _wait_past(table)
+                wait_past(table)
             self._bring_in(table, staged, self._said(table, share))
             reach("hudi.after-commit")
             return
-        instant = staged.instant or self._own_instant(table)
-        _wait_for(instant, table.name)
-        _check_free(table, instant)
+        instant = staged.instant or own_instant(table)
+        wait_for(instant, table.name)
+        check_free(table, instant)
         put_in_place(table.place, staged)
         reach("hudi.after-adopt")
         extra = self._said(table, share)
@@ -234,12 +230,6 @@ class HudiCommitter:
         known = (e for e in state.written.get(table.name, []) if e.event.table_uuid == table.uuid)
         remove_staged(table.place, {e.event.batch_id for e in known if e.offset < reported})
 
-    def _own_instant(self, table: HudiTable) -> str:
-        """One for a commit without a batch, which the timeline has not."""
-        last = max((each.requested for each in table.timeline.instants), default="")
-        now_ms = time.time_ns() // 1_000_000
-        return instant_text(next_instant(instant_ms(last) if last else 0, now_ms, "table"))
-
     def _stop_on(self, seen: Examined) -> None:
         if seen.finding is not None:
             raise seen.finding.error(self.pipeline_file)
@@ -280,50 +270,6 @@ def source_offsets(positions: Offsets) -> str:
     several = len({at.topic for at in positions}) > 1
     named = ((f"{at.topic}-{at.partition}" if several else str(at.partition), n) for at, n in sorted(positions.items()))
     return ",".join(f"{name}={offset}" for name, offset in named)
-
-
-def _wait_for(instant: str, name: str) -> None:
-    """Until it is past: Hudi loses updates to files of an instant in the future, and says nothing."""
-    if not _comes(instant):
-        raise Unreachable(
-            f"{name}: a batch's instant is {instant}, ahead of this machine's clock by more than {MOST_AHEAD_S} s",
-            hint="set the clocks of both machines by NTP",
-            code=CLOCK_BEHIND,
-        )
-
-
-def _wait_past(table: HudiTable) -> None:
-    """Until all instants of the table are past: Hudi leaves out changes to files of later ones, and says nothing."""
-    last = max((each.requested for each in table.timeline.instants), default="")
-    if last and not _comes(last):
-        raise Unreachable(
-            f"{table.name}: its timeline has the instant {last}, ahead of this machine's clock by more than "
-            f"{MOST_AHEAD_S} s",
-            hint="set the clocks of all that write to it by NTP; row changes are brought in once the instant is past",
-            code=INSTANT_AHEAD,
-        )
-
-
-def _comes(instant: str) -> bool:
-    """Whether it is past, if need be after a wait."""
-    ahead_s = instant_ms(instant) / 1_000 - time.time()
-    if 0 < ahead_s <= MOST_AHEAD_S:
-        time.sleep(ahead_s)
-    return ahead_s <= MOST_AHEAD_S
-
-
-def _check_free(table: HudiTable, instant: str) -> None:
-    """Raise TableUnusable if the timeline has anything at the instant but what a former try of ours has opened."""
-    # The name of an inflight commit leaves its action out.
-    ours = (action_of(table_type_of(table.properties)), "commit")
-    others = [each for each in table.timeline.at(instant) if each.completed or each.action not in ours]
-    if others:
-        raise TableUnusable(
-            f"{table.name}: the instant {instant} of a published batch is that of {others[0].path.name}, which another "
-            "writer has made",
-            hint="have that writer roll it back, if it is pending",
-            code=INSTANT_TAKEN,
-        )
 
 
 def _gave_up(name: str, cause: Exception | None) -> RetriableError:

@@ -22,7 +22,8 @@ from calve.sink_core.error_codes.hudi import HUDI_REFUSED
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.hudi.commit.examine import HudiTables
-from calve.sink_core.hudi.files.timeline import Instant, instant_ms, instant_text
+from calve.sink_core.hudi.commit.instants import own_instant
+from calve.sink_core.hudi.files.timeline import Instant, instant_ms
 from calve.sink_core.hudi.java.client import HudiClient, table_type_of
 from calve.sink_core.hudi.java.jvm import HudiRefused
 from calve.sink_core.hudi.maintenance.orphans import HudiLeftovers, list_leftovers
@@ -37,7 +38,6 @@ from calve.sink_core.hudi.table.shape import (
 from calve.sink_core.hudi.table.table import HudiTable
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
 from calve.sink_core.tables.format.upkeep import Job
-from calve.sink_core.tables.instants import next_instant
 
 COMPACT, EXPIRE = "compact", "expire"
 
@@ -100,7 +100,7 @@ class HudiUpkeep:
             return TaskOutcome(EXPIRE, job.name, would, False, before, before)
         with self._services(job, _expiry(kept)) as client:
             job.tell(f"{job.name}: cleaning")
-            client.clean(self._instant(job.name))
+            client.clean(own_instant(self._load(job.name)))
             reach("hudi.after-clean")
             job.tell(f"{job.name}: archiving")
             client.archive()
@@ -134,7 +134,7 @@ class HudiUpkeep:
         has_logs = table_type_of(self._load(name).properties) == "merge_on_read"
         compaction = [client.scheduleCompactionAtInstant] if has_logs else []
         for schedule in (client.scheduleClusteringAtInstant, *compaction):
-            requested = self._instant(name)
+            requested = own_instant(self._load(name))
             if schedule(requested, nothing):
                 return {each.requested: each for each in self._load(name).timeline.at(requested)}
         return {}
@@ -160,11 +160,6 @@ class HudiUpkeep:
         if table is None:
             raise dropped_meanwhile(name)
         return table
-
-    def _instant(self, name: str) -> str:
-        """One that no batch will ever have."""
-        last = max((each.requested for each in self._load(name).timeline.instants), default="")
-        return instant_text(next_instant(instant_ms(last) if last else 0, time.time_ns() // 1_000_000, "table"))
 
 
 def _shape(table: HudiTable) -> dict[str, int]:
