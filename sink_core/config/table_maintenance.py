@@ -62,7 +62,8 @@ class Expire(Model):
 
     keep_at_most: Annotated[int, Field(ge=1)] | None = 5_000
     """Of more snapshots than this the oldest go, however young they are, `null` for no such bound: where commits come
-    every second, a week has 600,000 of them, and each commit reads and writes them all."""
+    every second, a week has 600,000 of them, and each commit reads and writes them all. Of instants of Hudi tables 100
+    stay by default: each commit lists them many times."""
 
     retain_last: int = Field(default=1, ge=1)
     """This many snapshots stay, however old they are."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.config.table_maintenance import Expire
 from calve.sink_core.control.maintenance_report import TaskOutcome
+from calve.sink_core.hudi.files.timeline import Timeline
+from calve.sink_core.hudi.maintenance.upkeep import kept
+from calve.sink_core.hudi.table.table import HudiTable
 from calve.sink_core.sink.maintenance.tasks import run_task
 from calve.sink_core.sink.verify.proof import verify
 from tests import hudi_tables
@@ -121,3 +126,16 @@ def test_staged_files_of_a_batch_that_was_never_published_are_deleted_and_those_
     assert 0 < len(list(staged.iterdir())) < held
     flow.run()
     prove(flow, range(10 * BATCHES + 5))
+
+
+def test_a_hundred_instants_stay_unless_the_file_says_otherwise(flow: Flow) -> None:
+    with flow.session() as session:
+        session.bind()
+        table = session.load([HUDI])[HUDI]
+    assert isinstance(table, HudiTable)
+    many = replace(table, timeline=Timeline(table.timeline.instants * 100))
+    long_ago = 0.0
+    assert len(many.timeline.commits) > 500
+    assert kept(many, Expire(), long_ago) == 100
+    assert kept(many, Expire(keep_at_most=300), long_ago) == 300
+    assert kept(many, Expire(keep_at_most=None), long_ago) == len(many.timeline.commits)

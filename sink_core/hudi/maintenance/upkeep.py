@@ -41,6 +41,9 @@ from calve.sink_core.tables.format.upkeep import Job
 
 COMPACT, EXPIRE = "compact", "expire"
 
+KEPT_AT_MOST = 100
+"""Instants, if the file doesn't say: Hudi lists all active ones many times in each commit."""
+
 STEP_BYTES = 512 * 2**20
 """Rewritten under the lock at a time."""
 
@@ -90,15 +93,15 @@ class HudiUpkeep:
             return TaskOutcome(EXPIRE, job.name, f"nothing to do: {why}", False, before, before)
         if (finding := self.tables.examine(job.name).finding) is not None:
             raise finding.error()
-        kept = _kept(table, settings, time.time() - settings.older_than)
-        going = len(table.timeline.commits) - kept
+        staying = kept(table, settings, time.time() - settings.older_than)
+        going = len(table.timeline.commits) - staying
         if going <= 0:
             why = f"none of the {len(table.timeline.commits):,} instants may go yet"
             return TaskOutcome(EXPIRE, job.name, f"nothing to do: {why}", False, before, before)
         if job.dry_run:
             would = f"{going:,} instants would leave the active timeline, with the files that only they name"
             return TaskOutcome(EXPIRE, job.name, would, False, before, before)
-        with self._services(job, _expiry(kept)) as client:
+        with self._services(job, _expiry(staying)) as client:
             job.tell(f"{job.name}: cleaning")
             client.clean(own_instant(self._load(job.name)))
             reach("hudi.after-clean")
@@ -184,10 +187,11 @@ def _clustering(target_bytes: int, small_bytes: int) -> dict[str, str]:
     }
 
 
-def _kept(table: HudiTable, settings: Expire, since_s: float) -> int:
+def kept(table: HudiTable, settings: Expire, since_s: float) -> int:
     """How many instants stay: those since a moment, `keep_at_most` of them, and `retain_last` in any case."""
     young = sum(instant_ms(each.requested) >= since_s * 1000 for each in table.timeline.commits)
-    most = young if settings.keep_at_most is None else min(young, settings.keep_at_most)
+    at_most = settings.keep_at_most if "keep_at_most" in settings.model_fields_set else KEPT_AT_MOST
+    most = young if at_most is None else min(young, at_most)
     return max(most, settings.retain_last, _LEAST_ACTIVE)
 
 
