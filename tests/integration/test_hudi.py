@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +12,13 @@ from typer.testing import CliRunner
 
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.errors import EXIT_UNREACHABLE
+from calve.sink_core.hudi.java.fetched import PYSPARK
+from calve.sink_core.jars import HUDI
 from calve.sink_core.sink.verify.proof import verify
 from tests import hudi_tables
 from tests.hudi_tables import NAMES
+from tests.launch import calve
 from tests.support import Produce, TopicFactory
 
 
@@ -85,3 +90,21 @@ def test_two_pipelines_feed_one_table(tmp_path: Path, broker: Broker, kafka_topi
     for flow in (one, two):
         with flow.session() as session:
             assert verify(session, deep=True).violations == ()
+
+
+def test_what_it_needs_is_fetched_by_a_command_that_says_size_and_seconds(tmp_path: Path) -> None:
+    done = calve("hudi", "prepare", "--row-changes", "--json")
+    names = [
+        (each["name"].partition(",")[0], each["bytes"] > 50_000_000) for each in json.loads(done.stdout)["fetched"]
+    ]
+    assert names == [("Hudi's Java client", True), (PYSPARK, True)]
+    there = calve("hudi", "prepare").stdout
+    assert re.fullmatch(r"Hudi's Java client: \d+ MB in .+, was there\n", there)
+    # Where PyPI can't be reached.
+    (tmp_path / HUDI.folder.name).symlink_to(HUDI.folder)
+    nowhere = {"CALVE_JARS": str(tmp_path), "PIP_INDEX_URL": "http://127.0.0.1:9", "PIP_RETRIES": "0"}
+    refused = calve("hudi", "prepare", "--row-changes", **nowhere)
+    assert refused.returncode == EXIT_UNREACHABLE
+    assert f"{PYSPARK} could not be installed for row changes of Hudi tables" in refused.stderr
+    assert "[CLV-3512]" in refused.stderr
+    assert f"pip install --no-deps --target {tmp_path}" in refused.stderr
