@@ -16,7 +16,7 @@ from calve.sink_core.hudi.changes.settings import BY_COMMIT, MERGE_MODE, RECORD_
 from calve.sink_core.hudi.files.place import PARTITION_FIELDS
 from calve.sink_core.hudi.java.client import WRITES, HudiClient, carrying, table_type_of
 from calve.sink_core.hudi.java.fetched import client_jars, spark_jars
-from calve.sink_core.hudi.java.jvm import Check, Jvm
+from calve.sink_core.hudi.java.jvm import Check, HudiRefused, Jvm
 
 HEAP = "spark.driver.memory"
 _SESSION = {
@@ -84,7 +84,8 @@ class SparkClient(HudiClient):
                 if checked.raised is not None:
                     raise checked.raised from None
                 raise
-            assert written.productElement(0), "Hudi raises what it refuses"
+            if not written.productElement(0):
+                raise HudiRefused(f"{folder}: Hudi could not write all changes, and has completed nothing")
 
     @property
     def _session(self) -> Any:
