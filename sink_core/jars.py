@@ -16,8 +16,9 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,35 +100,43 @@ def spark_jars() -> list[Path]:
 
 def resolve(jars: JarSet) -> list[Path]:
     """The archives of a set. Fetches them if needed; raises Unreachable."""
-    if not jars.folder.is_dir():
-        with exclusive(jars_dir() / f".{jars.folder.name}.lock"):
-            if not jars.folder.is_dir():
-                _fetch(jars)
+    fetched_once(jars.folder, partial(_fetch, jars))
     return sorted(jars.folder.glob("*.jar"))
 
 
-def _fetch(jars: JarSet) -> None:
+def fetched_once(folder: Path, fetch: Callable[[Path], object]) -> None:
+    """Have a folder below `jars_dir`. If it isn't there `fetch` fills it by another name; raises what that raises."""
+    if folder.is_dir():
+        return
+    with exclusive(jars_dir() / f".{folder.name}.lock"):
+        if folder.is_dir():
+            return
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=jars_dir()) as scratch:
+            complete = Path(scratch, "complete")
+            complete.mkdir()
+            fetch(complete)
+            complete.rename(folder)
+
+
+def _fetch(jars: JarSet, complete: Path) -> None:
     # jgo writes a download straight to its final place, so its repository is a throw-away one: a shared one would
     # keep the torso of a killed download and hand it out for good.
-    with tempfile.TemporaryDirectory(prefix=f".{jars.folder.name}.", dir=jars_dir()) as scratch:
-        complete = Path(scratch, "complete")
-        complete.mkdir()
-        try:
-            for artifact in _artifacts(jars, _maven(Path(scratch, "repository"))):
-                artifact.resolve().rename(complete / artifact.filename)
-            for archive in _archives(jars, _maven(Path(scratch, "repository"))):
-                with tarfile.open(archive.resolve()) as content:
-                    content.extractall(complete, filter="data")
-        except (OSError, RuntimeError, tarfile.TarError) as error:  # requests' errors are OSErrors
-            raise Unreachable(
-                f"the jars of {jars.name} could not be fetched from Maven Central: {error}",
-                hint=f"open the way to Maven Central (HTTPS_PROXY, or a mirror in jgo's configuration file), or copy "
-                f"{jars.folder} from a machine that has it",
-                code=MAVEN,
-            ) from error
-        _check_archives(complete)
-        (complete / COORDINATES_FILE).write_text("\n".join(jars.coordinates) + "\n")
-        complete.rename(jars.folder)
+    repository = complete.with_name("repository")
+    try:
+        for artifact in _artifacts(jars, _maven(repository)):
+            artifact.resolve().rename(complete / artifact.filename)
+        for archive in _archives(jars, _maven(repository)):
+            with tarfile.open(archive.resolve()) as content:
+                content.extractall(complete, filter="data")
+    except (OSError, RuntimeError, tarfile.TarError) as error:  # requests' errors are OSErrors
+        raise Unreachable(
+            f"the jars of {jars.name} could not be fetched from Maven Central: {error}",
+            hint=f"open the way to Maven Central (HTTPS_PROXY, or a mirror in jgo's configuration file), or copy "
+            f"{jars.folder} from a machine that has it",
+            code=MAVEN,
+        ) from error
+    _check_archives(complete)
+    (complete / COORDINATES_FILE).write_text("\n".join(jars.coordinates) + "\n")
 
 
 def _maven(repository: Path) -> MavenContext:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hudi import HudiReadOptions, HudiTableBuilder
 
 from calve.sink_core.hudi.files.place import Place, place_of
-from calve.sink_core.hudi.files.timeline import read_timeline
+from calve.sink_core.hudi.files.timeline import extra_of, read_timeline
 from calve.sink_core.hudi.java.jvm import client_jvm
 from tests.pipelines import COLUMNS, Flow
 
@@ -52,6 +52,15 @@ def ids(folder: Path) -> list[int]:
 def completions(folder: Path) -> Counter[str]:
     """How often each instant of the table was completed."""
     return Counter(instant.requested for instant in read_timeline(Place(folder, folder)).commits)
+
+
+def twice(place: Place, pipeline: str) -> int:
+    """How many instants, and batches of a pipeline, the timeline has too many: each is to be there once."""
+    commits = read_timeline(place).commits
+    said = (extra_of(instant).get(f"calve.{pipeline}.batches", "") for instant in commits)
+    batches = Counter(batch for each in said for batch in each.split(",") if batch)
+    instants = Counter(instant.requested for instant in commits)
+    return sum(times - 1 for times in (*instants.values(), *batches.values()))
 
 
 def restore(folder: Path, instant: str, *, statistics: bool = True) -> None:

@@ -71,6 +71,24 @@ def cold(*arguments: object, cwd: Path | None = None, **environment: str) -> Don
     )
 
 
+def demo(folder: Path, *command: str) -> Done:
+    """Run a demo in a folder of its own as its reader does, from the clone."""
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "CALVE_DEMO_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def printed(done: Done) -> str:
+    """What a command printed that ended well."""
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
 @dataclass(frozen=True, slots=True)
 class Running:
     """A command that goes on in a process of its own."""

@@ -42,6 +42,21 @@ def folder() -> Path:
     return Path(os.environ.get("CALVE_DEMO_DIR") or ROOT / ".demo").absolute()
 
 
+def say(console: Console, sentence: str) -> None:
+    """What a demo itself has to say."""
+    console.print(f"[bold green]demo[/bold green] {sentence}", soft_wrap=True)
+
+
+def how_to_go_on(console: Console, pipeline: Path, brokers: Iterable[Path], variables: Iterable[str]) -> None:
+    """Say how to look around in what is left: by which brokers, with these variables of the environment."""
+    say(console, "the data stays; to look around with `calve`:")
+    for directory in brokers:
+        console.print(f"  .venv/bin/calve broker start --dir {directory}", soft_wrap=True)
+    for variable in variables:
+        console.print(f"  export {variable}={os.environ[variable]}", soft_wrap=True)
+    console.print(f"  .venv/bin/calve status {pipeline}")
+
+
 def show_command(console: Console, words: Sequence[str], **environment: str) -> None:
     """Print a command as somebody would give it."""
     said = "".join(f"{name}={value} " for name, value in environment.items())

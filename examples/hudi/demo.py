@@ -60,7 +60,10 @@ def _demo(bootstrap: str, limit: int, directory: Path) -> int:
         _say("the topic is filled already")
     if code := _calve("run") or _calve("status") or _calve("verify", "--deep"):
         return code
-    return _compared(bootstrap, directory) or _how_to_go_on(directory)
+    if code := _compared(bootstrap, directory):
+        return code
+    local.how_to_go_on(CONSOLE, PIPELINE, [directory / "broker"], ["CALVE_DEMO_DIR", "CALVE_DEMO_BOOTSTRAP"])
+    return 0
 
 
 def _compared(bootstrap: str, directory: Path) -> int:
@@ -84,21 +87,12 @@ def _compared(bootstrap: str, directory: Path) -> int:
     return 0
 
 
-def _how_to_go_on(directory: Path) -> int:
-    _say("the data stays; to look around with `calve`:")
-    CONSOLE.print(f"  .venv/bin/calve broker start --dir {directory}/broker", soft_wrap=True)
-    for variable in ("CALVE_DEMO_DIR", "CALVE_DEMO_BOOTSTRAP"):
-        CONSOLE.print(f"  export {variable}={os.environ[variable]}", soft_wrap=True)
-    CONSOLE.print(f"  .venv/bin/calve status {PIPELINE}")
-    return 0
-
-
 def _calve(command: str, *options: str, **environment: str) -> int:
     return local.calve(CONSOLE, command, str(PIPELINE), *options, **environment)
 
 
 def _say(sentence: str) -> None:
-    CONSOLE.print(f"[bold green]demo[/bold green] {sentence}", soft_wrap=True)
+    local.say(CONSOLE, sentence)
 
 
 def _options() -> argparse.Namespace:

@@ -11,11 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from hudi import HudiTableBuilder
 from pyiceberg.catalog import load_catalog
 
-from calve.sink_core.kafka.clients import LOGGER
+from examples.mirror import compare
 
 Flight = tuple[str, int]
 """Carrier and number."""
@@ -59,22 +58,7 @@ def last_hours(table: pa.Table) -> Mapping[Flight, datetime]:
 
 
 def _values(bootstrap: str, topic: str) -> Iterator[bytes]:
-    conf = {
-        "bootstrap.servers": bootstrap,
-        "group.id": "demo-readers",
-        "isolation.level": "read_committed",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-    }
-    consumer = Consumer(conf, logger=LOGGER)
-    try:
-        left = set(consumer.list_topics(topic, _TIMEOUT_S).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
-        while left:
-            message: Message | None = consumer.poll(_TIMEOUT_S)
-            if message is None or message.error() is not None:
-                left.discard(message.partition() if message else -1)
-            elif (value := message.value()) is not None:
-                yield value
-    finally:
-        consumer.close()
+    with compare.reader(bootstrap) as consumer:
+        for partition in consumer.list_topics(topic, _TIMEOUT_S).topics[topic].partitions:
+            values = (message.value() for message in compare.messages(consumer, topic, partition))
+            yield from (value for value in values if value is not None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
@@ -50,6 +51,14 @@ def compare(source: str, target: str, topics: Iterable[str], cluster: str) -> li
 
 def contents(bootstrap: str, topic: str) -> dict[int, Content]:
     """By partition; empty for a topic that isn't there."""
+    with reader(bootstrap) as consumer:
+        found = consumer.list_topics(timeout=_TIMEOUT_S).topics.get(topic)
+        return {number: _content(consumer, topic, number) for number in sorted(found.partitions)} if found else {}
+
+
+@contextmanager
+def reader(bootstrap: str) -> Generator[Consumer]:
+    """An ordinary consumer of committed records."""
     conf = {
         "bootstrap.servers": bootstrap,
         "group.id": "demo-compare",
@@ -59,23 +68,23 @@ def contents(bootstrap: str, topic: str) -> dict[int, Content]:
     }
     consumer = Consumer(conf, logger=LOGGER)
     try:
-        found = consumer.list_topics(timeout=_TIMEOUT_S).topics.get(topic)
-        return {number: _content(consumer, topic, number) for number in sorted(found.partitions)} if found else {}
+        yield consumer
     finally:
         consumer.close()
 
 
 def _content(consumer: Consumer, topic: str, partition: int) -> Content:
     records, sha256 = 0, hashlib.sha256()
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-    for message in _until_the_end(consumer):
+    for message in messages(consumer, topic, partition):
         records += 1
         sha256.update(repr((message.key(), message.value(), message.headers(), message.timestamp())).encode())
     start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT_S)
     return Content(records, end - start, sha256.hexdigest())
 
 
-def _until_the_end(consumer: Consumer) -> Iterator[Message]:
+def messages(consumer: Consumer, topic: str, partition: int) -> Iterator[Message]:
+    """Those of a partition, from its beginning to its end. Raises Unreachable if that does not come."""
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     while (message := consumer.poll(_TIMEOUT_S)) is not None:
         # The only event that is no record, of a partition that is there: its end.
         if message.error():

@@ -73,7 +73,10 @@ def _demo(eu: str, us: str, records: int, directory: Path) -> int:
         return code
     pairs = compare.compare(eu, us, produce.TOPICS, "eu")
     CONSOLE.print(compare.shown(pairs))
-    return _verdict(pairs) or _how_to_go_on(directory)
+    if code := _verdict(pairs):
+        return code
+    local.how_to_go_on(CONSOLE, PIPELINE, [directory / cluster for cluster in CLUSTERS], CLUSTERS.values())
+    return 0
 
 
 def _verdict(pairs: list[compare.Pair]) -> int:
@@ -89,16 +92,6 @@ def _verdict(pairs: list[compare.Pair]) -> int:
 
 def _produced(produced: produce.Produced) -> str:
     return f"{produced.committed:,} records produced, and {produced.aborted:,} in transactions that were aborted"
-
-
-def _how_to_go_on(directory: Path) -> int:
-    _say("the data stays; to look around with `calve`:")
-    for cluster in CLUSTERS:
-        CONSOLE.print(f"  .venv/bin/calve broker start --dir {directory}/{cluster}", soft_wrap=True)
-    for variable in CLUSTERS.values():
-        CONSOLE.print(f"  export {variable}={os.environ[variable]}", soft_wrap=True)
-    CONSOLE.print(f"  .venv/bin/calve status {PIPELINE}")
-    return 0
 
 
 @contextmanager
@@ -122,7 +115,7 @@ def _calve(command: str, **environment: str) -> int:
 
 
 def _say(sentence: str) -> None:
-    CONSOLE.print(f"[bold green]demo[/bold green] {sentence}", soft_wrap=True)
+    local.say(CONSOLE, sentence)
 
 
 def _options() -> argparse.Namespace:

@@ -150,7 +150,7 @@ def _calve(command: str, file: Path, *options: str, **environment: str) -> int:
 
 
 def _say(sentence: str) -> None:
-    CONSOLE.print(f"[bold green]demo[/bold green] {sentence}", soft_wrap=True)
+    local.say(CONSOLE, sentence)
 
 
 def _options() -> argparse.Namespace:

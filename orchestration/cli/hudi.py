@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson
 from calve.orchestration.cli.output import say, say_json, working
+
+if TYPE_CHECKING:
+    from calve.sink_core.hudi.java.fetched import Fetched
 
 app = typer.Typer(help="What commits to Hudi tables need.")
 
@@ -31,19 +34,19 @@ def prepare(
     """
     from calve.sink_core.hudi.java.fetched import fetch_client, fetch_spark
 
-    fetched = []
     with working("looking") as status:
-        for fetch in (fetch_client, *((fetch_spark,) if row_changes else ())):
-            fetched.append(fetch(status.update))
+        fetched = [fetch(status.update) for fetch in (fetch_client, *([fetch_spark] if row_changes else []))]
     if as_json:
-        say_json(
-            {
-                "fetched": [
-                    {"name": each.name, "folder": str(each.folder), "bytes": each.size, "seconds": each.seconds}
-                    for each in fetched
-                ]
-            }
-        )
+        say_json({"fetched": [_document(each) for each in fetched]})
     else:
         for each in fetched:
             say(each.text)
+
+
+def _document(fetched: Fetched) -> dict[str, Any]:
+    return {
+        "name": fetched.name,
+        "folder": str(fetched.folder),
+        "bytes": fetched.size,
+        "seconds": fetched.seconds,
+    }

@@ -295,11 +295,10 @@ class SinkPipeline(Pipeline):
 
     def _hudi(self) -> dict[str, Any]:
         hudi = self.hudi
-        return (
-            {"hudi": {hudi.name: redact({"warehouse": hudi.warehouse, **hudi.properties, "spark": dict(hudi.spark)})}}
-            if hudi
-            else {}
-        )
+        if hudi is None:
+            return {}
+        said = {"warehouse": hudi.warehouse, **hudi.properties, "spark": dict(hudi.spark)}
+        return {"hudi": {hudi.name: redact(said)}}
 
     def _derived(self) -> dict[str, str]:
         return {

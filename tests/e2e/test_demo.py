@@ -22,7 +22,7 @@ import pytest
 from dagster import DagsterInstance
 
 from calve.orchestration.local import broker
-from tests import support
+from tests import launch, support
 from tests.e2e.dagster.stack import until
 
 ROOT = Path(__file__).parents[2]
@@ -51,16 +51,7 @@ COMMAND = [sys.executable, "examples/flights/demo.py", "--limit", str(FLIGHTS)]
 
 
 def _demo(folder: Path) -> str:
-    done = subprocess.run(
-        COMMAND,
-        cwd=ROOT,
-        env={**os.environ, "CALVE_DEMO_DIR": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return launch.printed(launch.demo(folder, *COMMAND[1:]))
 
 
 def _carriers_in_the_source() -> Counter[str]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -12,7 +9,7 @@ import pytest
 
 from calve.orchestration.local import broker
 from examples.flights import produce
-from tests import support
+from tests import launch, support
 
 ROOT = Path(__file__).parents[2]
 FLIGHTS = 40_000
@@ -30,16 +27,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[str, st
 
 
 def _printed(folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.hudi.demo", "--limit", str(FLIGHTS)],
-        cwd=ROOT,
-        env={**os.environ, "CALVE_DEMO_DIR": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return launch.printed(launch.demo(folder, "-m", "examples.hudi.demo", "--limit", str(FLIGHTS)))
 
 
 def test_a_run_is_killed_and_readers_find_what_kafka_has(printed: tuple[str, str]) -> None:

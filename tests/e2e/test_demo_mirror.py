@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -13,7 +10,7 @@ import pytest
 
 from calve.orchestration.local import broker
 from examples.mirror import compare, produce
-from tests import support
+from tests import launch, support
 
 ROOT = Path(__file__).parents[2]
 RECORDS = 30_000
@@ -35,16 +32,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Path, str,
 
 
 def _printed(folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.mirror.demo", "--records", str(RECORDS)],
-        cwd=ROOT,
-        env={**os.environ, "CALVE_DEMO_DIR": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return launch.printed(launch.demo(folder, "-m", "examples.mirror.demo", "--records", str(RECORDS)))
 
 
 def test_it_kills_a_run_of_which_one_transaction_is_seen(demo: tuple[Path, str, str]) -> None:

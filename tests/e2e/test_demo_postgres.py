@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -14,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local import broker
-from tests import support
+from tests import launch, support
 
 ROOT = Path(__file__).parents[2]
 PROVEN = re.compile(r"proven: bank\.accounts has what the database has, \d+ rows")
@@ -35,20 +33,11 @@ def demo() -> Generator[tuple[Path, str]]:
 
 
 def _printed(folder: Path) -> str:
-    done = _demo(folder)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return launch.printed(_demo(folder))
 
 
-def _demo(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "examples.postgres_to_iceberg.demo", "--transactions", "200"],
-        cwd=ROOT,
-        env={**os.environ, "CALVE_DEMO_DIR": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _demo(folder: Path) -> launch.Done:
+    return launch.demo(folder, "-m", "examples.postgres_to_iceberg.demo", "--transactions", "200")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root hands the server to another user")

@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from calve.sink_core.error_codes.hudi import NO_SPARK_35
 from calve.sink_core.errors import Unreachable
-from calve.sink_core.jars import HUDI, jars_dir, resolve
-from calve.sink_core.locks import exclusive
+from calve.sink_core.jars import HUDI, fetched_once, jars_dir, resolve
 
 PYSPARK = "pyspark==3.5.9"
 
@@ -57,7 +56,8 @@ def fetch_client(tell: Tell) -> Fetched:
 def fetch_spark(tell: Tell) -> Fetched:
     """Have the Spark that brings row changes in, by pip; its folder is one for `PYTHONPATH`. Raises Unreachable."""
     folder = jars_dir() / PYSPARK.replace("==", "-")
-    return _fetched(f"{PYSPARK}, for row changes of Hudi tables", _SPARK_MB, folder, lambda: _install(folder), tell)
+    name = f"{PYSPARK}, for row changes of Hudi tables"
+    return _fetched(name, _SPARK_MB, folder, lambda: fetched_once(folder, partial(_install, folder)), tell)
 
 
 def client_jars() -> list[Path]:
@@ -87,21 +87,15 @@ def _fetched(name: str, megabytes: int, folder: Path, fetch: Callable[[], object
     return found
 
 
-def _install(folder: Path) -> None:
-    with exclusive(jars_dir() / f".{folder.name}.lock"):
-        if folder.is_dir():
-            return
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
-            made = Path(scratch) / "made"
-            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-            command = [*pip, "--target", str(made), PYSPARK]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
-            if done.returncode:
-                said = next(reversed((done.stderr or done.stdout).strip().splitlines()), f"exit code {done.returncode}")
-                raise Unreachable(
-                    f"{PYSPARK} could not be installed for row changes of Hudi tables: {said}",
-                    hint="open the way to PyPI (PIP_INDEX_URL, HTTPS_PROXY); or have it there: "
-                    f"pip install --no-deps --target {folder} {PYSPARK}",
-                    code=NO_SPARK_35,
-                )
-            made.rename(folder)
+def _install(folder: Path, complete: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command = [*pip, "--target", str(complete), PYSPARK]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    if done.returncode:
+        said = next(reversed((done.stderr or done.stdout).strip().splitlines()), f"exit code {done.returncode}")
+        raise Unreachable(
+            f"{PYSPARK} could not be installed for row changes of Hudi tables: {said}",
+            hint="open the way to PyPI (PIP_INDEX_URL, HTTPS_PROXY); or have it there: "
+            f"pip install --no-deps --target {folder} {PYSPARK}",
+            code=NO_SPARK_35,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -136,3 +137,27 @@ def prove(start: Start, world: World) -> None:
     """`calve verify --deep` holds, and what the tables hold is what was produced."""
     done(start, ["verify", world.file, "--deep"])
     assert world.difference().none, world.difference()
+
+
+def waited_for(
+    start: Callable[..., Process],
+    run: Sequence[str],
+    failpoint: str,
+    *,
+    woken: bool,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> float:
+    """The seconds in which two end: one asleep with a lock that is then woken, or killed, and one that waits for it."""
+    with start(run, f"{failpoint}=stop@1").asleep(RUN_S) as sleeper:
+        meanwhile()
+        other = start(run)
+        other.listen(5)
+        assert not other.exited(0), other.output_text
+        started = time.monotonic()
+        if woken:
+            sleeper.wake()
+        else:
+            sleeper.kill(group=False)
+        assert sleeper.finish(RUN_S) == (EXIT_DONE if woken else -signal.SIGKILL), sleeper.errors
+        assert other.finish(RUN_S) == EXIT_DONE, other.errors
+        return time.monotonic() - started

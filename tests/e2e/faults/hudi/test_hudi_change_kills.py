@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import EXIT_DONE
-from calve.sink_core.hudi.files.timeline import extra_of, read_timeline
 from tests import hudi_spark, hudi_tables, support
 from tests.e2e.faults.conftest import KILLS, NO_SPARK
 from tests.e2e.faults.hudi.test_hudi_kills import POINTS
-from tests.e2e.faults.kills import RUN_S, done
+from tests.e2e.faults.kills import RUN_S, done, waited_for
 from tests.e2e.faults.outcomes import Outcome, Tell
 from tests.e2e.faults.processes import Launcher
 from tests.e2e.faults.test_row_changes import PARTITIONS, UPSERT, Rows
@@ -48,16 +46,10 @@ class HudiRows(Rows):
         twice = sum(n - 1 for n in seen.values())
         return Difference(
             lost=len(wanted - seen.keys()),
-            twice=twice + sum(map(self._twice_in_timeline, (COW, MOR))),
+            twice=twice
+            + sum(hudi_tables.twice(hudi_tables.place(self.flow, name), self.flow.name) for name in (COW, MOR)),
             foreign=len(seen.keys() - wanted),
         )
-
-    def _twice_in_timeline(self, name: str) -> int:
-        commits = read_timeline(hudi_tables.place(self.flow, name)).commits
-        of = [extra_of(instant) for instant in commits]
-        batches = Counter(b for extra in of for b in extra.get(f"calve.{self.flow.name}.batches", "").split(","))
-        batches.pop("", None)
-        return sum(n - 1 for n in (*Counter(each.requested for each in commits).values(), *batches.values()))
 
     def run_to_end(self, launcher: Launcher) -> float:
         began = time.monotonic()
@@ -109,17 +101,7 @@ def test_while_one_is_asleep_with_the_lock_others_wait(
     failpoint: str, woken: bool, launcher: Launcher, rows: HudiRows, tell: Tell
 ) -> None:
     rows.change()
-    with launcher.warm(rows.run, f"{failpoint}=stop@1").asleep(RUN_S) as sleeper:
-        rows.change()
-        other = launcher.warm(rows.run)
-        other.listen(5)
-        assert not other.exited(0), other.output_text
-        if woken:
-            sleeper.wake()
-        else:
-            sleeper.kill(group=False)
-        assert sleeper.finish(RUN_S) == (EXIT_DONE if woken else -signal.SIGKILL), sleeper.errors
-        assert other.finish(RUN_S) == EXIT_DONE, other.errors
+    waited_for(launcher.warm, rows.run, failpoint, woken=woken, meanwhile=rows.change)
     took = rows.run_to_end(launcher)
     how = "asleep with the lock, woken" if woken else "asleep with the lock, killed"
     tell(Outcome.of(f"row changes of Hudi: {how}", failpoint.partition(".")[2], rows.difference(), took))

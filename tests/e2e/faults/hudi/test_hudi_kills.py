@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import random
 import signal
-import time
 from collections.abc import Callable, Generator
 
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import EXIT_DONE
 from calve.sink_core.hudi.files.place import Place
 from calve.sink_core.hudi.files.timeline import read_timeline
 from tests import hudi_spark
 from tests.e2e.faults.conftest import KILLS, NO_SPARK
 from tests.e2e.faults.hudi.world import TYPES, HudiWorld
-from tests.e2e.faults.kills import RUN_S, Series, done, run_to_end
+from tests.e2e.faults.kills import RUN_S, Series, done, run_to_end, waited_for
 from tests.e2e.faults.outcomes import Outcome, Tell
 from tests.e2e.faults.processes import Launcher
 from tests.gate import only
@@ -69,18 +67,7 @@ def test_while_one_is_asleep_with_the_lock_others_wait(
     failpoint: str, woken: bool, launcher: Launcher, world: HudiWorld, tell: Tell
 ) -> None:
     world.produce(EVENTS)
-    with launcher.warm(["run", world.file], f"{failpoint}=stop@1").asleep(RUN_S) as sleeper:
-        other = launcher.warm(["run", world.file])
-        other.listen(5)
-        assert not other.exited(0), other.output_text
-        started = time.monotonic()
-        if woken:
-            sleeper.wake()
-        else:
-            sleeper.kill(group=False)
-        assert sleeper.finish(RUN_S) == (EXIT_DONE if woken else -signal.SIGKILL), sleeper.errors
-        assert other.finish(RUN_S) == EXIT_DONE, other.errors
-        took = time.monotonic() - started
+    took = waited_for(launcher.warm, ["run", world.file], failpoint, woken=woken)
     run_to_end(launcher.warm, world)
     how = "asleep with the lock, woken" if woken else "asleep with the lock, killed"
     tell(Outcome.of(f"Hudi run: {how}", failpoint.partition(".")[2], world.difference(), took))

@@ -27,25 +27,18 @@ class HudiWorld(World):
         """The worst of the three tables, and of the timelines: each instant once, each range once, in order."""
         found = super().difference()
         for table_type in TYPES:
-            seen = Counter(hudi_tables.ids(self.folder(table_type)))
+            folder = self.folder(table_type)
+            seen = Counter(hudi_tables.ids(folder))
             found = Difference(
                 lost=found.lost + len(self.events - seen.keys()),
-                twice=found.twice + sum(n - 1 for n in seen.values()) + self._twice_in_timeline(table_type),
+                twice=found.twice
+                + sum(n - 1 for n in seen.values())
+                + hudi_tables.twice(Place(folder, folder), self.name),
                 foreign=found.foreign + len(seen.keys() - self.events),
                 dead_letters_lost=found.dead_letters_lost,
                 dead_letters_twice=found.dead_letters_twice,
             )
         return found
-
-    def _twice_in_timeline(self, table_type: str) -> int:
-        """Instants that were completed more than once, and batches that more than one of them has."""
-        folder = self.folder(table_type)
-        commits = read_timeline(Place(folder, folder)).commits
-        instants = Counter(instant.requested for instant in commits)
-        of = [extra_of(instant) for instant in commits]
-        batches = Counter(batch for extra in of for batch in extra.get(f"calve.{self.name}.batches", "").split(","))
-        batches.pop("", None)
-        return sum(n - 1 for n in (*instants.values(), *batches.values()))
 
     def stored(self, table_type: str) -> list[int]:
         """The control offsets that the commits of a table say, in their order."""
