@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import calve.sink_core.kafka.reader
-import calve.sink_core.sink.loop.writing
+import calve.sink_core.sink.loop.engine
 import calve.sink_core.sink.write.task
 from bench.measure import ROOT
 from bench.workload import fill, write_pipeline
@@ -42,7 +42,7 @@ STEPS: tuple[tuple[Any, str, str], ...] = (
     (calve.sink_core.sink.write.task, "kafka_array", "the column _kafka"),
     (writer._OpenFile, "append", "Parquet: encoded, compressed, written"),
     (calve.sink_core.sink.write.task._Work, "store", "all else of routing and gathering"),
-    (calve.sink_core.sink.loop.writing, "run_task", "messages freed, all else of reading"),
+    (calve.sink_core.sink.loop.engine, "run_task", "messages freed, all else of reading"),
 )
 
 
