@@ -1,0 +1,107 @@
+"""Loops over single bytes, written in Python and compiled by Numba: once for a machine, and kept.
+
+A module of kernels compiles what `kernel` decorates when it is imported, or loads what was compiled before, and ends
+with `kept(__name__)`. It is imported where `usable` says so and nowhere else: Numba itself takes a fifth of a second to
+import, and a first compilation some seconds, which only much work or `calve spark prepare` is worth.
+"""
+
+# Numba has no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+RECORDS = "calve.sink_core.kafka.gather"
+JSON = "calve.sink_core.records.json.kernel"
+AVRO = "calve.sink_core.records.avro.kernel"
+KERNELS = (RECORDS, JSON, AVRO)
+"""Modules of kernels."""
+
+WORTH_LOADING = 50_000
+"""Records that take longer without kernels than these take to load."""
+
+WORTH_COMPILING = 5_000_000
+"""Records that take longer without kernels than these take to compile."""
+
+_VARIABLE = "CALVE_COMPILED"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def directory() -> Path:
+    """Where compiled kernels are kept: `CALVE_COMPILED`, else `~/.cache/calve/compiled`."""
+    configured = os.environ.get(_VARIABLE)
+    return Path(configured).expanduser().absolute() if configured else Path.home() / ".cache" / "calve" / "compiled"
+
+
+def usable(module: str, records: int) -> bool:
+    """Whether a read of so many records is to go through the kernels of `module`."""
+    if module in sys.modules:
+        return True
+    return lacks() is None and records >= (WORTH_LOADING if is_kept(module) else WORTH_COMPILING)
+
+
+@cache
+def lacks() -> str | None:
+    """Why there can be no kernels on this machine; None if there can."""
+    try:
+        version("numba")
+    except PackageNotFoundError:
+        return "numba is not installed"
+    return None if os.access(_existing(directory()), os.W_OK) else f"{directory()} can't be written; set {_VARIABLE}"
+
+
+def is_kept(module: str) -> bool:
+    """Whether this machine has compiled the module, as it is now, before."""
+    return _mark(module).exists()
+
+
+def kept(module: str) -> None:
+    """Note that the module, which is being imported, is compiled."""
+    mark = _mark(module)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+
+
+def prepare() -> Mapping[str, str]:
+    """What was compiled just now, by module; a message for each that can't be. For images, and for whoever installs."""
+    found = dict[str, str]()
+    for module in KERNELS:
+        if (why := lacks()) is None:
+            was_there = is_kept(module)
+            import_module(module)
+            found[module] = "was there" if was_there else "compiled"
+        else:
+            found[module] = why
+    return found
+
+
+def kernel(signature: str) -> Callable[[F], F]:
+    """A decorator: the function compiled for arguments of `signature`, as Numba writes types. It holds no GIL."""
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(directory()))
+    from numba import njit
+
+    compiled: Any = njit(signature, cache=True, nogil=True, error_model="numpy")
+    return compiled
+
+
+@cache
+def _mark(module: str) -> Path:
+    spec = find_spec(module)
+    source = Path(spec.origin).read_bytes() if spec and spec.origin else b""
+    said = f"{sys.version} {version('numba')} {version('llvmlite')} {module}".encode()
+    return directory() / f"{module.rpartition('.')[2]}-{hashlib.sha256(said + source).hexdigest()[:16]}.kept"
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder above that is there."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())
