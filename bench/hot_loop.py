@@ -23,7 +23,8 @@ from bench.workload import fill, write_pipeline
 from calve.orchestration.local import broker
 from calve.sink_core.config.load import load
 from calve.sink_core.iceberg.write import writer
-from calve.sink_core.kafka import clients
+from calve.sink_core.kafka import librdkafka
+from calve.sink_core.kafka.columns import Columns
 from calve.sink_core.records.decode import convert
 from calve.sink_core.records.json import decoder as json
 from calve.sink_core.sink.loop.session import Session
@@ -32,8 +33,8 @@ from calve.sink_core.sink.run import run_pipeline
 DIRECTORY = ROOT / ".bench"
 WARM_UP_RECORDS = 200_000
 STEPS: tuple[tuple[Any, str, str], ...] = (
-    (clients, "receive", "librdkafka's consume: a Python object for each message"),
-    (calve.sink_core.kafka.reader, "columns", "their values, offsets and timestamps"),
+    (librdkafka.Consumer, "consume", "librdkafka hands over what it has queued"),
+    (Columns, "receive", "messages taken apart into columns"),
     (calve.sink_core.kafka.reader.RangeReader, "_advance", "offsets in order, counts"),
     (json, "join", "values joined to a block"),
     (json, "framed", "each value is one object"),
@@ -42,7 +43,7 @@ STEPS: tuple[tuple[Any, str, str], ...] = (
     (calve.sink_core.sink.write.task, "kafka_array", "the column _kafka"),
     (writer._OpenFile, "append", "Parquet: encoded, compressed, written"),
     (calve.sink_core.sink.write.task._Work, "store", "all else of routing and gathering"),
-    (calve.sink_core.sink.loop.engine, "run_task", "messages freed, all else of reading"),
+    (calve.sink_core.sink.loop.engine, "run_task", "all else of reading"),
 )
 
 

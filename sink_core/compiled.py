@@ -87,9 +87,12 @@ def prepare() -> Mapping[str, str]:
 
 def kernel(signature: str) -> Callable[[F], F]:
     """A decorator: the function compiled for arguments of `signature`, as Numba writes types. It holds no GIL."""
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(directory()))
     from numba import njit
+    from numba.core import config
 
+    settings: Any = config
+    # Beside the modules, where Numba would write, not everybody may.
+    settings.CACHE_DIR = settings.CACHE_DIR or str(directory())
     compiled: Any = njit(signature, cache=True, nogil=True, error_model="numpy")
     return compiled
 

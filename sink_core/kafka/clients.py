@@ -45,27 +45,29 @@ def admin(settings: Settings) -> AdminClient:
 
 def reader(settings: Settings, *, group: str, **overrides: object) -> Consumer:
     """A consumer that is assigned, never subscribed: it sees committed records only and stops at unknown offsets."""
-    return Consumer(
-        {
-            "receive.message.max.bytes": RECEIVE_BYTES,
-            # Reading ahead stops at bytes of keys and values, of which headers are no part, or at this number: at the
-            # default of 100,000 a topic of large headers fills the memory. One fetch ahead is as fast, if the next does
-            # not wait for a second after the queue was full, which is the default too.
-            "queued.min.messages": 1,
-            "fetch.queue.backoff.ms": 5,
-            # A partition's end shows in an empty fetch, which the broker holds back this long.
-            "fetch.wait.max.ms": 20,
-            **_base(settings),
-            "group.id": group,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "enable.partition.eof": True,
-            **overrides,
-        },
-        logger=LOGGER,
-    )
+    return Consumer(reader_settings(settings, group=group, **overrides), logger=LOGGER)
+
+
+def reader_settings(settings: Settings, *, group: str, **overrides: object) -> dict[str, Any]:
+    """What a reader sets, references resolved."""
+    return {
+        "receive.message.max.bytes": RECEIVE_BYTES,
+        # Reading ahead stops at bytes of keys and values, of which headers are no part, or at this number: at the
+        # default of 100,000 a topic of large headers fills the memory. One fetch ahead is as fast, if the next does
+        # not wait for a second after the queue was full, which is the default too.
+        "queued.min.messages": 1,
+        "fetch.queue.backoff.ms": 5,
+        # A partition's end shows in an empty fetch, which the broker holds back this long.
+        "fetch.wait.max.ms": 20,
+        **_base(settings),
+        "group.id": group,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        **overrides,
+    }
 
 
 def receive(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:

@@ -6,21 +6,24 @@ range is done once a record at its last offset or beyond was seen, or the end of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError
 
+from calve.sink_core import compiled
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.error_codes.kafka import SILENT_PARTITION
 from calve.sink_core.errors import CalveError, ProtocolError, TerminalError, Unreachable
 from calve.sink_core.findings import POSITIONS_BEYOND_END, RECORDS_LOST
-from calve.sink_core.kafka import clients
+from calve.sink_core.kafka import clients, librdkafka
 from calve.sink_core.kafka.compat import AUTHENTICATION, AUTO_OFFSET_RESET, PARTITION_EOF, SSL
+from calve.sink_core.kafka.delivery import Delivered, Delivery, Event
 from calve.sink_core.kafka.failures import classify, reported
-from calve.sink_core.kafka.messages import Messages, SliceIndex, columns, count, only
+from calve.sink_core.kafka.messages import Messages, SliceIndex, count, only
+from calve.sink_core.kafka.objects import Objects
 from calve.sink_core.offsets import OffsetRange, after
 from calve.sink_core.timing import Deadline
 
@@ -42,6 +45,15 @@ _SETTINGS: Mapping[str, object] = {
 }
 _REFUSED = {AUTHENTICATION, SSL}
 _OUT_OF_RANGE = {AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+
+
+def deliveries(records: int) -> Callable[..., Delivery]:
+    """What makes the client for a read of so many records."""
+    if librdkafka.lacks() is None and compiled.usable(compiled.RECORDS, records):
+        from calve.sink_core.kafka.columns import Columns
+
+        return Columns
+    return Objects
 
 
 class _Trouble:
@@ -95,17 +107,18 @@ class RangeReader:
         self._trouble = _Trouble()
         bounds = {key: value for key, value in _SETTINGS.items() if key not in settings}
         bounds |= {} if committed else clients.UNCOMMITTED
-        self._consumer = clients.reader(settings, group=group, error_cb=self._trouble.note, **bounds)
+        kind = deliveries(sum(s.span for s in slices))
+        self._delivery = kind(settings, self._index, group=group, on_error=self._trouble.note, **bounds)
 
     def __enter__(self) -> RangeReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consumer.close()
+        self._delivery.close()
 
     def __iter__(self) -> Iterator[Messages]:
         with reported(f"assigning {self._open_shown()}"):
-            self._consumer.assign([TopicPartition(s.topic, s.partition, s.start) for s in self.slices])
+            self._delivery.assign(self.slices)
         deadline = Deadline.after(self._stall_seconds)
         while (self._next < self._ends).any():
             received = self._receive()
@@ -115,18 +128,15 @@ class RangeReader:
             elif deadline.passed or self._trouble.is_hopeless:
                 raise self._stalled()
 
-    def _receive(self) -> list[Message]:
-        """What librdkafka has queued, at least one message unless nothing came for a moment."""
+    def _receive(self) -> Delivered | None:
+        """What librdkafka has queued; None if nothing came for a moment."""
         most = max(1, min(BATCH_RECORDS, BATCH_BYTES // self._record_bytes))
         with reported(f"reading {self._open_shown()}"):
-            return clients.receive(self._consumer, most, _POLL_SECONDS)
+            return self._delivery.receive(most, _POLL_SECONDS)
 
-    def _take(self, received: list[Message]) -> Iterator[Messages]:
-        all_records = not any(map(Message.error, received))
-        records = received if all_records else [m for m in received if m.error() is None]
-        if records:
+    def _take(self, received: Delivered) -> Iterator[Messages]:
+        if (delivered := received.messages) is not None:
             self._trouble.error = None
-            delivered = columns(records, self._index)
             messages = only(delivered, delivered.offsets < self._ends[delivered.slices])
             self._advance(messages)
             self._finish(
@@ -134,8 +144,7 @@ class RangeReader:
             )
             if len(messages):
                 yield messages
-        if not all_records:
-            self._heed([m for m in received if m.error() is not None])
+        self._heed(received.events)
 
     def _advance(self, messages: Messages) -> None:
         for i, places in messages.by_slice():
@@ -154,32 +163,28 @@ class RangeReader:
         for i in done:
             self._next[i] = self._ends[i]
             self.counts[i].gaps = self.slices[i].span - self.counts[i].records
-            self._consumer.pause([TopicPartition(self.slices[i].topic, self.slices[i].partition)])
+            self._delivery.pause(self.slices[i])
 
-    def _heed(self, events: Iterable[Message]) -> None:
+    def _heed(self, events: Iterable[Event]) -> None:
         """Ends of partitions, and errors."""
         for event in events:
-            error = event.error()
-            if error is None:
-                continue
-            if event.topic() is None:
+            error, i = event.error, event.slice
+            if i is None:
                 # Of the client as a whole.
                 self._trouble.note(error)
                 continue
-            i = self._index.of(event)
             if self._next[i] >= self._ends[i]:
                 continue
             if error.code() in _OUT_OF_RANGE:
                 raise self._out_of_range(self.slices[i], int(self._next[i]))
             if error.code() != PARTITION_EOF:
                 raise classify(error, f"reading {self.slices[i]} at offset {self._next[i]}")
-            if (event.offset() or 0) >= self._ends[i]:
+            if event.offset >= self._ends[i]:
                 self._finish([i])
 
     def _out_of_range(self, part: OffsetRange, position: int) -> CalveError:
         with reported(f"reading the log start of {part.at}"):
-            at = TopicPartition(part.topic, part.partition)
-            log_start, end = self._consumer.get_watermark_offsets(at, timeout=_WATERMARK_SECONDS)
+            log_start, end = self._delivery.watermarks(part, _WATERMARK_SECONDS)
         stored, found = f"{part.at} at {position}", f"log start {log_start}, end {end}"
         if position < log_start:
             return RECORDS_LOST.of(part.topic, stored=stored, found=found).error()

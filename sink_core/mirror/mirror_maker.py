@@ -134,8 +134,8 @@ class MirrorMaker:
             return
         with RangeReader(pipeline.kafka.properties, ranges, group=pipeline.group) as reader:
             for messages in reader:
-                for message, value in zip(messages.records, messages.values, strict=True):
-                    yield bytes(message.key() or b""), value
+                for key, value in zip(messages.keys, messages.values, strict=True):
+                    yield key or b"", value
 
     def _ends(self, partitions: Sequence[TopicPartition], *, settled: bool) -> Offsets:
         """Behind a fence everything that was written is decided, but its marker may still be on its way."""

@@ -157,10 +157,10 @@ class Part:
         self._landed_first(error, message)
         self._landed(error, message)
 
-    def _adjust(self, message: Message, what: str, cause: Exception | None) -> None:
+    def _adjust(self, offset: int, what: str, cause: Exception | None) -> None:
         if not self._adjusts:
             raise BadRecord(
-                f"{self._source.at} at offset {message.offset()} has {what}",
+                f"{self._source.at} at offset {offset} has {what}",
                 hint="set on_uncarriable: adjust to copy it without, or with timestamp 1; it is then counted",
                 code=UNCARRIABLE,
             ) from cause

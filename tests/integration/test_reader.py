@@ -14,11 +14,19 @@ import calve.sink_core.kafka.reader
 from calve.orchestration.local import broker as embedded
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import ConfigError, FindingError, Unreachable
+from calve.sink_core.kafka.columns import Columns
+from calve.sink_core.kafka.objects import Objects
 from calve.sink_core.kafka.reader import BATCH_BYTES, RangeReader
 from calve.sink_core.offsets import OffsetRange
 from tests import support
 
 Read = Callable[..., tuple[list[bytes | None], list[PartitionCounts]]]
+
+
+@pytest.fixture(autouse=True, params=[Objects, Columns])
+def delivery(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test is of both clients."""
+    monkeypatch.setattr(calve.sink_core.kafka.reader, "deliveries", lambda _: request.param)
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from calve.sink_core.iceberg.files.kafka_rows import Runs
 from calve.sink_core.iceberg.files.written import WrittenFile
 from calve.sink_core.iceberg.replace.head_files import HeadFile
 from calve.sink_core.iceberg.replace.tasks import rows_of_runs
-from calve.sink_core.kafka.messages import Int64s
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.packed import Int64s
 from calve.sink_core.records.columns.kafka_column import kafka_array, kafka_with_more
 from calve.sink_core.records.decode.decoded import TRANSFORM, BadValue
 from calve.sink_core.sink.loop.engine import Engine

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from calve.sink_core.kafka.messages import Int64s
+from calve.sink_core.packed import Int64s, taken
 from calve.sink_core.records.columns.evolution import merged
 from calve.sink_core.records.decode.calendar import on_calendar
 from calve.sink_core.records.decode.decoded import FIT, BadValue, Decoded, Decoder
@@ -105,7 +105,7 @@ class Feeds:
                 alike[self._decoder_for(number, of_format)].append((self.feeds[number], its))
         for decoder, parts in alike.items():
             wanted = _union([part for _, part in parts])
-            chosen = values if wanted is None else [values[place] for place in wanted]
+            chosen = values if wanted is None else taken(values, wanted)
             places = np.arange(len(values)) if wanted is None else wanted
             decoded = self._decoders[decoder].decode(chosen)
             feed = parts[0][0]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calve.sink_core.config.routing import Condition, Naming, Rule
-from calve.sink_core.kafka.messages import Int64s
+from calve.sink_core.packed import Int64s, taken
 from calve.sink_core.records.decode.decoded import BadValue
 from calve.sink_core.records.decode.format import Format
 from calve.sink_core.records.routing_field import TextField
@@ -128,7 +128,7 @@ class Router:
             spread: list[str | None] = [None] * len(values)
             for number in np.unique(formats).tolist():
                 places = looked[formats == number].tolist()
-                chosen = values if len(places) == len(values) else [values[place] for place in places]
+                chosen = values if len(places) == len(values) else taken(values, places)
                 found, verdicts = readers[number].read(chosen)
                 for index, verdict in verdicts.items():
                     bad.setdefault(places[index], replace(verdict, index=places[index]))

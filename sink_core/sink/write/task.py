@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import methodcaller
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
 from calve.sink_core.counts import Dropped, PartitionCounts
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.garbage import infrequent_gc
-from calve.sink_core.kafka.messages import Int64s, Messages, only
+from calve.sink_core.kafka.messages import Messages, UnreadableHeaders, only
 from calve.sink_core.kafka.reader import RangeReader
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.packed import Int64s
 from calve.sink_core.records.columns.kafka_column import kafka_array, kafka_with_more
 from calve.sink_core.records.decode.decoded import BadValue
 from calve.sink_core.sink.write.feeds import DecodedBatch, Feeds
@@ -29,9 +28,6 @@ from calve.sink_core.tables.format.target import Written
 from calve.sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
 from calve.sink_core.tables.pieces import Outbox
 
-# The client returns a list and leaves an exception set. A call written as `record.headers()` is, once it is hot,
-# specialised to one that does not look for that: the exception then surfaces anywhere, and the list crashes its reader.
-_ask_headers = methodcaller("headers")
 _UNNAMEABLE = "; headers left out: the name of one is not UTF-8"
 
 
@@ -115,10 +111,10 @@ class _Work:
         """Records to the tables whose rules take them; one that is bad for one of these goes to the dead letters and to
         no table.
         """
-        if not all(messages.values):
-            is_record = np.array([value is not None for value in messages.values], np.bool_)
-            self._store_tombstones(only(messages, ~is_record))
-            messages = only(messages, is_record)
+        tombstones = messages.tombstones
+        if tombstones.any():
+            self._store_tombstones(only(messages, tombstones))
+            messages = only(messages, ~tombstones)
         if self._spec.skip:
             messages = self._without_dead_letters(messages)
         if len(messages):
@@ -152,7 +148,7 @@ class _Work:
         return only(messages, keep)
 
     def _store_records(self, messages: Messages) -> None:
-        values, keys = cast(list[bytes], messages.values), lambda: messages.keys
+        values, keys = cast(Sequence[bytes], messages.values), lambda: messages.keys
         found = self._feeds.sort(values, messages.slices, keys, partial(self._origins, messages))
         if self._gathers():
             return
@@ -198,7 +194,7 @@ class _Work:
                 self._topics, slices, self._partitions[slices], messages.offsets[places], messages.timestamps_ms[places]
             ),
             keys,
-            [_headers(messages.records[place])[0] for place in places],
+            [_headers(messages, place)[0] for place in places],
         )
 
     def _write_dead_letters(self, messages: Messages, found: DecodedBatch) -> None:
@@ -223,8 +219,8 @@ class _Work:
                 written.setdefault(name, 0)
 
     def _letter(self, messages: Messages, bad: BadValue) -> DeadLetter:
-        record, part = messages.records[bad.index], self._slices[messages.slices[bad.index]]
-        headers, lacking = _headers(record)
+        part = self._slices[messages.slices[bad.index]]
+        headers, lacking = _headers(messages, bad.index)
         return DeadLetter(
             error=bad.message + lacking,
             stage=bad.stage,
@@ -232,20 +228,17 @@ class _Work:
             partition=part.partition,
             offset=int(messages.offsets[bad.index]),
             timestamp_ms=int(messages.timestamps_ms[bad.index]),
-            key=record.key(),
+            key=messages.keys[bad.index],
             value=messages.values[bad.index],
             headers=headers,
         )
 
 
-def _headers(record: Message) -> tuple[Headers | None, str]:
-    """The record's headers; None, and what to add to its error, if Python's client can't give them.
-
-    Asked a second time, the client hands out the broken list it has kept.
-    """
+def _headers(messages: Messages, place: int) -> tuple[Headers | None, str]:
+    """A record's headers; None, and what to add to its error, if they can't be named."""
     try:
-        return cast(Headers | None, _ask_headers(record)), ""
-    except SystemError:
+        return messages.headers[place], ""
+    except UnreadableHeaders:
         return None, _UNNAMEABLE
 
 
