@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 RECORDS = "calve.sink_core.kafka.gather"
 JSON = "calve.sink_core.records.json.kernel"
 AVRO = "calve.sink_core.records.avro.kernel"
-KERNELS = (RECORDS, JSON, AVRO)
+PROTOBUF = "calve.sink_core.records.protobuf.kernel"
+KERNELS = (RECORDS, JSON, AVRO, PROTOBUF)
 """Modules of kernels."""
 
 WORTH_LOADING = 50_000

@@ -7,39 +7,13 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from calve.sink_core import compiled
+from calve.sink_core.memory import copy, load8, load32, load64
 
 # Of rd_kafka_message_t, which begins with an int of the error.
 TOPIC, PARTITION, VALUE, VALUE_BYTES, KEY, KEY_BYTES, OFFSET = 8, 16, 24, 32, 40, 48, 56
-
-
-def _loader(bits):
-    @intrinsic
-    def load(_context, _address):
-        def generate(_context, builder, _signature, arguments):
-            found = builder.load(builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer()), typ=ir.IntType(bits))
-            return builder.zext(found, ir.IntType(64)) if bits < 64 else found
-
-        return types.int64(types.int64), generate
-
-    return load
-
-
-_load64, _load32, _load8 = _loader(64), _loader(32), _loader(8)
-
-
-@intrinsic
-def _copy(_context, _target, _source, _size):
-    def generate(context, builder, _signature, arguments):
-        byte = ir.IntType(8).as_pointer()
-        target, source = builder.inttoptr(arguments[0], byte), builder.inttoptr(arguments[1], byte)
-        cgutils.raw_memcpy(builder, target, source, arguments[2], 1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), generate
 
 
 def _caller(number):
@@ -85,7 +59,7 @@ _DESTROY, _TIMESTAMP, _HEADERS_OF, _COUNT_OF, _HEADER_AT = range(5)
 def _text_bytes(address):
     """The length of a C string."""
     end = address
-    while _load8(end) != _TEXT_END:
+    while load8(end) != _TEXT_END:
         end += 1
     return end - address
 
@@ -100,11 +74,11 @@ def measure(messages, count, functions, scratch, totals):
     at = scratch.ctypes.data
     for i in range(count):
         message = messages[i]
-        if _load32(message) != 0:
+        if load32(message) != 0:
             continue
         totals[0] += 1
-        totals[1] += _load64(message + VALUE_BYTES)
-        totals[2] += _load64(message + KEY_BYTES)
+        totals[1] += load64(message + VALUE_BYTES)
+        totals[2] += load64(message + KEY_BYTES)
         if _call2(functions[_HEADERS_OF], message, at) & _HALF == 0:
             headers = scratch[0]
             number = _call1(functions[_COUNT_OF], headers)
@@ -127,29 +101,29 @@ def gather(messages, count, functions, scratch, values, rest, records, headers):
     row = header = events = 0
     for i in range(count):
         message = messages[i]
-        if _load32(message) != 0:
+        if load32(message) != 0:
             messages[events] = message
             events += 1
             continue
-        records[OFFSETS, row] = _load64(message + OFFSET)
-        records[TOPICS, row] = _load64(message + TOPIC)
-        records[PARTITIONS, row] = _load32(message + PARTITION)
+        records[OFFSETS, row] = load64(message + OFFSET)
+        records[TOPICS, row] = load64(message + TOPIC)
+        records[PARTITIONS, row] = load32(message + PARTITION)
         records[TIMES, row] = _call2(functions[_TIMESTAMP], message, at)
         records[TIME_TYPES, row] = scratch[0] & _HALF
-        value, size = _load64(message + VALUE), _load64(message + VALUE_BYTES)
+        value, size = load64(message + VALUE), load64(message + VALUE_BYTES)
         if value != 0:
             records[VALUE_STARTS, row] = value_at
-            _copy(values.ctypes.data + value_at, value, size)
+            copy(values.ctypes.data + value_at, value, size)
             value_at += size
             records[VALUE_ENDS, row] = value_at
             values[value_at] = _NEWLINE
             value_at += 1
         else:
             records[VALUE_STARTS, row] = records[VALUE_ENDS, row] = -1
-        key, size = _load64(message + KEY), _load64(message + KEY_BYTES)
+        key, size = load64(message + KEY), load64(message + KEY_BYTES)
         if key != 0:
             records[KEY_STARTS, row] = rest_at
-            _copy(rest.ctypes.data + rest_at, key, size)
+            copy(rest.ctypes.data + rest_at, key, size)
             rest_at += size
             records[KEY_ENDS, row] = rest_at
         else:
@@ -160,13 +134,13 @@ def gather(messages, count, functions, scratch, values, rest, records, headers):
                 _call5(functions[_HEADER_AT], found, k, at + 8, at + 16, at + 24)
                 name, size = scratch[1], _text_bytes(scratch[1])
                 headers[NAME_STARTS, header] = rest_at
-                _copy(rest.ctypes.data + rest_at, name, size)
+                copy(rest.ctypes.data + rest_at, name, size)
                 rest_at += size
                 headers[NAME_ENDS, header] = rest_at
                 given, size = scratch[2], scratch[3]
                 if given != 0:
                     headers[HEADER_STARTS, header] = rest_at
-                    _copy(rest.ctypes.data + rest_at, given, size)
+                    copy(rest.ctypes.data + rest_at, given, size)
                     rest_at += size
                     headers[HEADER_ENDS, header] = rest_at
                 else:
