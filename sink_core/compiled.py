@@ -28,7 +28,7 @@ PROTOBUF = "calve.sink_core.records.protobuf.kernel"
 KERNELS = (RECORDS, JSON, AVRO, PROTOBUF)
 """Modules of kernels."""
 
-WORTH_LOADING = 50_000
+WORTH_LOADING = 200_000
 """Records that take longer without kernels than these take to load."""
 
 WORTH_COMPILING = 5_000_000
@@ -48,7 +48,11 @@ def usable(module: str, records: int) -> bool:
     """Whether a read of so many records is to go through the kernels of `module`."""
     if module in sys.modules:
         return True
-    return lacks() is None and records >= (WORTH_LOADING if is_kept(module) else WORTH_COMPILING)
+    if lacks() is not None:
+        return False
+    if is_kept(module):
+        return "numba" in sys.modules or records >= WORTH_LOADING
+    return records >= WORTH_COMPILING
 
 
 @cache

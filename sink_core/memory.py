@@ -1,9 +1,11 @@
-"""What kernels do with addresses. Numba has no names for it, and an intrinsic is written in the compiler's own terms."""
+"""What kernels do with addresses: intrinsics, which are written in the compiler's own terms."""
 
-# Numba gives an intrinsic one argument less than it is written with.
-# pyright: basic, reportCallIssue=false
+# Numba has no types that pyright knows, and gives an intrinsic one argument less than it is written with.
+# pyright: basic
 
 from __future__ import annotations
+
+from typing import Any
 
 from llvmlite import ir
 from numba import types
@@ -23,11 +25,14 @@ def _loader(bits):
     return load
 
 
-load64, load32, load8 = _loader(64), _loader(32), _loader(8)
+load64: Any = _loader(64)
+load32: Any = _loader(32)
+load8: Any = _loader(8)
+"""The bits at an address."""
 
 
 @intrinsic
-def copy(_context, _target, _source, _size):
+def _copy(_context, _target, _source, _size):
     def generate(context, builder, _signature, arguments):
         byte = ir.IntType(8).as_pointer()
         target, source = builder.inttoptr(arguments[0], byte), builder.inttoptr(arguments[1], byte)
@@ -35,3 +40,7 @@ def copy(_context, _target, _source, _size):
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), generate
+
+
+copy: Any = _copy
+"""Copies to an address from another so many bytes."""

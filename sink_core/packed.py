@@ -57,6 +57,14 @@ class Packed(Sequence[bytes | None]):
         """Bytes of each; 0 for None."""
         return self.ends - self.starts
 
+    def prefix(self, size: int) -> bytes | None:
+        """The bytes that all begin with; None if they differ, or there is one without so many."""
+        if not len(self) or int(self.sizes().min()) < size:
+            return None
+        first = self.data[self.starts[0] : self.starts[0] + size]
+        same = all((self.data[self.starts + i] == first[i]).all() for i in range(size))
+        return bytes(first) if same else None
+
     def block(self) -> memoryview:
         """The strings, of which none is None, with a newline between two of them."""
         if not len(self):
@@ -64,6 +72,17 @@ class Packed(Sequence[bytes | None]):
         if self.dense:
             return self._view[int(self.starts[0]) : int(self.ends[-1])]
         return memoryview(b"\n".join(value or b"" for value in self))
+
+
+def packed(values: Sequence[bytes]) -> Packed:
+    """The values in one buffer, if they are not yet."""
+    if isinstance(values, Packed):
+        return values
+    sizes = np.fromiter(map(len, values), np.int64, len(values))
+    ends = np.cumsum(sizes + 1) - 1
+    # What kernels are compiled for can be written to.
+    joined = bytearray(b"\n").join((*values, b""))
+    return Packed(np.frombuffer(joined, np.uint8), ends - sizes, ends, dense=True)
 
 
 def taken(values: Sequence[T], places: Int64s | Sequence[int]) -> Sequence[T]:

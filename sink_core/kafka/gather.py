@@ -1,6 +1,6 @@
 """Kernels that take librdkafka's messages apart: from an array of pointers to columns, no object for any record."""
 
-# Numba gives an intrinsic one argument less than it is written with.
+# Numba has no types that pyright knows, and gives an intrinsic one argument less than it is written with.
 # pyright: basic, reportCallIssue=false
 
 from __future__ import annotations

@@ -11,13 +11,15 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from fastavro import schemaless_reader
 from pyiceberg.schema import Schema
 
+from calve.sink_core import compiled
 from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.packed import Packed, packed, taken
 from calve.sink_core.records.avro.columns import avro_columns, avro_wants
 from calve.sink_core.records.avro.schema import WriterSchema, shown
 from calve.sink_core.records.avro.types import Carriers
@@ -29,6 +31,9 @@ from calve.sink_core.records.decode.bisection import bisect
 from calve.sink_core.records.decode.convert import Converter, from_typed
 from calve.sink_core.records.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
 from calve.sink_core.records.decode.framing import Framing
+
+if TYPE_CHECKING:
+    from calve.sink_core.records.avro.program import Program
 
 # fastavro quotes what it reads from, by its place in memory.
 _READER = re.compile(r" from <_io\.BytesIO.*>")
@@ -52,7 +57,7 @@ class _Group:
 
     schema: WriterSchema
     places: list[int]
-    values: list[bytes]
+    values: Sequence[bytes]
 
 
 class AvroDecoder:
@@ -97,8 +102,8 @@ class AvroDecoder:
         """The values by schema; those without one go to `bad`."""
         size = self._framing.header_bytes
         by_header: dict[bytes, list[int]] = {}
-        if len({value[:size] for value in values}) == 1:
-            by_header[values[0][:size]] = list(range(len(values)))
+        if (same := _prefix(values, size)) is not None:
+            by_header[same] = list(range(len(values)))
         else:
             for place, value in enumerate(values):
                 by_header.setdefault(value[:size], []).append(place)
@@ -109,13 +114,13 @@ class AvroDecoder:
             except ValueError as error:
                 bad |= {place: BadValue(place, DECODE, cut(str(error))) for place in places}
                 continue
-            groups.append(_Group(schema, places, [values[place] for place in places]))
+            groups.append(_Group(schema, places, values if len(places) == len(values) else taken(values, places)))
         return groups
 
     def _carried(self, group: _Group, bad: dict[int, BadValue]) -> list[tuple[list[int], pa.RecordBatch]]:
         """The group's records as batches of the carriers' types with their places; what is wrong goes to `bad`."""
         plan, size = self._plan(group.schema), self._framing.header_bytes
-        read = plan.at_once(group.values, size) if plan.at_once and self._at_once else None
+        read = plan.read(group.values, size) if self._at_once else None
         if read is None:
             return plan.one_by_one(group, size, bad)
         carried, suspects = read
@@ -123,7 +128,7 @@ class AvroDecoder:
             return [(group.places, carried)]
         apart = set(suspects)
         others = [place for i, place in enumerate(group.places) if i not in apart]
-        alone = _Group(group.schema, [group.places[i] for i in suspects], [group.values[i] for i in suspects])
+        alone = _Group(group.schema, [group.places[i] for i in suspects], taken(group.values, suspects))
         return [(others, carried), *plan.one_by_one(alone, size, bad)]
 
     def _plan(self, schema: WriterSchema) -> _Plan:
@@ -144,7 +149,22 @@ class _Plan:
         self._type = carriers.struct(self._record["fields"] if self._record else [], typed)
         self._misfits = carriers.misfits
         self._clash = carriers.clash
-        self.at_once = None if self._clash else reader(schema, self._type)
+        self._at_once = None if self._clash else reader(schema, self._type)
+        self._program: Program | None = None
+        self._is_programmed, self._seen = False, 0
+
+    def read(self, values: Sequence[bytes], header_bytes: int) -> tuple[pa.RecordBatch, list[int]] | None:
+        """As `vectorised.Reader`; None as well if the schema is for none."""
+        if self._at_once is None:
+            return None
+        self._seen += len(values)
+        if not self._is_programmed and compiled.usable(compiled.AVRO, self._seen):
+            from calve.sink_core.records.avro.program import program
+
+            self._program, self._is_programmed = program(self._schema, self._type), True
+        if self._program is not None:
+            return self._program.read(packed(values), header_bytes)
+        return self._at_once(values, header_bytes)
 
     def one_by_one(
         self, group: _Group, header_bytes: int, bad: dict[int, BadValue]
@@ -183,6 +203,14 @@ class _Plan:
                 known = [m for m in self._misfits if m.startswith((f"{column.name}:", f"{column.name}."))]
                 return "; ".join(known) or f"{column.name}: {own}"
         return str(error)
+
+
+def _prefix(values: Sequence[bytes], size: int) -> bytes | None:
+    """What all values begin with, if it is the same."""
+    if isinstance(values, Packed):
+        return values.prefix(size)
+    found = {value[:size] for value in values}
+    return found.pop() if len(found) == 1 else None
 
 
 def _record(value: bytes, header_bytes: int, schema: WriterSchema) -> dict[str, Any]:

@@ -241,10 +241,11 @@ def _leaf(node: Node, kind: str, carrier: pa.DataType | None) -> _Read:
 
 
 def _carried_as(read: _Read, carrier: pa.DataType | None) -> _Read:
-    return read if carrier is None else lambda batch: _carried(read(batch), carrier)
+    return read if carrier is None else lambda batch: carried(read(batch), carrier)
 
 
-def _carried(found: pa.Array, carrier: pa.DataType) -> pa.Array:
+def carried(found: pa.Array, carrier: pa.DataType) -> pa.Array:
+    """What was read, as the type that its column is first brought to."""
     if found.type == carrier:
         return found
     if pa.types.is_decimal(carrier):
@@ -268,7 +269,7 @@ def _fixed(size: int, carrier: pa.DataType | None) -> _Read:
     def read(batch: Batch) -> pa.Array:
         rows = np.ascontiguousarray(batch.bytes_at(size))
         found = pa.Array.from_buffers(pa.binary(size), len(batch), [None, pa.py_buffer(rows)])
-        return found if carrier is None else _carried(found, carrier)
+        return found if carrier is None else carried(found, carrier)
 
     return read
 
@@ -295,11 +296,12 @@ def _text(batch: Batch) -> pa.Array:
     try:
         return found.cast(pa.large_string())
     except pa.ArrowInvalid:
-        batch.refuse(np.array([not _is_text(value) for value in found.to_pylist()], np.bool_))
+        batch.refuse(np.array([not is_text(value) for value in found.to_pylist()], np.bool_))
         raise
 
 
-def _is_text(value: bytes) -> bool:
+def is_text(value: bytes) -> bool:
+    """Whether it is UTF-8."""
     try:
         value.decode()
     except UnicodeDecodeError:
