@@ -30,15 +30,20 @@ DEFAULT_DIRECTORY = Path(".calve/spark")
 
 @command(app, "prepare")
 def prepare(as_json: AsJson = False) -> None:
-    """Archive the classes that each start of Spark on this machine loads; once per Python environment."""
+    """Compile what reads records, and archive the classes that each start of Spark loads; once per machine."""
+    from calve.sink_core import compiled
     from calve.spark_jobs import class_archive
 
-    with working("starting Spark") as status:
+    with working("compiling kernels") as status:
+        kernels = compiled.prepare()
+        status.update("starting Spark")
         path, written = class_archive.prepare(status.update)
     if as_json:
-        say_json({"archive": str(path), "written": written})
-    else:
-        say(f"{path}: {'written' if written else 'there already'}")
+        say_json({"archive": str(path), "written": written, "kernels": kernels})
+        return
+    for module, what in kernels.items():
+        say(f"{module}: {what}")
+    say(f"{path}: {'written' if written else 'there already'}")
 
 
 @command(app, "start")

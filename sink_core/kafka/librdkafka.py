@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, cimpl
 
-from calve.sink_core.kafka.compat import FAIL, FATAL, INVALID_ARG
+from calve.sink_core.kafka.compat import FATAL, INVALID_ARG
 
 _TEXT_BYTES = 512
 _OK = 0
@@ -78,6 +78,7 @@ class _Library:
         self.on_log = self._named("rd_kafka_conf_set_log_cb", None, c_void_p, _LogCallback)
         self.log_queue = self._named("rd_kafka_set_log_queue", c_int, c_void_p, c_void_p)
         self.new = self._named("rd_kafka_new", c_void_p, c_int, c_void_p, c_char_p, c_size_t)
+        self.last_error = self._named("rd_kafka_last_error", c_int)
         self.poll_set_consumer = self._named("rd_kafka_poll_set_consumer", c_int, c_void_p)
         self.list_new = self._named("rd_kafka_topic_partition_list_new", partitions, c_int)
         self.list_add = self._named(
@@ -91,7 +92,6 @@ class _Library:
         self.consume = self._named("rd_kafka_consume_batch_queue", c_ssize_t, c_void_p, c_int, c_void_p, c_size_t)
         self.error_text = self._named("rd_kafka_message_errstr", c_char_p, message)
         self.fatal_error = self._named("rd_kafka_fatal_error", c_int, c_void_p, c_char_p, c_size_t)
-        self.error_name = self._named("rd_kafka_err2str", c_char_p, c_int)
         self.topic_name = self._named("rd_kafka_topic_name", c_char_p, c_void_p)
         self.message_destroy = self._named("rd_kafka_message_destroy", None, c_void_p)
         self.close = self._named("rd_kafka_consumer_close", c_int, c_void_p)
@@ -165,7 +165,7 @@ class Consumer:
         self._handle = lib.new(_CONSUMER, conf, text, _TEXT_BYTES)
         if not self._handle:
             lib.conf_destroy(conf)
-            raise KafkaException(KafkaError(FAIL, _shown(text.value)))
+            raise KafkaException(KafkaError(lib.last_error(), f"Failed to create consumer: {_shown(text.value)}"))
         lib.log_queue(self._handle, None)
         lib.poll_set_consumer(self._handle)
         self._queue = lib.queue_of(self._handle)

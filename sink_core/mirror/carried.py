@@ -33,7 +33,7 @@ def carried(messages: Messages, uncarriable: Uncarriable) -> Carried:
     for place in np.flatnonzero(stated == 0).tolist():
         uncarriable(int(messages.offsets[place]), "timestamp 0, which the client takes for now", None)
     times = np.where(stated == 0, EARLIEST_MS, stated).tolist()
-    return Carried(messages.keys, messages.values, times, _headers(messages, uncarriable))
+    return Carried(list(messages.keys), list(messages.values), times, _headers(messages, uncarriable))
 
 
 def _headers(messages: Messages, uncarriable: Uncarriable) -> Sequence[Headers]:

@@ -8,6 +8,7 @@ from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control.checking import acls
 from calve.sink_core.control.checking.checklist import Check, Note
 from calve.sink_core.control.checking.cluster import TIMEOUT_S, ClusterChecks, count
+from calve.sink_core.control.checking.kernels import reading_check
 from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC, ONE_CLUSTER, TOO_FEW_BROKERS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.kafka.compat import AclOperation, NewTopic
@@ -49,6 +50,7 @@ class MirrorChecks:
             Check("source group", self._target.source_group, needs=(target,)),
             Check("transactions", self._target.transactions, needs=(target,)),
             Check("offsets retention", self._target.offsets_retention, needs=(target,)),
+            reading_check(),
             Check("pipeline", self.state, needs=("two clusters", "topics", "control topic", "source group")),
         )
 

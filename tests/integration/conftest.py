@@ -11,6 +11,7 @@ from dagster import DagsterInstance
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local import broker as embedded
+from calve.sink_core import compiled
 from calve.sink_core.config.connections import SparkSettings
 from calve.spark_jobs.engine import SparkEngine
 from tests import support
@@ -77,3 +78,10 @@ def instance(tmp_path: Path) -> Generator[DagsterInstance]:
     (home := tmp_path / "dagster").mkdir()
     with DagsterInstance.local_temp(str(home), {"telemetry": {"enabled": False}}) as opened:
         yield opened
+
+
+@pytest.fixture(params=["objects", "columns"])
+def each_delivery(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has what is read in this process read by one client and then, in another test, by the other."""
+    by_kernels = request.param == "columns"
+    monkeypatch.setattr(compiled, "usable", lambda *_: by_kernels)

@@ -98,6 +98,7 @@ def test_hostile_records_are_set_aside_and_their_neighbours_stored(
     proven(flow)
 
 
+@pytest.mark.usefixtures("each_delivery")
 def test_headers_of_any_bytes_are_kept_or_said_to_be_left_out(
     tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
 ) -> None:

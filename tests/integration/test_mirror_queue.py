@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from confluent_kafka import Producer
 
 from calve.orchestration.local.broker import Broker
@@ -18,6 +19,7 @@ BEYOND_9999_MS = 253_402_300_800_000
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 
 
+@pytest.mark.usefixtures("each_delivery")
 def test_what_the_queue_refuses_is_sent_again_at_its_place(broker: Broker, kafka_topic: TopicFactory) -> None:
     source, remote = kafka_topic(1, ANY_TIME), kafka_topic(1, ANY_TIME)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})

@@ -146,6 +146,7 @@ def uncarriable(mirror: MirrorFlow, what: str) -> None:
         write(mirror.source, topic, [(None, after, (("h", b"1"),), 7)])
 
 
+@pytest.mark.usefixtures("each_delivery")
 @pytest.mark.parametrize("what", ["timestamp 0", "a header whose name is not UTF-8"])
 def test_what_the_client_cannot_send_is_named_and_nothing_of_its_piece_is_there(
     what: str, kafka_topic: TopicFactory, new_mirror: NewMirror

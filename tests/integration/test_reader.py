@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import psutil
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -14,19 +15,16 @@ import calve.sink_core.kafka.reader
 from calve.orchestration.local import broker as embedded
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.errors import ConfigError, FindingError, Unreachable
-from calve.sink_core.kafka.columns import Columns
-from calve.sink_core.kafka.objects import Objects
 from calve.sink_core.kafka.reader import BATCH_BYTES, RangeReader
 from calve.sink_core.offsets import OffsetRange
 from tests import support
 
+pytestmark = pytest.mark.usefixtures("each_delivery")
+
 Read = Callable[..., tuple[list[bytes | None], list[PartitionCounts]]]
 
-
-@pytest.fixture(autouse=True, params=[Objects, Columns])
-def delivery(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test is of both clients."""
-    monkeypatch.setattr(calve.sink_core.kafka.reader, "deliveries", lambda _: request.param)
+BEYOND_9999_MS = 253_402_300_800_000
+ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 
 
 @pytest.fixture
@@ -190,6 +188,37 @@ def test_large_records_are_handed_on_in_bounded_batches(
             assert process.memory_info().rss - before < 150 * 1024 * 1024 < n * len(record)
             seen += len(messages)
     assert seen == 5_000 + n
+
+
+def test_records_come_with_all_that_they_have(broker: embedded.Broker, kafka_topic: support.TopicFactory) -> None:
+    topic = kafka_topic(1, ANY_TIME)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    names: list[list[tuple[str, str | bytes | None]] | None] = [None, [], [("é", b""), ("é", None), ("", b"\0\n")]]
+    for i in range(300):
+        value, key = (None, b"", b"v\n%d" % i)[i % 3], (b"k%d" % i, None, b"")[i % 7 % 3]
+        moment = (1_000 + i, BEYOND_9999_MS)[i % 11 == 0]
+        producer.produce(topic, value, key, 0, timestamp=moment, headers=names[i % 5 % 3])
+    assert producer.flush(30) == 0
+    sent = [
+        (m.offset(), m.key(), m.value(), m.headers(), m.timestamp()) for m in support.messages(broker.bootstrap, topic)
+    ]
+    found = list[object]()
+    with RangeReader({"bootstrap.servers": broker.bootstrap}, [OffsetRange(topic, 0, 0, 300)], group="g") as reader:
+        for messages in reader:
+            there = zip(messages.timestamp_types.tolist(), messages.stated_ms.tolist(), strict=True)
+            headers = [messages.headers[place] for place in range(len(messages))]
+            found += zip(messages.offsets.tolist(), messages.keys, messages.values, headers, there, strict=True)
+            assert messages.tombstones.tolist() == [value is None for value in messages.values]
+            assert (
+                messages.timestamps_ms == np.where(messages.stated_ms == BEYOND_9999_MS, -1, messages.stated_ms)
+            ).all()
+            some = messages.at(np.arange(0, len(messages), 2))
+            rows = [(some.keys[i], some.values[i], some.headers[i]) for i in range(len(some))]
+            assert (
+                rows == [(key, value, of) for _, key, value, of, _ in sent[messages.offsets[0] :][: len(messages)]][::2]
+            )
+    assert found == sent
+    assert [c.value_bytes for c in reader.counts] == [sum(len(k or b"") + len(v or b"") for _, k, v, *_ in sent)]
 
 
 def test_offsets_lost_to_retention_are_a_finding(

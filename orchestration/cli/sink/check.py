@@ -22,6 +22,7 @@ def checkup(pipeline: SinkPipeline, *, spark: bool) -> Checkup:
 
 def _outcomes(pipeline: SinkPipeline, before: Callable[[Check], None], *, spark: bool) -> Iterator[Outcome]:
     from calve.sink_core.control.checking.checklist import Check, answers
+    from calve.sink_core.control.checking.kernels import reading_check
     from calve.sink_core.sink.checks.executors import probe_of
     from calve.sink_core.sink.checks.kafka import KafkaChecks
     from calve.sink_core.sink.checks.registry import registry_checks
@@ -34,5 +35,5 @@ def _outcomes(pipeline: SinkPipeline, before: Callable[[Check], None], *, spark:
         engine = engine_check(pipeline.spark, partial(probe_of, pipeline), spark=spark)
         needs = ("kafka", "topics", "control topic", "source group", "catalog")
         state = Check("pipeline", lambda: pipeline_state(pipeline), needs=needs)
-        checks = [*kafka.checks(), *registry, *tables.checks(), state, engine]
+        checks = [*kafka.checks(), *registry, *tables.checks(), state, reading_check(), engine]
         yield from answers(checks, before=before)

@@ -11,7 +11,6 @@ CODES = {
     "ALL_BROKERS_DOWN": -187,
     "AUTHENTICATION": -169,
     "AUTO_OFFSET_RESET": -140,
-    "FAIL": -196,
     "FATAL": -150,
     "INVALID_ARG": -186,
     "NOENT": -156,
