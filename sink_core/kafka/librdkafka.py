@@ -139,11 +139,11 @@ class Consumer:
     """
 
     def __init__(self, settings: Mapping[str, object], *, on_error: OnError, on_log: OnLog) -> None:
-        self._lib = _library()
+        self._lib = lib = _library()
         self._handle = self._queue = None
 
         def error(handle: int, code: int, reason: bytes, _: int) -> None:
-            on_error(self._client_error(handle, code, reason))
+            on_error(_client_error(lib, handle, code, reason))
 
         def log(_: int, level: int, facility: bytes, text: bytes) -> None:
             on_log(level, f"{_shown(facility)} {_shown(text)}")
@@ -221,11 +221,12 @@ class Consumer:
             self._lib.destroy(self._handle)
             self._handle = self._queue = None
 
-    def _client_error(self, handle: int, code: int, reason: bytes) -> KafkaError:
-        if code != FATAL:
-            return KafkaError(code, _shown(reason))
-        text = ctypes.create_string_buffer(_TEXT_BYTES)
-        return KafkaError(self._lib.fatal_error(handle, text, _TEXT_BYTES), _shown(text.value), fatal=True)
+
+def _client_error(lib: _Library, handle: int, code: int, reason: bytes) -> KafkaError:
+    if code != FATAL:
+        return KafkaError(code, _shown(reason))
+    text = ctypes.create_string_buffer(_TEXT_BYTES)
+    return KafkaError(lib.fatal_error(handle, text, _TEXT_BYTES), _shown(text.value), fatal=True)
 
 
 def _as_text(value: object) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from calve.sink_core import compiled
 from calve.spark_jobs import class_archive
 
 RUN = """
@@ -39,6 +40,7 @@ def test_java_takes_sparks_classes_from_the_archive(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert str(class_archive.archive()) in done.stdout
+    assert all(f"{module}: " in done.stdout and compiled.is_kept(module) for module in compiled.KERNELS)
     assert class_archive.java_option() == f"-XX:SharedArchiveFile={class_archive.archive()}"
     assert loaded_from_archive(tmp_path, class_archive.java_option()) > 1000
 
