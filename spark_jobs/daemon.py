@@ -21,17 +21,11 @@ from zipimport import zipimporter
 
 from pyspark.daemon import manager
 
-from calve.sink_core import compiled
-
 import_module("calve.sink_core.sink.write.task")
 
 
 def get_ready() -> None:
     """What workers have from the daemon that forks them."""
-    for module in (compiled.RECORDS, compiled.JSON):
-        # A task with Spark is of many records, most often.
-        if compiled.lacks() is None and compiled.is_kept(module):
-            import_module(module)
     zipimporter.invalidate_caches = _keep
     gc.freeze()
 
