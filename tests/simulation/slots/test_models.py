@@ -53,7 +53,9 @@ class Kafka:
         found: list[tuple[Any, ...]] = []
         with RangeReader(self.settings, [OffsetRange(self.topic, partition, 0, end)], group="g") as reader:
             for messages in reader:
-                found += [(m.offset(), m.key(), m.value(), m.timestamp()[1], m.headers()) for m in messages.records]
+                headers = [messages.headers[place] for place in range(len(messages))]
+                columns = (messages.keys, messages.values, messages.stated_ms.tolist(), headers)
+                found += zip(messages.offsets.tolist(), *columns, strict=True)
         return found
 
 
