@@ -48,11 +48,9 @@ def usable(module: str, records: int) -> bool:
     """Whether a read of so many records is to go through the kernels of `module`."""
     if module in sys.modules:
         return True
-    if lacks() is not None:
+    if lacks() is not None or (records < WORTH_LOADING and "numba" not in sys.modules):
         return False
-    if is_kept(module):
-        return "numba" in sys.modules or records >= WORTH_LOADING
-    return records >= WORTH_COMPILING
+    return records >= WORTH_COMPILING or is_kept(module)
 
 
 @cache

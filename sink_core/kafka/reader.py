@@ -49,7 +49,7 @@ _OUT_OF_RANGE = {AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 
 def deliveries(records: int) -> Callable[..., Delivery]:
     """What makes the client for a read of so many records."""
-    if librdkafka.lacks() is None and compiled.usable(compiled.RECORDS, records):
+    if compiled.usable(compiled.RECORDS, records) and librdkafka.lacks() is None:
         from calve.sink_core.kafka.columns import Columns
 
         return Columns
