@@ -48,9 +48,9 @@ def usable(module: str, records: int) -> bool:
     """Whether a read of so many records is to go through the kernels of `module`."""
     if module in sys.modules:
         return True
-    if lacks() is not None or (records < WORTH_LOADING and "numba" not in sys.modules):
+    if records < WORTH_LOADING and "numba" not in sys.modules:
         return False
-    return records >= WORTH_COMPILING or is_kept(module)
+    return lacks() is None and (records >= WORTH_COMPILING or is_kept(module))
 
 
 @cache
