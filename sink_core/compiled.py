@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,9 +55,7 @@ def usable(module: str, records: int) -> bool:
 @cache
 def lacks() -> str | None:
     """Why there can be no kernels on this machine; None if there can."""
-    try:
-        version("numba")
-    except PackageNotFoundError:
+    if find_spec("numba") is None:
         return "numba is not installed"
     return None if os.access(_existing(directory()), os.W_OK) else f"{directory()} can't be written; set {_VARIABLE}"
 
@@ -102,6 +99,9 @@ def kernel(signature: str) -> Callable[[F], F]:
 
 @cache
 def _mark(module: str) -> Path:
+    # Not wanted where few records are read.
+    from importlib.metadata import version
+
     spec = find_spec(module)
     source = Path(spec.origin).read_bytes() if spec and spec.origin else b""
     said = f"{sys.version} {version('numba')} {version('llvmlite')} {module}".encode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -41,10 +40,7 @@ def test_a_kernel_is_compiled_by_the_first_process_and_loaded_by_others(tmp_path
 
 
 def test_without_numba_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(_: str) -> str:
-        raise PackageNotFoundError
-
-    monkeypatch.setattr(compiled, "version", missing)
+    monkeypatch.setattr(compiled, "find_spec", lambda _: None)
     monkeypatch.delitem(sys.modules, compiled.AVRO, raising=False)
     compiled.lacks.cache_clear()
     try:
