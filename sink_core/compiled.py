@@ -27,6 +27,17 @@ PROTOBUF = "calve.sink_core.records.protobuf.kernel"
 KERNELS = (RECORDS, JSON, AVRO, PROTOBUF)
 """Modules of kernels."""
 
+_SOURCES = (
+    "memory",
+    "texts",
+    "kafka/gather",
+    "records/json/numbers",
+    "records/json/kernel",
+    "records/avro/kernel",
+    "records/protobuf/kernel",
+)
+"""All that is compiled, by its path below this folder."""
+
 WORTH_LOADING = 200_000
 """Records that take longer without kernels than these take to load."""
 
@@ -41,6 +52,19 @@ def directory() -> Path:
     """Where compiled kernels are kept: `CALVE_COMPILED`, else `~/.cache/calve/compiled`."""
     configured = os.environ.get(_VARIABLE)
     return Path(configured).expanduser().absolute() if configured else Path.home() / ".cache" / "calve" / "compiled"
+
+
+@cache
+def _folder() -> Path:
+    """Those of these sources: Numba notices a change of a kernel's module, but not of one that it calls."""
+    # Not wanted where few records are read.
+    from importlib.metadata import version
+
+    root = Path(__file__).parent
+    found = hashlib.sha256(f"{sys.version} {version('numba')} {version('llvmlite')}".encode())
+    for name in _SOURCES:
+        found.update((root / f"{name}.py").read_bytes())
+    return directory() / found.hexdigest()[:16]
 
 
 def usable(module: str, records: int) -> bool:
@@ -92,20 +116,13 @@ def kernel(signature: str) -> Callable[[F], F]:
 
     settings: Any = config
     # Beside the modules, where Numba would write, not everybody may.
-    settings.CACHE_DIR = settings.CACHE_DIR or str(directory())
+    settings.CACHE_DIR = settings.CACHE_DIR or str(_folder())
     compiled: Any = njit(signature, cache=True, nogil=True, error_model="numpy")
     return compiled
 
 
-@cache
 def _mark(module: str) -> Path:
-    # Not wanted where few records are read.
-    from importlib.metadata import version
-
-    spec = find_spec(module)
-    source = Path(spec.origin).read_bytes() if spec and spec.origin else b""
-    said = f"{sys.version} {version('numba')} {version('llvmlite')} {module}".encode()
-    return directory() / f"{module.rpartition('.')[2]}-{hashlib.sha256(said + source).hexdigest()[:16]}.kept"
+    return _folder() / f"{module}.kept"
 
 
 def _existing(path: Path) -> Path:

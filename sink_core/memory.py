@@ -44,3 +44,33 @@ def _copy(_context, _target, _source, _size):
 
 copy: Any = _copy
 """Copies to an address from another so many bytes."""
+
+
+def _unary(name):
+    @intrinsic
+    def function(_context, _word):
+        def generate(_context, builder, _signature, arguments):
+            return getattr(builder, name)(arguments[0], ir.IntType(1)(0))
+
+        return types.int64(types.int64), generate
+
+    return function
+
+
+zeros_above: Any = _unary("ctlz")
+zeros_below: Any = _unary("cttz")
+"""How many bits of a word are zero before the highest one, and behind the lowest one."""
+
+
+@intrinsic
+def _high_product(_context, _one, _other):
+    def generate(_context, builder, _signature, arguments):
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
+        return builder.trunc(builder.lshr(product, wide(64)), ir.IntType(64))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+high_product: Any = _high_product
+"""The upper 64 bits of the product of two words without sign."""

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from calve.sink_core import compiled
-from calve.sink_core.memory import copy
 
 # What a step reads. From WHOLE on it begins with a number in zigzag.
 BOOLEAN, NUMBER, FIXED, WHOLE, BYTES, ENUM, UNION = range(7)
@@ -87,14 +86,6 @@ def read(data, starts, ends, header, steps, words, valid, suspect):  # noqa: C90
             at += size
             k += 1
         suspect[i] = not good or at != end
-
-
-@compiled.kernel("void(uint8[::1], int64[::1], int64[::1], uint8[::1])")
-def gather(data, starts, offsets, found):
-    """Fills `found` with the bytes that begin at `starts` of `data`, one behind the other, up to `offsets` of each."""
-    source, target = data.ctypes.data, found.ctypes.data
-    for i in range(len(starts)):
-        copy(target + offsets[i], source + starts[i], offsets[i + 1] - offsets[i])
 
 
 compiled.kept(__name__)

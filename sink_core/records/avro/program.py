@@ -18,6 +18,7 @@ from calve.sink_core.packed import Packed
 from calve.sink_core.records.avro import kernel
 from calve.sink_core.records.avro.schema import Node, WriterSchema, exact, logical
 from calve.sink_core.records.avro.vectorised import GaveUp, carried, is_text
+from calve.sink_core.texts import gather
 
 Bools = npt.NDArray[np.bool_]
 _Make = Callable[["_Words"], pa.Array]
@@ -74,7 +75,7 @@ class _Words:
         offsets = np.zeros(len(starts) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
         found = np.empty(int(offsets[-1]), np.uint8)
-        kernel.gather(self.data, starts, offsets, found)
+        gather(self.data, starts, offsets, found)
         buffers = [self.bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(found)]
         return pa.Array.from_buffers(pa.large_binary(), len(starts), buffers)
 

@@ -19,12 +19,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from calve.sink_core import compiled
 from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.packed import packed, taken
 from calve.sink_core.records.columns.arrow import file_schema
 from calve.sink_core.records.columns.names import EXACT, Names, TwoOfOne
 from calve.sink_core.records.decode.bisection import Part, bisect, halves
@@ -36,6 +40,12 @@ from calve.sink_core.records.decode.others import counted, looked_for, may_be_sh
 from calve.sink_core.records.json.block import UNFRAMED, framed, join, only_batch, parsed_schema, read, stripped
 from calve.sink_core.records.json.wants import Wants
 
+if TYPE_CHECKING:
+    from calve.sink_core.records.json.table import Table
+
+# With more suspects than this share of the records the kernel is not tried again for so many batches.
+_MANY_SUSPECTS = 0.1
+_BATCHES_WITHOUT = 32
 # Up to this many records, looking at each is cheaper than parsing halves again.
 _LOOK_CLOSER = 128
 _PLACE = re.compile(r"^JSON parse error: | in row \d+")
@@ -66,7 +76,15 @@ class _Sifted:
 
     def at(self, places: Sequence[int]) -> Sequence[bytes]:
         """The values at places that have no two alike."""
-        return self.values if len(places) == len(self.values) else [self.values[place] for place in places]
+        return self.values if len(places) == len(self.values) else taken(self.values, places)
+
+    def add(self, more: _Sifted, places: Sequence[int]) -> None:
+        """Add what became of the values at `places`."""
+        self.pieces += [([places[i] for i in part], rows) for part, rows in more.pieces]
+        self.bad |= {places[i]: replace(bad, index=places[i]) for i, bad in more.bad.items()}
+        self.news += [places[i] for i in more.news]
+        self.others |= more.others
+        self.dropped.update(more.dropped)
 
 
 class JsonDecoder:
@@ -83,10 +101,13 @@ class JsonDecoder:
         self._rewrites_rest = self._rewrites or not names.exact
         # What was looked at and is no column.
         self._passed_over: set[str] = set()
+        self._table: Table | None = None
+        self._is_for_kernel = not self._rewrites_rest
+        self._seen = self._waits = 0
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """Decode `values`; a bad one is reported with its index and doesn't touch the others."""
-        sifted = self._at_once(values) or self._sift_all(values)
+        sifted = self._by_kernel(values) or self._at_once(values) or self._sift_all(values)
         bad = sifted.bad
         places, parsed = sifted.pieces[0] if len(sifted.pieces) == 1 else in_order(sifted.pieces)
         columns, misfits = self._converter.convert(parsed)
@@ -103,6 +124,35 @@ class JsonDecoder:
         if wanted is None and not sifted.bad:
             self._passed_over |= sifted.others
         return wanted
+
+    def _by_kernel(self, values: Sequence[bytes]) -> _Sifted | None:
+        """What the kernel reads, and what becomes of the others; None if it is not for these values."""
+        self._seen += len(values)
+        self._waits = max(0, self._waits - 1)
+        if self._waits or not values or not self._has_table():
+            return None
+        assert self._table is not None
+        together = packed(values)
+        found = self._table.read(together)
+        suspects = np.flatnonzero(found.suspect)
+        others = Counter({name: n for name, n in found.others.items() if self._names.counts(name)})
+        # What the table may be given is looked for with the parser.
+        if len(suspects) > len(values) * _MANY_SUSPECTS or (self._adds and found.others):
+            self._waits = _BATCHES_WITHOUT
+            return None
+        sifted = _Sifted(values, [(np.flatnonzero(~found.suspect).tolist(), found.rows)], dropped=others)
+        if len(suspects):
+            sifted.add(self._sift_all(taken(values, suspects)), suspects.tolist())
+        return sifted
+
+    def _has_table(self) -> bool:
+        """Whether the kernel is there, and reads records of this schema."""
+        if self._table is None and self._is_for_kernel and compiled.usable(compiled.JSON, self._seen):
+            from calve.sink_core.records.json.table import table
+
+            self._table = table(self._parsed)
+            self._is_for_kernel = self._table is not None
+        return self._table is not None
 
     def _at_once(self, values: Sequence[bytes]) -> _Sifted | None:
         """All values parsed as one block, or None if that can't be."""
