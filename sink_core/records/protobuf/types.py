@@ -146,7 +146,10 @@ def _map(entry: Descriptor, get: Callable[[Any], Any], wanted: pa.DataType, name
         return None
 
     def make_maps(messages: Sequence[Any]) -> pa.Array:
-        entries = [list(get(message).items()) for message in messages]
+        try:
+            entries = [list(get(message).items()) for message in messages]
+        except UnicodeDecodeError as error:  # what proto2 calls a string may be any bytes, and of a key none are given
+            raise Unfit(f"{path}.key: {error}") from None
         flat = list(chain.from_iterable(entries))
         made = keys([key for key, _ in flat]), values([value for _, value in flat])
         return pa.MapArray.from_arrays(_offsets(entries, np.int32), *made)

@@ -225,6 +225,26 @@ def test_proto2_knows_what_is_required_and_its_defaults() -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"\x0a\x01\xff", "s: "),
+        (b"\x12\x01\xff", "r.element: "),
+        (b"\x1a\x06\x0a\x01a\x12\x01\xff", "m.value: "),
+        (b"\x1a\x06\x0a\x01\xff\x12\x01a", "m.key: "),
+    ],
+)
+def test_a_string_of_proto2_that_is_no_text_is_named_and_its_neighbours_are_read(body: bytes, said: str) -> None:
+    fields = "optional string s = 1; repeated string r = 2; map<string, string> m = 3;"
+    text = f'syntax = "proto2"; message A {{ {fields} }}'
+    columns = protobuf_columns(messages(text).writer_of(HEADER + b"\0"))
+    good = HEADER + b"\0" + b"\x0a\x01a"
+    found = outcomes(decoder(columns, text).decode([good, HEADER + b"\0" + body, good]), 3)
+    assert found[0] == found[2] == {"s": "a", "r": [], "m": []}
+    assert found[1][0] == FIT
+    assert found[1][1].startswith(said)
+
+
+@pytest.mark.parametrize(
     ("text", "references", "said"),
     [
         ("message A {", (), "not a Protobuf schema: calve-root.proto:1:12: Reached end of input"),
