@@ -1,20 +1,24 @@
 """Protobuf messages, decoded to Arrow columns typed by an Iceberg schema; `protobuf_types` says what fits which column.
 
-Each value is parsed on its own; then each field of all messages becomes a column at once. Where that fails the messages
-are halved, in the end to single ones, whose verdict decides.
+Many messages are read at once by a kernel where that can be (`protobuf_layout`). Of the others each value is parsed on
+its own; then each field of all messages becomes a column at once. Where that fails the messages are halved, in the end
+to single ones, whose verdict decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 from pyiceberg.schema import Schema
 
+from calve.sink_core import compiled
 from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.packed import packed
 from calve.sink_core.records.columns.arrow import file_schema
 from calve.sink_core.records.columns.names import EXACT, Names
 from calve.sink_core.records.decode.asking import asking_columns
@@ -25,14 +29,30 @@ from calve.sink_core.records.protobuf.columns import protobuf_columns
 from calve.sink_core.records.protobuf.schema import Messages, MessageSchema
 from calve.sink_core.records.protobuf.types import Foreign, Make, Unfit, of_message
 
+if TYPE_CHECKING:
+    from calve.sink_core.records.protobuf.table import Table
+
+Carried = tuple[list[int], pa.RecordBatch]
+"""Messages as columns on their way to the table's, and their places among the values."""
+
 
 @dataclass(slots=True)
 class _Group:
-    """Messages of one schema, with their places among the values."""
+    """Messages of one schema, with their places among the values; `carried` are those that the kernel has read."""
 
     schema: MessageSchema
+    carried: list[Carried] = field(default_factory=list[Carried])
     places: list[int] = field(default_factory=list[int])
     messages: list[Any] = field(default_factory=list[Any])
+
+    @property
+    def number(self) -> int:
+        return len(self.places) + sum(len(places) for places, _ in self.carried)
+
+    @property
+    def first(self) -> int:
+        """The first place."""
+        return min(places[0] for places in (self.places, *(places for places, _ in self.carried)) if places)
 
 
 class ProtobufDecoder:
@@ -48,14 +68,16 @@ class ProtobufDecoder:
         self._typed = file_schema(schema)
         self._converter = Converter(schema, from_typed)
         self._makers: dict[int, tuple[MessageSchema, Make]] = {}
+        self._tables: dict[int, tuple[MessageSchema, Table | None]] = {}
+        self._seen = 0
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """As `Decoder.decode`."""
         bad: dict[int, BadValue] = {}
         nothing = pa.RecordBatch.from_arrays([pa.nulls(0) for _ in self._typed], names=self._typed.names)
         pieces = [([], self._converter.convert(nothing)[0])]
-        for group in self._parsed(values, bad):
-            self._asking.count(group.schema, len(group.places))
+        for group in self._groups(values, bad):
+            self._asking.count(group.schema, group.number)
             for places, carried in self._carried(group, bad):
                 columns, misfits = self._converter.convert(carried)
                 bad |= {places[row]: BadValue(places[row], FIT, cut(text)) for row, text in misfits.items()}
@@ -64,10 +86,35 @@ class ProtobufDecoder:
         decoded = Decoded(columns, good if bad else None, tuple(bad[place] for place in sorted(bad)))
         return self._asking.told(decoded)
 
-    def _parsed(self, values: Sequence[bytes], bad: dict[int, BadValue]) -> list[_Group]:
+    def _groups(self, values: Sequence[bytes], bad: dict[int, BadValue]) -> list[_Group]:
+        """The messages by schema, in the order in which these come; values that are none go to `bad`."""
         groups: dict[int, _Group] = {}
+        self._seen += len(values)
+        at_once = len(values) and compiled.usable(compiled.PROTOBUF, self._seen)
+        self._parse(values, self._read(values, groups) if at_once else range(len(values)), groups, bad)
+        return sorted(groups.values(), key=lambda group: group.first)
+
+    def _read(self, values: Sequence[bytes], groups: dict[int, _Group]) -> list[int]:
+        """Has the kernel read what it is for; the places of the other values, in order."""
+        together = packed(values)
+        found, left = self._messages.sorted_out(together)
+        for schema, at, places in found:
+            if (table := self._table(schema)) is None:
+                left.append(places)
+                continue
+            carried, suspect = table.read(together if len(places) == len(together) else together.at(places), at)
+            left.append(places[suspect])
+            if len(carried):
+                groups[id(schema)] = _Group(schema, [(places[~suspect].tolist(), carried)])
+        return np.sort(np.concatenate(left)).tolist() if left else []
+
+    def _parse(
+        self, values: Sequence[bytes], places: Sequence[int], groups: dict[int, _Group], bad: dict[int, BadValue]
+    ) -> None:
+        """Parse the values at `places`, each on its own."""
         opened = self._messages.opened
-        for place, value in enumerate(values):
+        for place in places:
+            value = values[place]
             try:
                 schema, at = opened(value)
                 message = schema.parse(value[at:])
@@ -82,10 +129,9 @@ class ProtobufDecoder:
             group = groups.get(id(schema)) or groups.setdefault(id(schema), _Group(schema))
             group.places.append(place)
             group.messages.append(message)
-        return list(groups.values())
 
-    def _carried(self, group: _Group, bad: dict[int, BadValue]) -> list[tuple[list[int], pa.RecordBatch]]:
-        """The group's messages as batches, with their places; what doesn't fit goes to `bad`."""
+    def _carried(self, group: _Group, bad: dict[int, BadValue]) -> list[Carried]:
+        """The group's messages; what doesn't fit goes to `bad`."""
         make = self._maker(group.schema)
         places, messages = group.places, group.messages
         made, failed = bisect(len(messages), lambda part: make(messages[part[0] : part[-1] + 1]), (Unfit, Foreign))
@@ -93,7 +139,8 @@ class ProtobufDecoder:
             foreign = isinstance(error, Foreign)
             text = f"not written with {group.schema.name}: {error}" if foreign else str(error)
             bad[places[i]] = BadValue(places[i], DECODE if foreign else FIT, cut(text))
-        return [(places[part[0] : part[-1] + 1], pa.RecordBatch.from_struct_array(carried)) for part, carried in made]
+        parts = [(places[part[0] : part[-1] + 1], pa.RecordBatch.from_struct_array(carried)) for part, carried in made]
+        return [*group.carried, *parts]
 
     def _maker(self, schema: MessageSchema) -> Make:
         # The schema is kept, so that no other one gets its id.
@@ -101,4 +148,14 @@ class ProtobufDecoder:
         if found is None:
             found = self._makers[id(schema)] = (schema, of_message(schema.descriptor, self._typed, self._names))
             self._asking.met(schema)
+        return found[1]
+
+    def _table(self, schema: MessageSchema) -> Table | None:
+        """What the kernel reads messages of `schema` by; None if it is not for them."""
+        found = self._tables.get(id(schema))
+        if found is None:
+            from calve.sink_core.records.protobuf.layout import layout
+
+            table = layout(schema.descriptor, self._typed, self._names)
+            found = self._tables[id(schema)] = (schema, table)
         return found[1]

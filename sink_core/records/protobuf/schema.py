@@ -16,6 +16,8 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -23,6 +25,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from calve.sink_core.error_codes.records import PROTOC
 from calve.sink_core.errors import RetriableError
+from calve.sink_core.packed import Int64s, Packed
 from calve.sink_core.records.decode.framing import Framing
 from calve.sink_core.records.protobuf.known import known_files
 
@@ -91,6 +94,27 @@ class Messages:
             found = self._by_header[value[:at]] = _message(file, path)
         return found, at
 
+    def sorted_out(self, values: Packed) -> tuple[list[tuple[MessageSchema, int, Int64s]], list[Int64s]]:
+        """Schemas, where their messages begin, and the places of the values; and those of values to be `opened` alone.
+
+        Raises Unreachable and ConfigError.
+        """
+        short = self._schemas.header_bytes + 1
+        alike, left = _by_begin(values, short)
+        found = list[tuple[MessageSchema, int, Int64s]]()
+        for places in alike:
+            of_group = places
+            while len(of_group):
+                try:
+                    schema, at = self.opened(values[int(of_group[0])] or b"")
+                except ValueError:
+                    left.append(of_group)
+                    break
+                same = _alike(values.at(of_group), short, at)
+                found.append((schema, at, of_group[same]))
+                of_group = of_group[~same]
+        return found, left
+
 
 def proto_file(name: str, text: str, references: Sequence[tuple[str, str]] = ()) -> ProtoFile:
     """The schema written in `text`; `references` are names that it imports, and texts. Raises ValueError."""
@@ -128,6 +152,27 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> bytes:
             )
             raise ValueError(f"not a Protobuf schema: {said[:_SHOWN_CHARACTERS]}")
         return out.read_bytes()
+
+
+def _by_begin(values: Packed, size: int) -> tuple[list[Int64s], list[Int64s]]:
+    """The places of values that have their first bytes in common; and of those that have not so many."""
+    if values.prefix(size) is not None:
+        return [np.arange(len(values))], []
+    is_long = values.sizes() >= size
+    places = np.flatnonzero(is_long)
+    starts, begins = values.starts[places], np.zeros(len(places), np.int64)
+    for i in range(size):
+        begins = begins << 8 | values.data[starts + i]
+    order = np.argsort(begins, kind="stable")
+    return np.split(places[order], np.flatnonzero(np.diff(begins[order])) + 1), [np.flatnonzero(~is_long)]
+
+
+def _alike(values: Packed, begin: int, end: int) -> npt.NDArray[np.bool_]:
+    """Which values have the bytes there that the first one has, what is before them being the same in all."""
+    found, first = values.sizes() >= end, int(values.starts[0])
+    for i in range(begin, end):
+        found[found] &= values.data[values.starts[found] + i] == values.data[first + i]
+    return found
 
 
 def _path(value: bytes, at: int) -> tuple[tuple[int, ...], int]:

@@ -167,7 +167,7 @@ def _value(field: FieldDescriptor, wanted: pa.DataType, names: Names, path: str)
         return _of_message_type(field.message_type, wanted, names, path)
     if field.enum_type is not None and pa.types.is_large_string(wanted):
         return _enum(field.enum_type, wanted, path)
-    carrier = _carrier(field, wanted)
+    carrier = carrier_of(field, wanted)
     return carrier and _plain(carrier, path)
 
 
@@ -258,7 +258,7 @@ def shown(field: FieldDescriptor) -> str:
     return f"repeated {name}" if field.is_repeated and name != "map" else name
 
 
-def _carrier(field: FieldDescriptor, wanted: pa.DataType) -> pa.DataType | None:
+def carrier_of(field: FieldDescriptor, wanted: pa.DataType) -> pa.DataType | None:
     """The type that a plain value is first brought to; None if it doesn't fit."""
     for matches, kinds, carrier in _CARRIERS:
         if matches(wanted) and field.type in kinds:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from importlib import import_module
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +31,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calve.sink_core import compiled
 from calve.sink_core.records.columns.evolution import evolved
 from calve.sink_core.records.decode.decoded import DECODE, FIT
 from calve.sink_core.records.protobuf.columns import protobuf_columns
@@ -37,6 +40,18 @@ from calve.sink_core.records.protobuf.schema import Messages, proto_file
 from tests.fuzz import mutated
 from tests.unit.records.decode.outcomes import outcomes
 from tests.unit.records.protobuf.messages import HEADER, ORDER, OneFile, framed, messages, order, order_schema, priced
+
+
+@pytest.fixture(autouse=True, scope="module", params=["parsed", "kernel"])
+def at_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Has the kernel read what it is for, or has each message parsed."""
+    by_kernel = request.param == "kernel"
+    if by_kernel:
+        import_module(compiled.PROTOBUF)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "usable", lambda *_: by_kernel)
+        yield
+
 
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
