@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,8 +19,8 @@ from pyiceberg.transforms import IdentityTransform
 
 from bench.measure import Measured, Meter
 from bench.proof import prove
-from bench.registry import avro_registry
-from bench.shapes import AVRO, FLAT, SHAPES, Shape
+from bench.registry import registry_of
+from bench.shapes import FLAT, SHAPES, Shape
 from bench.workload import COLUMNS, PARTITIONS, events, fill, write_pipeline
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.load import load
@@ -66,7 +65,7 @@ def _ingest(
     if shape is not FLAT or not topic.endswith(f"-{records}"):
         topic = fill(bootstrap, records, shape)
     small = fill(bootstrap, _WARM_UP_RECORDS, shape)
-    with avro_registry(directory / "registry") if shape is AVRO else nullcontext() as registry:
+    with registry_of(shape, directory / "registry") as registry:
         warm_up, pipeline = (
             load(_pipeline(directory / name, bootstrap, source, partition_by, shape, registry))
             for name, source in (("warm-up", small), ("measured", topic))
@@ -86,10 +85,10 @@ def _pipeline(
     shape: Shape,
     registry: SchemaRegistry | None,
 ) -> Path:
-    """As `write_pipeline` makes it; with a registry its values are Avro."""
+    """As `write_pipeline` makes it; with a registry its values have the schema that this has."""
     file = write_pipeline(directory, bootstrap, topic, partition_by, shape)
     if registry:
-        _amend(file, lambda found: found["source"].update(value={"type": "avro", "registry": "main"}))
+        _amend(file, lambda found: found["source"].update(value={"type": shape.name, "registry": "main"}))
         _amend(directory / "connections.yaml", lambda found: found.update(registry={"main": {"url": registry.url}}))
     return file
 

@@ -1,4 +1,4 @@
-"""A schema registry that has the schema of `shapes.AVRO`."""
+"""A schema registry that has the schema of events."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.shapes import AVRO_SCHEMA, SCHEMA_ID
+from bench.shapes import SCHEMA_ID, Shape
 from tests.schema_registry import SchemaRegistry
 
 
 @contextmanager
-def avro_registry(directory: Path) -> Generator[SchemaRegistry]:
-    """A new one, stopped at the end."""
+def registry_of(shape: Shape, directory: Path) -> Generator[SchemaRegistry | None]:
+    """A new one with the shape's schema, stopped at the end; None if it has none."""
+    if shape.schema is None:
+        yield None
+        return
     registry = SchemaRegistry(directory)
     registry.start()
     try:
-        found = registry.register("bench-value", AVRO_SCHEMA)
+        found = registry.register_text("bench-value", *shape.schema)
         assert found == SCHEMA_ID, f"events name schema {SCHEMA_ID}, the registry has it as {found}"
         yield registry
     finally:

@@ -8,11 +8,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import cycle, islice
 from typing import Any
 
 import fastavro
+from google.protobuf.message_factory import GetMessageClass
 
+from calve.sink_core.records.protobuf.schema import proto_file
 from tests.schema_registry import framed
 
 DISTINCT = 100_000
@@ -26,13 +29,15 @@ def as_json(fields: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Events of about `bytes` each, into a table with `columns`."""
+    """Events of about `bytes` each, into a table with `columns`; `schema` is the registry's, if they have one: in which
+    language, and its text."""
 
     name: str
     bytes: int
     columns: Mapping[str, str]
     event: Callable[[random.Random, int], Mapping[str, Any]]
     encoded: Callable[[Mapping[str, Any]], bytes] = as_json
+    schema: tuple[str, str] | None = None
 
     def events(self, number: int) -> list[bytes]:
         """The first `number` events; they repeat after a while."""
@@ -100,12 +105,19 @@ _OF_A_GROUP = "struct<" + ", ".join(f"f{f}: {('long', 'string')[f % 2]}" for f i
 SCHEMA_ID = 1
 """What a new registry gives its first schema."""
 _AVRO = {"timestamptz": {"type": "long", "logicalType": "timestamp-millis"}}
-AVRO_SCHEMA: dict[str, Any] = {
+_AVRO_SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Event",
     "fields": [{"name": name, "type": _AVRO.get(kind, kind)} for name, kind in _TEN.items()],
 }
-_PARSED = fastavro.parse_schema(AVRO_SCHEMA)
+_PARSED = fastavro.parse_schema(_AVRO_SCHEMA)
+_PROTOBUF = {"long": "int64", "int": "int32", "boolean": "bool", "timestamptz": "google.protobuf.Timestamp"}
+_PROTOBUF_FIELDS = [f"{_PROTOBUF.get(kind, kind)} {name} = {i};" for i, (name, kind) in enumerate(_TEN.items(), 1)]
+_PROTOBUF_SCHEMA = f"""
+syntax = "proto3";
+import "google/protobuf/timestamp.proto";
+message Event {{ {" ".join(_PROTOBUF_FIELDS)} }}
+"""
 
 
 def _as_avro(fields: Mapping[str, Any]) -> bytes:
@@ -115,15 +127,29 @@ def _as_avro(fields: Mapping[str, Any]) -> bytes:
     return framed(SCHEMA_ID, out.getvalue())
 
 
+@cache
+def _message() -> Any:
+    return GetMessageClass(proto_file("events", _PROTOBUF_SCHEMA).file.message_types_by_name["Event"])
+
+
+def _as_protobuf(fields: Mapping[str, Any]) -> bytes:
+    """In Confluent's wire format, whose zero stands for the first message."""
+    made = _message()(**{name: value for name, value in fields.items() if name != "at"})
+    made.at.FromDatetime(datetime.fromisoformat(fields["at"]))
+    return framed(SCHEMA_ID, b"\0" + made.SerializeToString())
+
+
 FLAT = Shape("flat", 270, _TEN, _flat(270))
 MIRRORED = Shape("mirrored", 279, _TEN, _flat(279))
 """What other mirrors have been measured with."""
-AVRO = Shape("avro", 147, _TEN, _flat(270), _as_avro)
+AVRO = Shape("avro", 147, _TEN, _flat(270), _as_avro, ("AVRO", json.dumps(_AVRO_SCHEMA)))
+PROTOBUF = Shape("protobuf", 162, _TEN, _flat(270), _as_protobuf, ("PROTOBUF", _PROTOBUF_SCHEMA))
 SHAPES = {
     shape.name: shape
     for shape in (
         FLAT,
         AVRO,
+        PROTOBUF,
         Shape("small", 59, {"id": "long", "sensor": "string", "value": "double", "ok": "int"}, _small),
         Shape("large", 1024, _TEN, _flat(1024)),
         Shape("nested", 1385, {"id": "long"} | {f"g{g}": _OF_A_GROUP for g in range(_GROUPS)}, _nested),
