@@ -26,7 +26,7 @@ from calve.sink_core.iceberg.write import writer
 from calve.sink_core.kafka import librdkafka
 from calve.sink_core.kafka.columns import Columns
 from calve.sink_core.records.decode import convert
-from calve.sink_core.records.json import decoder as json
+from calve.sink_core.records.json.table import Table
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import run_pipeline
 
@@ -36,9 +36,7 @@ STEPS: tuple[tuple[Any, str, str], ...] = (
     (librdkafka.Consumer, "consume", "librdkafka hands over what it has queued"),
     (Columns, "receive", "messages taken apart into columns"),
     (calve.sink_core.kafka.reader.RangeReader, "_advance", "offsets in order, counts"),
-    (json, "join", "values joined to a block"),
-    (json, "framed", "each value is one object"),
-    (json, "read", "JSON parsed by Arrow"),
+    (Table, "read", "JSON parsed by the kernel, columns of it"),
     (convert.Converter, "convert", "columns to the table's types"),
     (calve.sink_core.sink.write.task, "kafka_array", "the column _kafka"),
     (writer._OpenFile, "append", "Parquet: encoded, compressed, written"),

@@ -140,7 +140,8 @@ class JsonDecoder:
         if len(suspects) > len(values) * _MANY_SUSPECTS or (self._adds and found.others):
             self._waits = _BATCHES_WITHOUT
             return None
-        sifted = _Sifted(values, [(np.flatnonzero(~found.suspect).tolist(), found.rows)], dropped=others)
+        places = np.flatnonzero(~found.suspect).tolist() if len(suspects) else range(len(values))
+        sifted = _Sifted(values, [(places, found.rows)], dropped=others)
         if len(suspects):
             sifted.add(self._sift_all(taken(values, suspects)), suspects.tolist())
         return sifted

@@ -248,5 +248,4 @@ def _only_by_topic(table: TableSpec, part: PartitionCounts) -> bool:
 
 def _by_slice(slices: Int64s) -> Iterable[tuple[int, int]]:
     """Each slice and how many of the records it has."""
-    found, numbers = np.unique(slices, return_counts=True)
-    return zip(found.tolist(), numbers.tolist(), strict=True)
+    return ((i, number) for i, number in enumerate(np.bincount(slices).tolist()) if number)
