@@ -57,14 +57,15 @@ def _ingest(
     shape: Shape = FLAT,
     partition_by: Sequence[str] = (),
     distribution: str | None = None,
+    keyed: bool = False,
 ) -> Measured:
     """A run on a session that is up and has run a small pipeline. Of flat events those of `topic` are read, if there
     are that many.
     """
     bootstrap, topic, directory, engine = setting.bootstrap, setting.topic, setting.directory, setting.engine
-    if shape is not FLAT or not topic.endswith(f"-{records}"):
-        topic = fill(bootstrap, records, shape)
-    small = fill(bootstrap, _WARM_UP_RECORDS, shape)
+    if keyed or shape is not FLAT or not topic.endswith(f"-{records}"):
+        topic = fill(bootstrap, records, shape, keyed=keyed)
+    small = fill(bootstrap, _WARM_UP_RECORDS, shape, keyed=keyed)
     with registry_of(shape, directory / "registry") as registry:
         warm_up, pipeline = (
             load(_pipeline(directory / name, bootstrap, source, partition_by, shape, registry))
@@ -148,6 +149,7 @@ def decode(_setting: Setting, records: int) -> Measured:
 
 PARTS: dict[str, Callable[[Setting, int], Measured]] = {
     **{name: partial(_ingest, shape=shape) for name, shape in SHAPES.items()},
+    "keyed": partial(_ingest, keyed=True),
     "partitioned": partial(_ingest, partition_by=DAYS),
     # Sorted within partitions, each of which is written by one task.
     "distributed": partial(_ingest, partition_by=DAYS, distribution="hash"),

@@ -59,11 +59,18 @@ SCENARIOS = (
             Row("small", "JSON of 59 bytes with 4 fields", "json"),
             Row("large", "JSON of 1 kB with 10 fields", "json"),
             Row("nested", "JSON of 1.4 kB with 100 fields in 10 structs", "json"),
+            Row("keyed", "JSON of 270 bytes with a key and a header of 16 bytes", "json"),
             Row("partitioned", "JSON of 270 bytes into twelve partitions", "json"),
             Row("distributed", "the same, sorted and hash-distributed", "json"),
             Row("ranged", "the same, sorted and range-distributed", "json"),
-            Row("json", "JSON of 270 bytes, Spark is up", "connector", 4.0),
-            Row("avro", "Avro of 147 bytes, Spark is up", "connector-avro", 4.0),
+            Row("json", "JSON of 270 bytes, Spark is up", "connector", 9.0),
+            Row("avro", "Avro of 147 bytes, Spark is up", "connector-avro", 9.0),
+            Row(
+                "protobuf",
+                "Protobuf of 162 bytes, Spark is up; the connector has no converter for it",
+                "connector-avro",
+                6.0,
+            ),
             Row("consume", "the floor: librdkafka's consume and value() alone", "json"),
             Row("decode", "JSON → Arrow alone, in batches of 10,000", "json"),
         ),
@@ -73,17 +80,19 @@ SCENARIOS = (
             small=0.5,
             large=0.25,
             nested=0.1,
+            keyed=0.25,
             partitioned=0.25,
             distributed=0.25,
             ranged=0.25,
             flat=1,
             avro=1,
+            protobuf=1,
             consume=0.5,
             decode=0.5,
         ),
     ),
     Scenario(
-        (Row("json-cold", "the events of json, `calve run` with Spark's start", "connector-cold", 3.0),), ingest_cold
+        (Row("json-cold", "the events of json, `calve run` with Spark's start", "connector-cold", 5.0),), ingest_cold
     ),
     Scenario(
         (
