@@ -67,7 +67,7 @@ SCENARIOS = (
             Row("avro", "Avro of 147 bytes, Spark is up", "connector-avro", 9.0),
             Row(
                 "protobuf",
-                "Protobuf of 162 bytes, Spark is up; the connector has no converter for it",
+                "Protobuf of 162 bytes; the connector lacks a converter",
                 "connector-avro",
                 6.0,
             ),
