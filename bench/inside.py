@@ -36,8 +36,8 @@ from tests.schema_registry import SchemaRegistry
 
 BATCH = 10_000
 DAYS = ("day(at)",)
-_WARM_UP_RECORDS = 200_000
-"""Enough for a task on each core, so that all Python workers are up."""
+_WARM_UP_RECORDS = 600_000
+"""Enough for a task on each core, so that all Python workers are up and have loaded the kernels."""
 
 
 @dataclass(frozen=True, slots=True)

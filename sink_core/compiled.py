@@ -38,13 +38,14 @@ _SOURCES = (
 )
 """All that is compiled, by its path below this folder."""
 
-WORTH_LOADING = 200_000
+WORTH_LOADING = 250_000
 """Records that take longer without kernels than these take to load."""
 
 WORTH_COMPILING = 5_000_000
 """Records that take longer without kernels than these take to compile."""
 
 _VARIABLE = "CALVE_COMPILED"
+_OPTIONS: Mapping[str, Any] = {"nogil": True, "error_model": "numpy"}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -117,7 +118,15 @@ def kernel(signature: str) -> Callable[[F], F]:
     settings: Any = config
     # Beside the modules, where Numba would write, not everybody may.
     settings.CACHE_DIR = settings.CACHE_DIR or str(_folder())
-    compiled: Any = njit(signature, cache=True, nogil=True, error_model="numpy")
+    compiled: Any = njit(signature, cache=True, **_OPTIONS)
+    return compiled
+
+
+def part(function: F) -> F:
+    """The function as a part of kernels, which are compiled with it: by itself it is neither kept nor loaded."""
+    from numba import njit
+
+    compiled: Any = njit(function, **_OPTIONS)
     return compiled
 
 

@@ -13,7 +13,7 @@ _WORD = 8
 _NOT_ASCII = -0x7F7F7F7F7F7F7F80
 
 
-@compiled.kernel("boolean(uint8[::1], int64, int64)")
+@compiled.part
 def is_text(data, at, end):
     """Whether the bytes at `at` to `end` are UTF-8, strictly."""
     address = data.ctypes.data

@@ -55,7 +55,7 @@ _HALF = 0xFFFFFFFF
 _DESTROY, _TIMESTAMP, _HEADERS_OF, _COUNT_OF, _HEADER_AT = range(5)
 
 
-@compiled.kernel("int64(int64)")
+@compiled.part
 def _text_bytes(address):
     """The length of a C string."""
     end = address

@@ -20,7 +20,7 @@ _POSITIVE = 0x7FFFFFFFFFFFFFFF
 _LAST_SHIFT = 56
 
 
-@compiled.kernel("Tuple((int64, int64))(uint8[::1], int64, int64)")
+@compiled.part
 def _zigzag(data, at, end):
     """The number at a place, and where it ends; beyond the end if it is cut short or too long."""
     number, shift = 0, 0
@@ -34,7 +34,7 @@ def _zigzag(data, at, end):
     return 0, end + 1
 
 
-@compiled.kernel("int64(uint8[::1], int64, int64)")
+@compiled.part
 def _word(data, at, size):
     """The bytes at a place, the first one lowest."""
     found = 0

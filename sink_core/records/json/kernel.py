@@ -42,7 +42,7 @@ _QUOTES, _ESCAPES, _BLANKS = (_ONES * byte for byte in b'"\\ ')
 _ESCAPED, _MEANT = (np.frombuffer(text, np.uint8) for text in (b'"\\/bfnrt', b'"\\/\b\f\n\r\t'))
 
 
-@compiled.kernel("int64(uint8[::1], int64, int64)")
+@compiled.part
 def _blank(data, at, end):
     """The place behind white space."""
     while at < end and (data[at] == _SPACE or data[at] == _LINE or data[at] == _TAB or data[at] == _RETURN):
@@ -50,7 +50,7 @@ def _blank(data, at, end):
     return at
 
 
-@compiled.kernel("int64(uint8[::1], int64, int64)")
+@compiled.part
 def _plain(data, at, end):
     """The place of the first quote, escape or control character; the end if there is none."""
     address = data.ctypes.data
@@ -67,7 +67,7 @@ def _plain(data, at, end):
     return at
 
 
-@compiled.kernel("int64(uint8[::1], int64, int64)")
+@compiled.part
 def _hex(data, at, end):
     """The number of four hexadecimal digits; -1 if they are none."""
     if at + 4 > end:
@@ -84,7 +84,7 @@ def _hex(data, at, end):
     return found
 
 
-@compiled.kernel("int64(int64, uint8[::1], int64)")
+@compiled.part
 def _encode(point, into, at):
     """Writes a code point as UTF-8; the place behind it."""
     if point < 0x80:
@@ -101,7 +101,7 @@ def _encode(point, into, at):
     return at + 4
 
 
-@compiled.kernel("Tuple((int64, int64))(uint8[::1], int64, int64, uint8[::1], int64)")
+@compiled.part
 def _unescape(data, at, end, into, to):
     """The place behind the quote that ends a string, and behind what was written of it to `into`; -1 for a bad one."""
     while at < end:
@@ -141,7 +141,7 @@ def _unescape(data, at, end, into, to):
     return -1, to
 
 
-@compiled.kernel("boolean(uint8[::1], int64, uint8[::1], int64, int64)")
+@compiled.part
 def _same(data, at, names, name, size):
     """Whether the bytes at a place, of which there are so many, are a name's."""
     if at + size + _WORD > len(data) or name + size + _WORD > len(names):
@@ -157,7 +157,7 @@ def _same(data, at, names, name, size):
     return size == 0 or (load64(here) ^ load64(there)) << (64 - 8 * size) == 0
 
 
-@compiled.kernel("int64(uint8[::1], int64, int64)")
+@compiled.part
 def _literal(data, at, end):
     """The place behind null, true or false; -1 if there is none of them."""
     if at + 4 <= end:
@@ -169,7 +169,7 @@ def _literal(data, at, end):
     return -1
 
 
-@compiled.kernel("int64(uint8[::1], int64, int64)")
+@compiled.part
 def _member(data, at, end):
     """The place behind a name and its colon; -1 if there is none."""
     if at >= end or data[at] != _QUOTE:
@@ -182,7 +182,7 @@ def _member(data, at, end):
     return at + 1 if at < end and data[at] == _COLON else -1
 
 
-@compiled.kernel("int64(uint8[::1], int64, int64, uint8[::1], int64, int64[::1])")
+@compiled.part
 def _passed(data, at, end, unescaped, to, powers):  # noqa: C901 - one loop, in which a call costs
     """The place behind a value of any kind, which is looked at strictly; -1 for a bad one."""
     depth, objects = 0, 0
@@ -244,7 +244,7 @@ def _passed(data, at, end, unescaped, to, powers):  # noqa: C901 - one loop, in 
             return at
 
 
-@compiled.kernel("boolean(uint8[::1], int64, int64, int64, int64, int64[:, ::1])")
+@compiled.part
 def _note(data, name, size, node, record, others):
     """Counts a value of a field that the node lacks; false if there is no room, or the record has it twice."""
     for k in range(len(others)):

@@ -43,13 +43,13 @@ def powers_of_five() -> np.ndarray:
     return np.array(words, np.uint64).view(np.int64)
 
 
-@compiled.kernel("boolean(int64, int64)")
+@compiled.part
 def _below(one, other):
     """Whether a word without sign is less than another."""
     return (one ^ _SIGN) < (other ^ _SIGN)
 
 
-@compiled.kernel("Tuple((int64, boolean))(int64, int64, int64[::1])")
+@compiled.part
 def nearest(mantissa, power, powers):
     """The bits of the double nearest to `mantissa`, which has no sign, by ten to `power`; false if it is none of those
     that have all their bits, or infinite.
@@ -82,7 +82,7 @@ def nearest(mantissa, power, powers):
     return (found & ~(1 << _MANTISSA)) | (exponent << _MANTISSA), True
 
 
-@compiled.kernel("Tuple((int64, int64, boolean))(uint8[::1], int64, int64, boolean, int64[::1])")
+@compiled.part
 def number(data, at, end, whole, powers):  # noqa: C901 - one look at each byte
     """The number at a place, the bits of a double unless it is to be `whole`; where it ends; and false if it isn't
     JSON's, or not one that is read here: one with fraction or exponent that is to be whole, or with too many digits.

@@ -44,7 +44,7 @@ _NOT_ASCII = -0x7F7F7F7F7F7F7F80
 _FIRST_SECOND, _LAST_SECOND, _NANOS = -62_135_596_800, 253_402_300_799, 10**9
 
 
-@compiled.kernel("Tuple((int64, int64))(uint8[::1], int64, int64)")
+@compiled.part
 def _varint(data, at, end):
     """The 64 bits at a place, and where they end; beyond the end if they are cut short or too many."""
     number, shift = 0, 0
@@ -58,7 +58,7 @@ def _varint(data, at, end):
     return 0, end + 1
 
 
-@compiled.kernel("Tuple((int64, int64))(uint8[::1], int64, int64, int64, int64, int64, int64[::1])")
+@compiled.part
 def _number(data, at, end, kind, low, high, enums):
     """The number of a kind at a place, and where it ends; beyond the end if it is none of the field."""
     if kind in (WORD32, WORD64):
@@ -80,7 +80,7 @@ def _number(data, at, end, kind, low, high, enums):
     return number, at if low <= number <= high else end + 1
 
 
-@compiled.kernel("boolean(uint8[::1], int64, int64)")
+@compiled.part
 def _is_text(data, at, end):
     """Whether the bytes are UTF-8, strictly."""
     address = data.ctypes.data
@@ -108,7 +108,7 @@ def _is_text(data, at, end):
     return True
 
 
-@compiled.kernel("int64(int64[:, ::1], int64, int64, int64, int64)")
+@compiled.part
 def _find(fields, tag, cursor, first, last):
     """The field of a tag, looked for from `cursor` on, where it nearly always is; -1 if there is none."""
     for k in range(cursor, last):
@@ -120,7 +120,7 @@ def _find(fields, tag, cursor, first, last):
     return -1
 
 
-@compiled.kernel("boolean(int64[::1], int64[::1], int64, int64)")
+@compiled.part
 def _stamp(words, base, row, place):
     """Whether seconds and nanoseconds are a time in whole microseconds, which the seconds then become."""
     seconds, nanos = words[base[row] + place], words[base[row + 1] + place]
