@@ -17,7 +17,9 @@ def _loader(bits):
     @intrinsic
     def load(_context, _address):
         def generate(_context, builder, _signature, arguments):
-            found = builder.load(builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer()), typ=ir.IntType(bits))
+            found = builder.load(
+                builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer()), typ=ir.IntType(bits), align=1
+            )
             return builder.zext(found, ir.IntType(64)) if bits < 64 else found
 
         return types.int64(types.int64), generate

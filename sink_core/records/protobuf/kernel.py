@@ -10,7 +10,8 @@ message or element, the row's default if nothing else is read.
 from __future__ import annotations
 
 from calve.sink_core import compiled
-from calve.sink_core.memory import copy, load32, load64
+from calve.sink_core.memory import load32, load64
+from calve.sink_core.texts import is_text
 
 VARINT, ZIGZAG, WORD32, WORD64, ENUM, BYTES, TEXT, MESSAGE = range(8)
 """What a field is. WORD32 has no sign here: whoever reads its row gives it one."""
@@ -38,8 +39,6 @@ _POSITIVE = 0x7FFFFFFFFFFFFFFF
 _LAST_SHIFT = 63
 # Of tags and sizes, more is an error whatever the number.
 _LONGEST = 5
-# The highest bit of each byte.
-_NOT_ASCII = -0x7F7F7F7F7F7F7F80
 # From the year 1 to the year 9999, as in `types`.
 _FIRST_SECOND, _LAST_SECOND, _NANOS = -62_135_596_800, 253_402_300_799, 10**9
 
@@ -78,34 +77,6 @@ def _number(data, at, end, kind, low, high, enums):
     if kind == ZIGZAG:
         number = ((number >> 1) & _POSITIVE) ^ -(number & 1)
     return number, at if low <= number <= high else end + 1
-
-
-@compiled.part
-def _is_text(data, at, end):
-    """Whether the bytes are UTF-8, strictly."""
-    address = data.ctypes.data
-    while at < end:
-        if end - at >= 8 and load64(address + at) & _NOT_ASCII == 0:
-            at += 8
-            continue
-        first = data[at]
-        at += 1
-        if first < 0x80:
-            continue
-        follow = 1 if 0xC2 <= first < 0xE0 else 2 if 0xE0 <= first < 0xF0 else 3 if 0xF0 <= first < 0xF5 else 0
-        if follow == 0 or end - at < follow:
-            return False
-        second = data[at]
-        # No longer than need be, no surrogates, nothing beyond the last code point.
-        low = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
-        high = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
-        if second < low or second > high:
-            return False
-        for i in range(1, follow):
-            if data[at + i] & 0xC0 != 0x80:
-                return False
-        at += follow
-    return True
 
 
 @compiled.part
@@ -204,7 +175,7 @@ def read(  # noqa: C901 - one loop, in which a call costs
                     level = inner if inner >= 0 else level
                     break
                 if kind >= BYTES:
-                    good = _is_text(data, at, at + size) if kind == TEXT else low <= size <= high
+                    good = is_text(data, at, at + size) if kind == TEXT else low <= size <= high
                     number, at = at, at + size
                 else:
                     number, at = _number(data, at, stop, kind, low, high, enums)
@@ -228,14 +199,6 @@ def read(  # noqa: C901 - one loop, in which a call costs
             for level in range(len(room)):
                 counts[0, level] = counts[1, level]
     return counts[0, 0]
-
-
-@compiled.kernel("void(uint8[::1], int64[::1], int64[::1], uint8[::1])")
-def gather(data, starts, offsets, found):
-    """Fills `found` with the bytes that begin at `starts` of `data`, one behind the other, up to `offsets` of each."""
-    source, target = data.ctypes.data, found.ctypes.data
-    for i in range(len(starts)):
-        copy(target + offsets[i], source + starts[i], offsets[i + 1] - offsets[i])
 
 
 compiled.kept(__name__)

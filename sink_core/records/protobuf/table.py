@@ -13,6 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from calve.sink_core.packed import Int64s, Packed
 from calve.sink_core.records.protobuf import kernel
+from calve.sink_core.texts import gather
 
 _F = FieldDescriptor
 # Digits that any number of 64 bits has at most.
@@ -64,7 +65,7 @@ class Words:
         starts, sizes = self.row(row), self.row(row + 1)
         offsets = _offsets(sizes)
         found = np.empty(int(offsets[-1]), np.uint8)
-        kernel.gather(self.data, starts, offsets, found)
+        gather(self.data, starts, offsets, found)
         buffers = [self._bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(found)]
         return pa.Array.from_buffers(kind, len(starts), buffers)
 
@@ -109,7 +110,6 @@ class Table:
             if number != kernel.NO_ROOM:
                 break
             self.room[1:] *= 2
-            suspect.fill(0)
         # What one batch was too large for is not kept for all that come.
         self.room[1:] = 2 * counts[0, 1:]
         found = self.make(Words(values.data, words, base, self.level_of, counts[0]))

@@ -9,16 +9,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 _F = FieldDescriptor
 _TEXTS = ["", "a", "Größe", "\N{GRINNING FACE}" * 5, "glacier " * 9, "f79c3e09-677c-4bbd-a479-3f349cb785e7"]
-NO_TEXTS = [
-    b"\xff",
-    b"\xc0\x80",
-    b"\xe0\x80\x80",
-    b"\xed\xa0\x80",
-    b"\xf0\x80\x80\x80",
-    b"\xf4\x90\x80\x80",
-    b"\xe2\x82",
-]
-NO_TEXTS += [b"\x80", b"abcdefgh\xc3", b"\xc3a", b"\xf8\x88\x80\x80\x80", b"abcdefg\xed\xbf\xbf"]
+NO_TEXTS = [b"\xff", b"\xc0\x80", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf0\x80\x80\x80", b"\xf4\x90\x80\x80"]
+NO_TEXTS += [b"\xe2\x82", b"\x80", b"abcdefgh\xc3", b"\xc3a", b"\xf8\x88\x80\x80\x80", b"abcdefg\xed\xbf\xbf"]
+NO_TEXTS += [b"\xf5\x80\x80\x80", b"\xe2\x82a", b"\xf0\x9f\x98a"]
 """Bytes that are no UTF-8."""
 _BLOBS = [b"", b"ab", b"\0\xff\x80", bytes(range(16)), bytes(200)]
 _WHOLE = [0, 1, -1, 2, 5, -3, 7, 127, 128, 300, 2**31 - 1, -(2**31), 2**31, 2**32 - 1, 2**53 + 1, 2**63 - 1, -(2**63)]

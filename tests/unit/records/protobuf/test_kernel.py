@@ -7,6 +7,7 @@ import random
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from calve.sink_core import compiled
 from calve.sink_core.packed import packed
@@ -171,6 +172,7 @@ def test_what_may_be_is_no_suspect_and_what_is_odd_leaves_nothing_behind(monkeyp
         pytest.param(b"\xaa\x01\x0b\x10" + varint(-1000), id="before its second"),
         pytest.param(b"\xaa\x01\x06\x10" + varint(10**9), id="a second of nanoseconds"),
         pytest.param(b"\xaa\x01\x07\x08" + varint(253_402_300_800), id="the year 10000"),
+        pytest.param(b"\x72\x01\xc3\x80\x01\x01", id="a text that the next field would complete"),
         *(pytest.param(b"\x72" + varint(len(text)) + text, id=f"no text: {text.hex()}") for text in NO_TEXTS),
     ],
 )
@@ -181,6 +183,42 @@ def test_what_is_odd_is_a_suspect(body: bytes, monkeypatch: pytest.MonkeyPatch) 
     values = [all_there(1), OF_ALL + body, all_there(2)]
     assert table.read(packed(values), len(OF_ALL))[1].tolist() == [False, True, False]
     Both(file(ALL), columns, monkeypatch, any_case=False).agree(values)
+
+
+def test_messages_in_messages_are_read_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = 'syntax = "proto3"; message Deep { Deep inner = 1; int64 id = 2; }'
+    values = list[bytes]()
+    for depth in (0, 1, 64, 65, 70, 99, 200):
+        body = b"\x10\x01"
+        for _ in range(depth):
+            body = b"\x0a" + varint(len(body)) + body + b"\x10\x01"
+        values.append(HEADER + b"\0" + body)
+    columns = Schema(NestedField(1, "id", LongType()))
+    assert suspects(text, columns, values) == [False] * 3 + [True] * 4
+    assert Both(file(text), columns, monkeypatch, any_case=False).agree(values) == 6
+
+
+def test_defaults_and_groups_of_proto2(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+    syntax = "proto2";
+    enum Colour { RED = 1; FAR = 99; }
+    message Old {
+      optional Colour a = 1 [default = FAR]; optional float b = 2 [default = -0.5]; optional double c = 3 [default = 7];
+      optional bool d = 4 [default = true]; optional sfixed32 e = 5 [default = -3]; optional int64 f = 6;
+      repeated group Part = 7 { optional int32 n = 1; }
+    }
+    """
+    columns = protobuf_columns(messages(text).writer_of(HEADER + b"\0"))
+    values = [HEADER + b"\0" + body for body in (b"", b"\x30\x01", b"\x3b\x08\x01\x3c", b"\x3a\x02\x08\x01")]
+    assert suspects(text, columns, values) == [False, False, True, True]
+    assert Both(file(text), columns, monkeypatch, any_case=False).agree(values) == 3
+
+
+def suspects(text: str, columns: Schema, values: list[bytes]) -> list[bool]:
+    """Which of the values, of the file's first message, are suspects."""
+    table = layout(messages(text).writer_of(HEADER + b"\0").descriptor, file_schema(columns), EXACT)
+    assert table is not None
+    return table.read(packed(values), len(HEADER) + 1)[1].tolist()
 
 
 def test_headers_are_looked_at_once_for_all_values_that_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
