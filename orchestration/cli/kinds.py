@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
+
+from calve.sink_core import imports
 
 if TYPE_CHECKING:
     from calve.sink_core.config.mirror_pipeline import MirrorPipeline
@@ -23,11 +26,13 @@ class Kind:
 
     `does` has what it does for the commands that several kinds may have: each as `module:function`, imported when the
     command is given. The module of the command says with what it is called. `own` are commands of this kind alone.
+    With `arrow` its records are Arrow's, and none of its code is of users, who may have some of pandas.
     """
 
     open: Callable[[Any], AnyPlane]
     does: Mapping[str, str] = field(default_factory=dict[str, str])
     own: tuple[str, ...] = ()
+    arrow: bool = False
 
     @property
     def commands(self) -> list[str]:
@@ -35,11 +40,13 @@ class Kind:
 
     def body(self, command: str) -> Callable[..., Any]:
         """What it does for a command that it has."""
-        return resolve_name(self.does[command])
+        with imports.for_good() if self.arrow else nullcontext():
+            return resolve_name(self.does[command])
 
 
 def _open_sink(pipeline: SinkPipeline) -> AnyPlane:
-    from calve.sink_core.sink.loop.session import Session
+    with imports.for_good():
+        from calve.sink_core.sink.loop.session import Session
 
     return Session.open(pipeline)
 
@@ -69,6 +76,7 @@ SINK = Kind(
         "maintain orphans",
         "replay",
     ),
+    arrow=True,
 )
 
 

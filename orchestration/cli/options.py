@@ -6,11 +6,13 @@ import getpass
 import os
 import socket
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from calve.sink_core import imports
 from calve.sink_core.error_codes.files import WRONG_KIND
 from calve.sink_core.errors import ConfigError
 
@@ -71,6 +73,9 @@ def sink(command: str, file: Path, connections: Path | None) -> SinkPipeline:
     pipeline = load(file, connections)
     if not isinstance(pipeline, SinkPipeline):
         raise _lacking(command, pipeline)
+    with imports.for_good():
+        # Each of them opens one.
+        import_module("calve.sink_core.sink.loop.session")
     return pipeline
 
 

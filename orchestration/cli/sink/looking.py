@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from calve.orchestration.cli.output import say, say_json, say_table, working
 from calve.orchestration.wording import counted, dropped_text
+from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.errors import EXIT_STOPPED
-
-if TYPE_CHECKING:
-    from calve.sink_core.config.sink_pipeline import SinkPipeline
-    from calve.sink_core.sink.schema_preview import SchemaPreview
-    from calve.sink_core.sink.status import LastBatch, StatusReport, TableStatus
-    from calve.sink_core.tables.batch import BatchPlan
-    from calve.sink_core.tables.proof import VerifyReport
+from calve.sink_core.sink.loop.planning import Planner
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.schema_preview import SchemaPreview, schema_preview
+from calve.sink_core.sink.status import LastBatch, StatusReport, TableStatus
+from calve.sink_core.sink.status import status as look
+from calve.sink_core.sink.verify.proof import verify as prove
+from calve.sink_core.tables.batch import BatchPlan
+from calve.sink_core.tables.proof import VerifyReport
 
 
 def plan(pipeline: SinkPipeline, *, as_json: bool) -> None:
     """What the next batch would read, and which tables it would change by a sample of the pending records."""
-    from calve.sink_core.sink.loop.planning import Planner
-    from calve.sink_core.sink.loop.session import Session
-    from calve.sink_core.sink.schema_preview import SchemaPreview, schema_preview
-
     with working("reading positions and end offsets"), Session.open(pipeline) as session:
         ran = session.read_only() and session.log.state.last_publish is not None
         tasks = pipeline.spark.tasks or os.cpu_count() or 1
@@ -44,9 +42,6 @@ def plan(pipeline: SinkPipeline, *, as_json: bool) -> None:
 
 def status(pipeline: SinkPipeline, *, as_json: bool) -> None:
     """Lag, batches in flight or not committed, tables and what retention leaves."""
-    from calve.sink_core.sink.loop.session import Session
-    from calve.sink_core.sink.status import status as look
-
     with working("looking"), Session.open(pipeline) as session:
         report = look(session)
     if as_json:
@@ -57,9 +52,6 @@ def status(pipeline: SinkPipeline, *, as_json: bool) -> None:
 
 def verify(pipeline: SinkPipeline, *, deep: bool, since_ms: int | None, as_json: bool) -> None:
     """The proof by ledger, control topic and tables."""
-    from calve.sink_core.sink.loop.session import Session
-    from calve.sink_core.sink.verify.proof import verify as prove
-
     with working("connecting") as spinner, Session.open(pipeline) as session:
         report = prove(session, deep=deep, since_ms=since_ms, on_progress=spinner.update)
     if as_json:

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from calve.orchestration.cli.output import say, say_json, working
 from calve.orchestration.cli.positions_table import Positions, of_topics
-
-if TYPE_CHECKING:
-    from calve.sink_core.config.sink_pipeline import SinkPipeline
-    from calve.sink_core.control.positions_file import PositionsFile
+from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.control.positions_file import PositionsFile
+from calve.sink_core.sink import positions_file
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.sink.status import status
 
 
 def show(pipeline: SinkPipeline) -> Positions:
     """Each partition of the source."""
-    from calve.sink_core.sink.loop.session import Session
-    from calve.sink_core.sink.status import status
-
     with Session.open(pipeline) as session:
         return of_topics(status(session).partitions)
 
 
 def export(pipeline: SinkPipeline) -> PositionsFile:
     """The positions for another pipeline."""
-    from calve.sink_core.sink import positions_file
-    from calve.sink_core.sink.loop.session import Session
-
     with working("reading positions"), Session.open(pipeline) as session:
         return positions_file.export(session)
 
 
 def import_(pipeline: SinkPipeline, wanted: PositionsFile, *, as_json: bool) -> None:
     """Begin it with these positions."""
-    from calve.sink_core.sink import positions_file
-    from calve.sink_core.sink.loop.session import Session
-
     with working("putting positions in place"), Session.open(pipeline) as session:
         starts = positions_file.begin_with(session, wanted)
     if as_json:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calve.orchestration.cli.output import say, say_json, working
 from calve.orchestration.cli.replay import range_document, say_range
 from calve.orchestration.cli.run import commit_document
 from calve.orchestration.wording import dropped_text
-
-if TYPE_CHECKING:
-    from calve.sink_core.config.sink_pipeline import SinkPipeline
-    from calve.sink_core.control.rounds import Bounds
-    from calve.sink_core.sink.batches import BatchReport
-    from calve.sink_core.sink.run import RunReport
+from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.control.rounds import Bounds
+from calve.sink_core.sink.batches import BatchReport
+from calve.sink_core.sink.run import RunReport, run_pipeline
+from calve.spark_jobs.engine import session_on_spark
 
 
 def run(pipeline: SinkPipeline, bounds: Bounds, *, as_json: bool) -> None:
     """Plan, write, publish and commit until it is caught up."""
-    from calve.sink_core.sink.run import run_pipeline
-    from calve.spark_jobs.engine import session_on_spark
-
     with working("connecting") as status, session_on_spark(pipeline) as session:
         report = run_pipeline(
             session,
