@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +23,6 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.io import FileIO, load_file_io
-from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.error_text import describe
@@ -49,7 +47,6 @@ _VENDS_CREDENTIALS = "rest"
 _OURS = {"rest": "calve.sink_core.iceberg.catalog.rest.BoundedRestCatalog"}
 
 _REFUSED = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError, SignError, PermissionError)
-_BAD_ADDRESS = (InvalidURL, InvalidSchema, MissingSchema, ArgumentError, NoSuchModuleError)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Clients of catalogs and object stores that are optional, so that their exceptions can't be named here.
 _OPTIONAL_CLIENTS = ("botocore", "thrift", "google", "azure", "aiohttp")
@@ -80,7 +77,7 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
         try:
             opened = _load(settings.name, {key: _as_text(value) for key, value in properties.items()})
         except (ValueError, ModuleNotFoundError) as error:
-            if isinstance(error, _BAD_ADDRESS):
+            if isinstance(error, _bad_address()):
                 raise
             why = describe(error)
             if "CatalogType" in why:
@@ -133,7 +130,7 @@ def _load(name: str, properties: Mapping[str, Any]) -> Catalog:
         properties = {**{k: v for k, v in properties.items() if k != "type"}, "py-catalog-impl": ours}
     try:
         return load_catalog(name, **properties)
-    except SQLAlchemyError as error:
+    except _sql_errors("SQLAlchemyError") as error:
         # Two processes that open a new SQL catalog at the same moment both create its tables.
         if "already exists" not in str(error):
             raise
@@ -168,7 +165,7 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
         )
     if isinstance(error, _REFUSED):
         return ConfigError(message, hint=_REFUSED_HINT, code=CATALOG_REFUSES)
-    if isinstance(error, _BAD_ADDRESS):
+    if isinstance(error, _bad_address()):
         return ConfigError(message, hint=_ADDRESS_HINT, code=CATALOG_SETTING)
     if isinstance(error, BadRequestError):
         return ConfigError(
@@ -186,11 +183,28 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
         return Unreachable(
             f"{doing}: the answer is no catalog's: {describe(error)}", hint=_ANSWER_HINT, code=NO_CATALOG
         )
-    if isinstance(error, OperationalError) and "database is locked" in str(error):
+    if isinstance(error, _sql_errors("OperationalError")) and "database is locked" in str(error):
         return Unreachable(message, hint=_LOCKED_HINT, code=DATABASE_LOCKED)
-    if isinstance(error, OSError | SQLAlchemyError | RESTError) or _of_optional_client(error):
+    if isinstance(error, (OSError, RESTError, *_sql_errors("SQLAlchemyError"))) or _of_optional_client(error):
         return Unreachable(message, hint=_UNREACHABLE_HINT, code=CATALOG_AWAY)
     return None
+
+
+def _bad_address() -> tuple[type[Exception], ...]:
+    ours = _errors("requests.exceptions", "InvalidURL", "InvalidSchema", "MissingSchema")
+    return (*ours, *_sql_errors("ArgumentError", "NoSuchModuleError"))
+
+
+def _sql_errors(*names: str) -> tuple[type[Exception], ...]:
+    return _errors("sqlalchemy.exc", *names)
+
+
+def _errors(module: str, *names: str) -> tuple[type[Exception], ...]:
+    """Those of a client that only some catalogs have; none while nothing has imported it, as in tasks. It then can't
+    have raised any.
+    """
+    loaded = sys.modules.get(module)
+    return tuple(getattr(loaded, name) for name in names) if loaded else ()
 
 
 def _of_optional_client(error: Exception) -> bool:
@@ -208,6 +222,8 @@ def _create_sqlite_folder(properties: Mapping[str, Any]) -> None:
     uri = str(properties.get("uri", ""))
     if not uri.startswith(_SQLITE):
         return
+    from sqlalchemy.engine import make_url
+
     database = make_url(uri).database
     if not database or database == ":memory:" or database.startswith("file:"):
         return
