@@ -21,7 +21,14 @@ from zipimport import zipimporter
 
 from pyspark.daemon import manager
 
-import_module("calve.sink_core.sink.write.task")
+from calve.sink_core import imports
+
+NEEDED = ("calve.spark_jobs.tasks", "calve.spark_jobs.writing", "calve.sink_core.iceberg.format.target")
+"""What the task of a batch is unpickled from."""
+
+with imports.for_good():
+    for module in NEEDED:
+        import_module(module)
 
 
 def get_ready() -> None:

@@ -12,8 +12,9 @@ from calve.sink_core.iceberg.commit.merge import MergeWork
 from calve.sink_core.sink.loop.engine import BySize, Slices
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.write.spec import IngestSpec
-from calve.sink_core.sink.write.task import TaskResult, run_task
+from calve.sink_core.sink.write.task import TaskResult
 from calve.spark_jobs.tasks import SparkTasks
+from calve.spark_jobs.writing import write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +29,7 @@ class SparkEngine(SparkTasks):
             from calve.spark_jobs.shuffle import run_shuffled
 
             return run_shuffled(spec, tasks, self.session, self.parallelism())
-        return self.run(partial(_write, spec, tuple(tasks)), len(tasks))
+        return self.run(partial(write, spec, tuple(tasks)), len(tasks))
 
     @property
     def merge(self) -> Callable[[MergeWork], None]:
@@ -50,7 +51,3 @@ def session_on_spark(
         by_size = BySize(engine, pipeline.config.batch.spark_from_records)
         with Session.open(pipeline, engine=by_size, made_by=made_by) as session:
             yield session
-
-
-def _write(spec: IngestSpec, tasks: Sequence[Slices], number: int) -> TaskResult:
-    return run_task(spec, tasks[number], number)
