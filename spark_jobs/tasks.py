@@ -6,7 +6,7 @@ import os
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import pyarrow as pa
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+Outcome = tuple[int, bool, bytes]
+"""The number of a task, whether it failed, and its result or error, pickled."""
+
 _RESULT = "task long, failed boolean, result binary"
 _ARROW_RESULT = pa.schema([("task", pa.int64()), ("failed", pa.bool_()), ("result", pa.binary())])
 
@@ -50,16 +53,26 @@ class SparkTasks:
         """
         if n == 0:
             return []
-        rows = self.session.range(0, n, 1, n).mapInArrow(_each(task), _RESULT).collect()
-        results = {int(row["task"]): row for row in rows}
-        if len(rows) != n or len(results) != n:
+        outcomes = self._outcomes(task, n)
+        results = {number: (failed, result) for number, failed, result in outcomes}
+        if len(outcomes) != n or len(results) != n:
             raise ProtocolError(
-                f"Spark returned {len(rows)} results for {n} tasks", hint="see Spark's log", code=SPARK_LOST
+                f"Spark returned {len(outcomes)} results for {n} tasks", hint="see Spark's log", code=SPARK_LOST
             )
         for i in range(n):
-            if results[i]["failed"]:
-                raise cast(CalveError, pickle.loads(results[i]["result"]))  # noqa: S301 - written by our own task
-        return [pickle.loads(results[i]["result"]) for i in range(n)]  # noqa: S301 - written by our own task
+            failed, result = results[i]
+            if failed:
+                raise cast(CalveError, pickle.loads(result))  # noqa: S301 - written by our own task
+        return [pickle.loads(results[i][1]) for i in range(n)]  # noqa: S301 - written by our own task
+
+    def _outcomes(self, task: Task[object], n: int) -> list[Outcome]:
+        """Of a classic session not by its SQL, whose planning takes a second of a first job, and half the CPU of later
+        ones that have little to do.
+        """
+        if self._settings.remote is None:
+            return self.session.sparkContext.parallelize(range(n), n).map(partial(_outcome, task)).collect()
+        rows = self.session.range(0, n, 1, n).mapInArrow(_each(task), _RESULT).collect()
+        return [(int(row["task"]), bool(row["failed"]), bytes(row["result"])) for row in rows]
 
     def parallelism(self, records: int = 0) -> int:  # noqa: ARG002 - as all engines
         """Tasks that run at the same time: the setting `tasks`, else a local master's cores, else what Spark reports.
@@ -108,8 +121,8 @@ def _local_cores(master: str) -> int | None:
 def _each(task: Task[object]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                failed, result = _outcome(task, int(cast(Any, number)))
+            for each in batch.column(0).to_pylist():
+                number, failed, result = _outcome(task, int(cast(Any, each)))
                 yield pa.RecordBatch.from_pydict(
                     {"task": [number], "failed": [failed], "result": [result]}, schema=_ARROW_RESULT
                 )
@@ -117,9 +130,9 @@ def _each(task: Task[object]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
     return run
 
 
-def _outcome(task: Task[object], number: int) -> tuple[bool, bytes]:
+def _outcome(task: Task[object], number: int) -> Outcome:
     """Our errors travel as results: Spark would retry them, and hand on no more than a traceback's text."""
     try:
-        return False, pickle.dumps(task(number))
+        return number, False, pickle.dumps(task(number))
     except CalveError as error:
-        return True, pickle.dumps(error)
+        return number, True, pickle.dumps(error)

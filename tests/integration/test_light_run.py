@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.sink.loop.writing import task_spec
-from calve.spark_jobs.tasks import _each  # pyright: ignore[reportPrivateUsage]
+from calve.spark_jobs.tasks import _outcome  # pyright: ignore[reportPrivateUsage]
 from calve.spark_jobs.writing import write
 from tests.pipelines import Flow
 from tests.support import TopicFactory
@@ -57,5 +57,5 @@ def test_a_run_of_few_records_of_json_imports_nothing_that_it_has_no_use_for(flo
 
 def test_a_worker_imports_nothing_that_the_daemon_has_not(flow: Flow, tmp_path: Path) -> None:
     task = partial(write, task_spec("b1", flow.pipeline, flow.loaded(), instant_ms=0), ())
-    (tmp_path / "task").write_bytes(cloudpickle.dumps(_each(task)))
+    (tmp_path / "task").write_bytes(cloudpickle.dumps(partial(_outcome, task)))
     assert printed(WORKER, tmp_path / "task") == ["set() False False"]

@@ -15,11 +15,22 @@ from calve.spark_jobs.engine import SparkEngine
 
 
 class Wayward:
-    """In the place of a Spark session: runs tasks of these numbers, whatever was asked for."""
+    """In the place of a Spark session, classic or Connect: runs tasks of these numbers, whatever was asked for."""
 
     def __init__(self, *numbers: int) -> None:
         self._numbers = numbers
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Any] = []
+
+    @property
+    def sparkContext(self) -> Wayward:  # noqa: N802 - Spark's name
+        return self
+
+    def parallelize(self, *_: object) -> Wayward:
+        return self
+
+    def map(self, each: Callable[[int], Any]) -> Wayward:
+        self._rows = [each(number) for number in self._numbers]
+        return self
 
     def range(self, *_: int) -> Wayward:
         return self
@@ -31,21 +42,26 @@ class Wayward:
         self._rows = [row for batch in each(batches) for row in batch.to_pylist()]
         return self
 
-    def collect(self) -> list[dict[str, Any]]:
+    def collect(self) -> list[Any]:
         return self._rows
 
 
-def run(*numbers: int) -> list[str]:
+def run(settings: SparkSettings, *numbers: int) -> list[str]:
     """Three tasks on a Spark that runs these."""
     session = cast(SparkSession, Wayward(*numbers))
-    return SparkEngine(SparkSettings(master="local[2]"), session=lambda: session).run(str, 3)
+    return SparkEngine(settings, session=lambda: session).run(str, 3)
 
 
-def test_results_come_in_the_order_of_the_tasks() -> None:
-    assert run(2, 0, 1) == ["0", "1", "2"]
+@pytest.fixture(params=["classic", "connect"])
+def settings(request: pytest.FixtureRequest) -> SparkSettings:
+    return SparkSettings(remote="sc://here") if request.param == "connect" else SparkSettings(master="local[2]")
+
+
+def test_results_come_in_the_order_of_the_tasks(settings: SparkSettings) -> None:
+    assert run(settings, 2, 0, 1) == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("numbers", [(0, 1, 2, 1), (0, 1, 1), (0, 1)])
-def test_a_task_without_a_result_or_with_two_stops_the_batch(numbers: tuple[int, ...]) -> None:
+def test_a_task_without_a_result_or_with_two_stops_the_batch(settings: SparkSettings, numbers: tuple[int, ...]) -> None:
     with pytest.raises(ProtocolError, match=rf"Spark returned {len(numbers)} results for 3 tasks.*\n.*see Spark's log"):
-        run(*numbers)
+        run(settings, *numbers)
