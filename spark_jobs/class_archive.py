@@ -73,6 +73,8 @@ def _dump(path: Path, on_step: Callable[[str], None]) -> None:
     on_step("starting Spark")
     with SparkEngine(SparkSettings(master="local[1]", conf=conf)) as runner:
         runner.run(_nothing, 1)
+        # Merges and distributed tables go by Spark's SQL.
+        runner.session.range(1).collect()
         running = cast(Any, gateway())
     on_step("writing the archive")
     running.shutdown()

@@ -6,10 +6,12 @@ A release of pyspark may drop or change them without a word; `tests/unit/spark_j
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
+    from pyspark import SparkContext
 
 
 class Select(Protocol):
@@ -25,6 +27,16 @@ def gateway() -> JavaGateway | None:
     from pyspark import SparkContext
 
     return SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
+
+
+def end_accumulators(context: SparkContext) -> None:
+    """Have a context's server of accumulators end by itself: `stop` waits for its thread, which looks up once a second
+    from what the JVM sends.
+    """
+    server: Any = context._accumulatorServer  # pyright: ignore[reportPrivateUsage]
+    if server is not None:
+        context._accumulatorServer = None  # pyright: ignore[reportPrivateUsage]
+        Thread(target=server.shutdown, daemon=True, name="calve-accumulators").start()
 
 
 def put_in_place_of_select(look: Select) -> None:

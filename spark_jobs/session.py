@@ -19,7 +19,7 @@ from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import spark_jars
 from calve.sink_core.java import find_java
 from calve.spark_jobs import class_archive
-from calve.spark_jobs.compat import gateway
+from calve.spark_jobs.compat import end_accumulators, gateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +74,7 @@ def configuration(settings: SparkSettings) -> Generator[dict[str, str]]:
         yield {**defaults(_resolved(settings.master or ""), settings.driver_memory, scratch), **_own(settings)}
         session = SparkSession.getActiveSession()
         if session is not None and session is not before:
-            session.stop()
+            _end(session)
 
 
 def _with_this_python() -> None:
@@ -116,7 +116,8 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    find_java()
+    # The launcher, a JVM of its own, only puts the command together.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", JAVA_OPTIONS)
     scratch = tempfile.TemporaryDirectory(prefix="calve-spark-", ignore_cleanup_errors=True)
     log = Path(scratch.name) / "driver.log"
     conf = SparkConf().setAll(list({**defaults(master, driver_memory, scratch.name), **own}.items()))
@@ -127,6 +128,8 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
             running = gateway() or launch_gateway(conf, {"stdout": output, "stderr": output})
         context = SparkContext(conf=conf, gateway=running)
     except (Py4JError, PySparkException, OSError) as error:
+        # Asked for its version it takes a seventh of a second, for which a start that goes well need not wait.
+        find_java()
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
         raise ConfigError(
             f"Spark with master {master} doesn't start: {first_line(error)}\n{tail}",
@@ -136,10 +139,15 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
     session = SparkSession(context)
 
     def stop() -> None:
-        session.stop()
+        _end(session)
         scratch.cleanup()
 
     return Started(session, stop)
+
+
+def _end(session: SparkSession) -> None:
+    end_accumulators(session.sparkContext)
+    session.stop()
 
 
 def defaults(master: str, driver_memory: int | None, scratch: str) -> dict[str, str]:

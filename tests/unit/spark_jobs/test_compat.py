@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 import select
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
 
 import pyspark.daemon
 import pytest
 from pyspark import SparkContext
 
-from calve.spark_jobs.compat import gateway, put_in_place_of_select
+from calve.spark_jobs.compat import end_accumulators, gateway, put_in_place_of_select
 from calve.spark_jobs.session_daemon import Looks
 
 
@@ -22,6 +25,30 @@ def test_the_way_to_the_jvm_is_known_before_there_is_one(monkeypatch: pytest.Mon
 def test_a_context_takes_a_way_to_a_jvm_that_is_there() -> None:
     taken = inspect.getsource(SparkContext._ensure_initialized)
     assert "SparkContext._gateway = gateway or launch_gateway" in taken, "pyspark keeps its gateway elsewhere"
+
+
+def test_the_end_of_a_context_does_not_wait_for_its_accumulators() -> None:
+    ends = inspect.getsource(SparkContext.stop)
+    assert 'getattr(self, "_accumulatorServer", None)' in ends, "pyspark ends its server of accumulators elsewhere"
+    assert "_accumulatorServer.shutdown()" in ends, "pyspark ends its server of accumulators in another way"
+    context: Any = SimpleNamespace(_accumulatorServer=Server())
+    server = context._accumulatorServer
+    end_accumulators(context)
+    assert context._accumulatorServer is None
+    server.waited_for.set()
+    assert server.ended.wait(60)
+    end_accumulators(context)
+
+
+class Server:
+    """Ends as soon as somebody waits for it no longer."""
+
+    def __init__(self) -> None:
+        self.waited_for, self.ended = Event(), Event()
+
+    def shutdown(self) -> None:
+        assert self.waited_for.wait(60)
+        self.ended.set()
 
 
 def test_the_daemons_loop_asks_the_module_that_is_in_place_of_select(monkeypatch: pytest.MonkeyPatch) -> None:
