@@ -18,17 +18,19 @@ from types import ModuleType
 
 
 @contextmanager
-def for_good() -> Generator[None]:
+def for_good(*, pandas: bool = False) -> Generator[None]:
     """Import in this `with` what the process needs; in one that has pyiceberg already it does nothing.
 
-    pyarrow then takes no object of pandas for one until it was asked to make some: not for code of users.
+    Unless with `pandas`, pyarrow takes no object of pandas for one until it was asked to make some: where code of users
+    runs it may be given them.
     """
     if "pyiceberg" in sys.modules:
         yield
         return
     gc.disable()
     try:
-        _look_for_pandas_later()
+        if not pandas:
+            _look_for_pandas_later()
         yield
     finally:
         gc.freeze()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from calve.orchestration.dagster.common.runs import Context, failures_told, made_by
+from calve.sink_core import imports
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ def run_session(
     context: Context, pipeline: SinkPipeline, spark: Callable[[], SparkSession] | None = None
 ) -> Generator[Session]:
     """The session of a run, which tells its failures; snapshots name the run. `spark` starts its Spark session."""
-    # Imported late: definitions are loaded without what a run needs.
-    from calve.spark_jobs.engine import session_on_spark
+    # Imported late: definitions are loaded without what a run needs. A search through all of it for garbage would hold
+    # up a batch for a fifth of a second, again and again.
+    with imports.for_good(pandas=True):
+        from calve.spark_jobs.engine import session_on_spark
 
     with (
         failures_told(context.instance, context.run, pipeline),
