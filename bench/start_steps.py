@@ -31,10 +31,13 @@ def steps(file: Path) -> dict[str, float]:
     """What `calve run FILE` does, with a clock."""
     clock = _Clock()
     clock.begins("imports")
+    from calve.sink_core import imports
     from calve.sink_core.config.load import load
-    from calve.sink_core.sink.loop.session import Session
-    from calve.sink_core.sink.run import run_pipeline
-    from calve.spark_jobs.engine import SparkEngine
+
+    with imports.for_good():
+        from calve.sink_core.sink.loop.session import Session
+        from calve.sink_core.sink.run import run_pipeline
+        from calve.spark_jobs.engine import SparkEngine
 
     class Timed(SparkEngine):
         @property
