@@ -13,7 +13,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "runner-no-dedupe",
         "spark_jobs/tasks.py",
-        "if len(rows) != n or len(results) != n:",
+        "if len(outcomes) != n or len(results) != n:",
         "if False:",
         (f"{_RUNNER}::test_a_task_without_a_result_or_with_two_stops_the_batch",),
         "A batch would go on with one of two results of a task, whichever came last, as if there had been one.",
