@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from decimal import Context, Decimal, InvalidOperation
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from typing import cast
 
 from pyiceberg.types import (
@@ -45,7 +45,8 @@ def misfit(value: bytes, wanted: StructType) -> str | None:
     try:
         decoded: object = json.loads(value.decode(), parse_int=_integer, parse_float=Decimal)
         path = _misfit(decoded, wanted)
-    except (ValueError, RecursionError):
+    except (ValueError, ArithmeticError, RecursionError):
+        # Decimal knows no exponent of twenty digits.
         return UNREADABLE
     return path if path is None else path.lstrip(".") or UNREADABLE
 
@@ -92,8 +93,8 @@ def _has_digits_for(value: int | Decimal | str, wanted: DecimalType) -> bool:
         return False
     if not number.is_finite():
         return False
-    # In the usual context what has more than 28 digits could not be looked at.
-    number = number.normalize(Context(prec=len(number.as_tuple().digits)))
+    # In the usual context what has more than 28 digits, or an exponent of more than six, could not be looked at.
+    number = number.normalize(Context(prec=len(number.as_tuple().digits), Emax=MAX_EMAX, Emin=MIN_EMIN))
     return not number or (
         -int(number.as_tuple().exponent) <= wanted.scale and number.adjusted() < wanted.precision - wanted.scale
     )

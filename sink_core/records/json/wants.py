@@ -167,7 +167,8 @@ def _field(noted: _Noted, of: NestedField, next_id: Any) -> NestedField:
 
 
 def _type(noted: _Noted, kind: IcebergType, next_id: Any) -> IcebergType:
-    if isinstance(kind, StructType):
+    # Of a struct that was null only no field was met, and one without fields is none for a list.
+    if isinstance(kind, StructType) and noted.fields:
         return _struct(noted, kind, next_id)
     if isinstance(kind, ListType) and noted.inner:
         element = _field(noted.inner, kind.element_field, next_id)

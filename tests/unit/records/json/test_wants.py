@@ -70,6 +70,7 @@ def of_json(schema: Schema, *records: Any, steps: Collection[EvolveStep] = ALL) 
         (TABLE, [{"_kafka": 1}], None),
         (NESTED, [{"s": {"a": 1, "b": 2}}], {"s": "struct<a: int, b: long>"}),
         (NESTED, [{"l": [{"a": 2**31, "b": [{"c": 1}]}]}], {"l": "list<struct<a: long, b: list<struct<c: long>>>>"}),
+        (NESTED, [{"l": [None], "new": 1}], {"new": "long"}),
         (MAPS, [{"m": {"k": {"a": 2**31, "b": 1}}}], {"m": "map<string, struct<a: long, b: long>>"}),
         (MAPS, [{"m": {"k": {"a": 1}}, "new": 1}], {"new": "long"}),
         (MAPS, [{"m": {"k": {"a": 1}}}], None),
