@@ -256,12 +256,6 @@ def test_a_decimal_of_many_digits_is_not_what_is_told_of_a_record() -> None:
     assert bad.message.startswith("b: ")
 
 
-@pytest.mark.parametrize("number", ["1e2147483648", "-1e-2147483648", "1e99999999999999999999"])
-def test_an_exponent_beyond_all_is_a_dead_letter(number: str) -> None:
-    decoded = one_column(DecimalType(9, 2)).decode([b'{"a": 1}', f'{{"a": {number}}}'.encode()])
-    assert (rows(decoded), [bad.index for bad in decoded.bad]) == ([{"a": Decimal("1.00")}], [1])
-
-
 def test_whole_numbers_are_integers_at_any_depth_and_nowhere_else() -> None:
     inner = StructType(NestedField(2, "i", IntegerType(), required=False))
     schema = Schema(

@@ -162,3 +162,9 @@ def test_a_double_is_the_nearest(text: str) -> None:
 )
 def test_a_number_that_needs_more_than_a_look_is_left_to_the_parser(text: str) -> None:
     assert not read_as_double(text)[2]
+
+
+@pytest.mark.parametrize("number", ["1e2147483648", "-1e-2147483648", "1e99999999999999999999"])
+def test_an_exponent_beyond_all_is_a_dead_letter(number: str) -> None:
+    decoded = JsonDecoder(schema_of({"a": "decimal(9, 2)"})).decode([b'{"a": 1}', f'{{"a": {number}}}'.encode()])
+    assert (len(decoded.columns), [bad.index for bad in decoded.bad]) == (1, [1])
