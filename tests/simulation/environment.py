@@ -42,7 +42,7 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.commit.merge import Merging
 from calve.sink_core.iceberg.commit.staging import left_behind
-from calve.sink_core.iceberg.files.entries import live_entries
+from calve.sink_core.iceberg.files.entries import live_entries, manifests_in
 from calve.sink_core.iceberg.maintenance.orphans import Listed
 from calve.sink_core.iceberg.maintenance.shape import SNAPSHOTS
 from calve.sink_core.rules import ALL, Rules
@@ -140,6 +140,7 @@ class Environment:
         patch.setattr(calve.sink_core.iceberg.commit.append, "write_manifest_list", self._writing_list)
         patch.setattr(calve.sink_core.iceberg.commit.append, "write_without", self._without)
         patch.setattr(Snapshot, "manifests", manifests)
+        wherever(patch, manifests_in, lambda io, snapshot: manifests(snapshot, io) if snapshot else [])
         wherever(patch, live_entries, entries_of)
         patch.setattr(calve.sink_core.iceberg.maintenance.orphans, "_sequence_number", _sequence_number)
         patch.setattr(calve.sink_core.sink.maintenance.orphans, "list_files", self._list_files)

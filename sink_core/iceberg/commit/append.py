@@ -32,7 +32,7 @@ from calve.sink_core.iceberg.commit.plan import Attempt, Built, CommitPlan, Summ
 from calve.sink_core.iceberg.commit.relisting import asserted, relisted
 from calve.sink_core.iceberg.commit.replace import paths_of
 from calve.sink_core.iceberg.create.tables import load_if_there
-from calve.sink_core.iceberg.files.entries import live_entries
+from calve.sink_core.iceberg.files.entries import live_entries, manifests_in
 from calve.sink_core.iceberg.files.manifests import manifest_file, rewritten_name, write_without
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.batch import ManifestRef
@@ -135,7 +135,7 @@ def set_ref(ref: str, kind: SnapshotRefType, snapshot_id: int, **more: int) -> S
 def _write_manifest_list(
     table: Table, snapshot_id: int, parent: Snapshot | None, step: Step, sequence_number: int
 ) -> str:
-    there = parent.manifests(table.io) if parent is not None else []
+    there = manifests_in(table.io, parent)
     if step.gone:
         there = _without(table, snapshot_id, there, step.gone, sequence_number)
         reach("replay.after-manifests")

@@ -17,7 +17,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.commit.plan import CommitPlan, SpecialCase
-from calve.sink_core.iceberg.files.entries import live_entries
+from calve.sink_core.iceberg.files.entries import live_entries, manifests_in
 from calve.sink_core.iceberg.files.manifests import entries_of
 from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.log.events import DataWritten
@@ -77,8 +77,7 @@ def _are_live(table: Table, replaces: Replaces) -> bool:
 
 def head_manifests(table: Table) -> list[ManifestFile]:
     """The manifests of the head."""
-    head = table.current_snapshot()
-    return head.manifests(table.io) if head is not None else []
+    return manifests_in(table.io, table.current_snapshot())
 
 
 def live_files(table: Table, specs: Container[int] | None = None) -> list[DataFile]:

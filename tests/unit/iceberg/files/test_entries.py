@@ -16,8 +16,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from calve.sink_core.iceberg.files import entries
-from calve.sink_core.iceberg.files.entries import head_files, live_entries
+from calve.sink_core.iceberg.files import entries, known_schemas
+from calve.sink_core.iceberg.files.entries import head_files, live_entries, manifests_in
 from tests.changing import Change, commit, written
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "country", StringType()))
@@ -64,23 +64,33 @@ def test_entries_are_those_that_pyiceberg_reads(catalog: SqlCatalog, version: st
     )
 
 
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_manifests_are_those_that_pyiceberg_reads(catalog: SqlCatalog, version: str) -> None:
+    table = fed(catalog, 2, **{"format-version": version})
+    table.delete("country = 'de'")
+    found = manifests_in(table.io, table.current_snapshot())
+    assert [fields(manifest) for manifest in found] == [fields(manifest) for manifest in manifests(table)]
+    assert any(manifest.partitions for manifest in found)
+
+
 def test_an_empty_table_has_no_files(catalog: SqlCatalog) -> None:
     assert head_files(fed(catalog, 0)) == []
 
 
 def test_a_schema_is_worked_out_once(catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     worked_out: list[object] = []
-    by_pyiceberg = entries.resolve_reader
+    by_pyiceberg = known_schemas.resolve_reader
 
     def counted(*given: Any) -> Any:
         worked_out.append(given)
         return by_pyiceberg(*given)
 
-    monkeypatch.setattr(entries, "resolve_reader", counted)
+    monkeypatch.setattr(known_schemas, "resolve_reader", counted)
     table = fed(catalog, 10)
-    entries._reader_of.cache_clear()
+    for reader in (entries._ENTRIES, entries._MANIFESTS):
+        reader._reader_of.cache_clear()
     assert len(head_files(table)) == 30
-    assert len(worked_out) == 1
+    assert len(worked_out) == 2
 
 
 def test_equality_deletes_are_refused_as_by_pyiceberg(catalog: SqlCatalog) -> None:
