@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile, ManifestWriterV2, _inherit_from_manifest  # pyright: ignore[reportPrivateUsage]
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import TableVersion
 from pyiceberg.types import StructType
 
@@ -33,6 +34,23 @@ def inherited(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
 def delete_old_metadata(catalog: Catalog, io: FileIO, before: TableMetadata, after: TableMetadata) -> None:
     """Delete metadata files that the table has outgrown: pyiceberg does so for its own transactions only."""
     catalog._delete_old_metadata(io, before, after)  # pyright: ignore[reportPrivateUsage]
+
+
+def staged(
+    catalog: MetastoreCatalog,
+    table: Table,
+    requirements: tuple[TableRequirement, ...],
+    updates: tuple[TableUpdate, ...],
+) -> StagedTable:
+    """The table as updated, in a metadata file that is not written yet. Raises CommitFailedException where it does not
+    meet the requirements.
+    """
+    return catalog._update_and_stage_table(table, table.name(), requirements, updates)  # pyright: ignore[reportPrivateUsage]
+
+
+def write_staged(catalog: MetastoreCatalog, table: StagedTable) -> None:
+    """Write the metadata file of what was staged."""
+    catalog._write_metadata(table.metadata, table.io, table.metadata_location)  # pyright: ignore[reportPrivateUsage]
 
 
 def batches_of(scan: ArrowScan, task: FileScanTask) -> Iterator[pa.RecordBatch]:

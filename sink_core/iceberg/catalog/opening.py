@@ -43,8 +43,11 @@ from calve.sink_core.errors import CalveError, ConfigError, TableUnusable, Unrea
 
 _SQLITE = "sqlite"
 _VENDS_CREDENTIALS = "rest"
-# Loaded by name, so that other catalogs don't pay for the import of an HTTP client.
-_OURS = {"rest": "calve.sink_core.iceberg.catalog.rest.BoundedRestCatalog"}
+# Loaded by name, so that nobody pays for the import of another catalog's client.
+_OURS = {
+    "rest": "calve.sink_core.iceberg.catalog.rest.BoundedRestCatalog",
+    "sql": "calve.sink_core.iceberg.catalog.sql.PlainSqlCatalog",
+}
 
 _REFUSED = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError, SignError, PermissionError)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

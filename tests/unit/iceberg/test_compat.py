@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg import manifest
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, ManifestWriterV2
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.transforms import IdentityTransform
@@ -27,12 +28,20 @@ from calve.sink_core.iceberg.compat import (
     batches_of,
     delete_old_metadata,
     inherited,
+    staged,
+    write_staged,
 )
 from calve.sink_core.records.columns.type_text import schema_of
 
 KEPT_TO_ITSELF: list[tuple[Any, str, list[str]]] = [
     (manifest, "_inherit_from_manifest", ["entry", "manifest"]),
     (Catalog, "_delete_old_metadata", ["io", "base", "metadata"]),
+    (
+        MetastoreCatalog,
+        "_update_and_stage_table",
+        ["self", "current_table", "table_identifier", "requirements", "updates"],
+    ),
+    (MetastoreCatalog, "_write_metadata", ["metadata", "io", "metadata_path"]),
     (ArrowScan, "_record_batches_from_scan_tasks_and_deletes", ["self", "tasks", "deletes_per_file"]),
     (ManifestWriterV2, "_with_partition", ["self", "format_version"]),
 ]
@@ -65,6 +74,17 @@ def test_metadata_files_go_that_a_table_has_outgrown(catalog: SqlCatalog) -> Non
     assert place.exists()
     delete_old_metadata(catalog, third.io, third.metadata, response.metadata)
     assert not place.exists()
+
+
+def test_what_is_staged_is_written_where_it_says(catalog: SqlCatalog) -> None:
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema_of({"id": "long"}))
+    after = staged(catalog, table, (), (SetPropertiesUpdate(updates={"a": "1"}),))
+    place = Path(after.metadata_location.removeprefix("file://"))
+    assert not place.exists()
+    write_staged(catalog, after)
+    written = FromInputFile.table_metadata(table.io.new_input(after.metadata_location))
+    assert (written, written.properties["a"]) == (after.metadata, "1")
 
 
 def test_a_file_is_read_in_more_than_one_batch(catalog: SqlCatalog, tmp_path: Path) -> None:

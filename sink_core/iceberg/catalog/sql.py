@@ -1,0 +1,117 @@
+"""SQL catalogs by plain statements, which read no metadata file that was read or written here before.
+
+A batch loads each of its tables five times when a process begins with it: to look at it, to write, to commit, and in
+the commit itself. That, and the objects that SQLAlchemy makes of rows, is a third of what a commit costs, all of it
+under Python's lock, where threads are no help.
+"""
+
+from __future__ import annotations
+
+from pyiceberg.catalog import METADATA_LOCATION, PREVIOUS_METADATA_LOCATION
+from pyiceberg.catalog.sql import ICEBERG_TABLE_TYPE, IcebergTables, SqlCatalog, SqlCatalogBaseTable
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import load_file_io
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
+from sqlalchemy import bindparam, literal_column, select, update
+
+from calve.sink_core.iceberg.compat import staged, write_staged
+
+_ROWS = SqlCatalogBaseTable.metadata.tables[IcebergTables.__tablename__]
+_KEY = ("catalog_name", "table_namespace", "table_name")
+_IS, _BECOMES = "is", "becomes"
+_IS_ITS_ROW = [_ROWS.c[each] == bindparam(f"row_{each}") for each in _KEY]
+# All columns there are: catalogs made by early versions have no `iceberg_type`.
+_ROW = select(literal_column("*")).select_from(_ROWS).where(*_IS_ITS_ROW)
+_SWAP = (
+    update(_ROWS)
+    .where(*_IS_ITS_ROW, _ROWS.c[METADATA_LOCATION] == bindparam(_IS))
+    .values({METADATA_LOCATION: bindparam(_BECOMES), PREVIOUS_METADATA_LOCATION: bindparam(_IS)})
+)
+
+KEPT = 6_000
+"""Snapshots in the metadata that is kept, of all tables together; some five kilobytes each. A table counts for `_FIXED`
+more. The table used longest ago makes room, the last one always stays.
+"""
+
+_FIXED = 5
+
+
+class PlainSqlCatalog(SqlCatalog):
+    """pyiceberg's SQL catalog, which keeps tables' metadata: a metadata file never changes. Which one is a table's is
+    asked each time.
+    """
+
+    def __init__(self, name: str, **properties: str) -> None:
+        self._kept: dict[Identifier, tuple[str, TableMetadata]] = {}
+        self._weight = 0
+        super().__init__(name, **properties)
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """As pyiceberg's. Tables may share their metadata, which nobody changes."""
+        names = self.identifier_to_tuple(identifier)
+        with self.engine.connect() as connection:
+            row = connection.execute(_ROW, self._row_of(names)).mappings().first()
+        # Other rows are views, of other clients.
+        if row is None or (row.get("iceberg_type") or ICEBERG_TABLE_TYPE) != ICEBERG_TABLE_TYPE:
+            raise NoSuchTableError(f"Table does not exist: {'.'.join(names)}")
+        location = row[METADATA_LOCATION]
+        if not location:
+            raise NoSuchTableError(f"Table property {METADATA_LOCATION} is missing")
+        metadata = self._metadata(names, location)
+        return Table(
+            names, metadata, location, load_file_io({**self.properties, **metadata.properties}, location), self
+        )
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """As pyiceberg's: the row changes if it still names the file that the updates are based on."""
+        try:
+            now = self.load_table(table.name())
+        except NoSuchTableError:
+            return super().commit_table(table, requirements, updates)
+        after = staged(self, now, requirements, updates)
+        if after.metadata == now.metadata:
+            return _response(now)
+        write_staged(self, after)
+        places = {_IS: now.metadata_location, _BECOMES: after.metadata_location}
+        with self.engine.begin() as connection:
+            if connection.execute(_SWAP, {**self._row_of(table.name()), **places}).rowcount < 1:
+                raise CommitFailedException(f"Table has been updated by another process: {'.'.join(table.name())}")
+        self._keep(table.name(), after.metadata_location, after.metadata)
+        return _response(after)
+
+    def _metadata(self, names: Identifier, location: str) -> TableMetadata:
+        place, metadata = self._kept.get(names, ("", None))
+        if metadata is None or place != location:
+            metadata = FromInputFile.table_metadata(load_file_io(self.properties, location).new_input(location))
+        self._keep(names, location, metadata)
+        return metadata
+
+    def _keep(self, names: Identifier, location: str, metadata: TableMetadata) -> None:
+        self._forget(names)
+        self._kept[names] = location, metadata
+        self._weight += _weight(metadata)
+        while self._weight > KEPT and len(self._kept) > 1:
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, names: Identifier) -> None:
+        if names in self._kept:
+            _, metadata = self._kept.pop(names)
+            self._weight -= _weight(metadata)
+
+    def _row_of(self, names: Identifier) -> dict[str, str]:
+        key = (self.name, self.namespace_to_string(names[:-1]), names[-1])
+        return {f"row_{column}": value for column, value in zip(_KEY, key, strict=True)}
+
+
+def _weight(metadata: TableMetadata) -> int:
+    return _FIXED + len(metadata.snapshots)
+
+
+def _response(table: Table) -> CommitTableResponse:
+    return CommitTableResponse(metadata=table.metadata, **{"metadata-location": table.metadata_location})
