@@ -36,6 +36,7 @@ from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.pipelines import Flow
+from tests.postgres import postgres
 from tests.rest_catalog import RestCatalog, proxied
 
 CALVE = str(Path(sys.executable).with_name("calve"))
@@ -84,7 +85,12 @@ def _figures(place: Place, name: str, rows: Rows, size: int, runs: int) -> Itera
 
 def _but(found: Mapping[str, float], shown: str) -> dict[str, float]:
     """What is shown beside."""
-    units = {"commit_cpu": "CPU-s", "events_read": "events read", "memory_mib": "MiB"}
+    units = {
+        "commit_cpu": "CPU-s",
+        "one_at_a_time_cpu": "CPU-s one at a time",
+        "events_read": "events read",
+        "memory_mib": "MiB",
+    }
     return {units.get(name, f"s {name}"): value for name, value in found.items() if name != shown}
 
 
@@ -138,20 +144,33 @@ def _tables(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
 
 
 def _served(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
-    """Several tables at a time, then one."""
     plain = _by_name(place, [])
     server = RestCatalog(plain.lake, plain.catalog)
     server.start()
     try:
         with proxied(server.port) as proxy:
             proxy.delay_s = ANSWER_S
-            flow = plain.but(lake_properties={"type": "rest", "uri": proxy.uri})
-            alone = flow.but(extra={**flow.extra, "commit": {"parallel_tables": 1}})
-            batches = zip(_later_batches(flow, runs, size, 1), _later_batches(alone, runs, size, 1), strict=True)
-            for together, apart in batches:
-                yield {"commit": together["commit"], "one at a time": apart["commit"]}
+            yield from _both_ways(plain.but(lake_properties={"type": "rest", "uri": proxy.uri}), runs, size)
     finally:
         server.stop()
+
+
+def _sql_served(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
+    with postgres() as server:
+        yield from _both_ways(_by_name(place, []).but(lake_properties={"uri": server.url}), runs, size)
+
+
+def _both_ways(flow: Flow, runs: int, size: int) -> Iterator[dict[str, float]]:
+    """Several tables at a time, then one."""
+    alone = flow.but(extra={**flow.extra, "commit": {"parallel_tables": 1}})
+    batches = zip(_later_batches(flow, runs, size, 1), _later_batches(alone, runs, size, 1), strict=True)
+    for together, apart in batches:
+        yield {
+            "commit": together["commit"],
+            "commit_cpu": together["commit_cpu"],
+            "one at a time": apart["commit"],
+            "one_at_a_time_cpu": apart["commit_cpu"],
+        }
 
 
 def _partitioned(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
@@ -250,6 +269,7 @@ ROWS: Mapping[str, tuple[str, Sequence[int], Rows]] = {
     "files": ("data files in a batch", [10, 1_000], _files),
     "tables": ("tables that a batch feeds", [1, 10, 100], _tables),
     "served": (f"tables that a batch feeds, each answer of the catalog {ANSWER_S * 1000:.0f} ms later", [10], _served),
+    "postgres": ("tables that a batch feeds, of a SQL catalog on PostgreSQL", [], _sql_served),
     "partitioned": (f"tables of {PARTITIONS} partitions each that a batch feeds, files in each", [], _partitioned),
     "silent": ("tables beside the one that a batch feeds", [0, 999], _silent),
     "snapshots": ("snapshots of a table", [10, 10_000], _snapshots),
