@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import (
@@ -40,7 +39,12 @@ _ENTRIES = AvroReader[ManifestEntry](
 
 def manifests_in(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
     """The manifests of a snapshot, none without one."""
-    return list(_MANIFESTS.read(*_read(io, snapshot.manifest_list))) if snapshot and snapshot.manifest_list else []
+    return list(_each_manifest(io, snapshot))
+
+
+def _each_manifest(io: FileIO, snapshot: Snapshot | None) -> Iterator[ManifestFile]:
+    if snapshot is not None and snapshot.manifest_list:
+        yield from _MANIFESTS.read(*_read(io, snapshot.manifest_list))
 
 
 def live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
@@ -54,8 +58,17 @@ def head_files(table: Table) -> list[FileScanTask]:
     """The data files of the head, each with the position deletes for it, as `table.scan().plan_files()` has them.
     Raises ValueError for equality deletes, which pyiceberg does not read.
     """
-    manifests = manifests_in(table.io, table.current_snapshot())
-    return [*_AllFiles(table.metadata, table.io).plan_files(manifests)]
+    return list(each_head_file(table))
+
+
+def each_head_file(table: Table) -> Iterator[FileScanTask]:
+    """As `head_files`, in the memory of a few manifests where there are no deletes."""
+    io, head = table.io, table.current_snapshot()
+    if any(manifest.content is ManifestContent.DELETES for manifest in _each_manifest(io, head)):
+        yield from _AllFiles(table.metadata, io).plan_files(_each_manifest(io, head))
+        return
+    for entries in _entries_of_each(io, _each_manifest(io, head)):
+        yield from (FileScanTask(entry.data_file) for entry in entries)
 
 
 def _read(io: FileIO, path: str) -> tuple[InputFile, bytes]:
@@ -69,11 +82,16 @@ def _entries(manifest: ManifestFile, file: InputFile, content: bytes) -> list[Ma
     return [inherited(entry, manifest) for entry in entries if entry.status is not ManifestEntryStatus.DELETED]
 
 
+def _entries_of_each(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[list[ManifestEntry]]:
+    def read(manifest: ManifestFile) -> tuple[ManifestFile, InputFile, bytes]:
+        return manifest, *_read(io, manifest.manifest_path)
+
+    for of_one in answers(read, manifests):
+        yield _entries(*of_one)
+
+
 class _AllFiles(ManifestGroupPlanner):
     """Every file: nothing is left out by partitions or bounds."""
 
     def plan_manifest_entries(self, manifests: Iterable[ManifestFile]) -> Iterator[list[ManifestEntry]]:
-        found = list(manifests)
-        paths = [manifest.manifest_path for manifest in found]
-        for manifest, content in zip(found, answers(partial(_read, self.io), paths), strict=True):
-            yield _entries(manifest, *content)
+        return _entries_of_each(self.io, manifests)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -18,11 +18,12 @@ from calve.sink_core.config.error_text import describe
 from calve.sink_core.control.events import Logged
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.iceberg.create.tables import load_if_there
-from calve.sink_core.iceberg.files.entries import head_files, live_entries
+from calve.sink_core.iceberg.files.entries import each_head_file, live_entries
 from calve.sink_core.iceberg.files.manifests import entries_of
 from calve.sink_core.iceberg.files.requests import answers
 from calve.sink_core.iceberg.replace.head_files import HeadFile, holding
 from calve.sink_core.iceberg.verify.joint_reader import JointFiles, JointReader, in_groups
+from calve.sink_core.iceberg.verify.packed_files import PackedFiles
 from calve.sink_core.iceberg.verify.wanted import may_have
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.tables.batch import ManifestRef
@@ -45,7 +46,7 @@ class ReadableFiles:
 
     table: Table
     name: str
-    tasks: list[FileScanTask]
+    tasks: Sequence[FileScanTask]
     evidence: Evidence
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -89,9 +90,17 @@ class ReadableFiles:
 
 def head_tasks(table: Table, name: str, evidence: Evidence) -> list[FileScanTask] | None:
     """What the head names; None if that can't be said (a violation, or row changes that pyiceberg does not read)."""
+    tasks: list[FileScanTask] = []
+    return tasks if _take_head(table, name, evidence, tasks.append) else None
+
+
+def _take_head(table: Table, name: str, evidence: Evidence, take: Callable[[FileScanTask], object]) -> bool:
+    """Gives `take` what the head names; False, after some of it or none, where `head_tasks` is None."""
     try:
         with unreachable_as_ours(f"listing the files of {name}"):
-            return head_files(table)
+            for task in each_head_file(table):
+                take(task)
+            return True
     except ValueError as error:
         evidence.skipped(name, f"the rows of its files: {error}")
     except Exception as error:
@@ -99,7 +108,7 @@ def head_tasks(table: Table, name: str, evidence: Evidence) -> list[FileScanTask
         if not lost:
             raise
         evidence.violation("metadata-file-missing", name, f"{lost} is gone; the head can't be read: {error}"[:400])
-    return None
+    return False
 
 
 def _missing_metadata(table: Table) -> str | None:
@@ -133,26 +142,32 @@ def check_files(
             raise dropped_meanwhile(view.table)
         return found
 
-    tasks = head_tasks(table, view.table, evidence)
-    if tasks is None:
+    named = PackedFiles(table.location())
+    looked_at = PackedFiles(table.location()) if wanted is not None else named
+    may_hold = may_have(table.schema(), wanted) if wanted is not None else None
+
+    def take(task: FileScanTask) -> None:
+        named.append(task)
+        if may_hold is not None and may_hold(task.file):
+            looked_at.append(task)
+
+    if not _take_head(table, view.table, evidence, take):
         _check_unread(table, view, written, reload, evidence)
         return ReadableFiles(table, view.table, [], evidence)
-    _check_named_once(tasks, view.table, evidence)
-    named = len(tasks)
-    if wanted is not None:
-        looked_at = may_have(table.schema(), wanted)
-        tasks = [task for task in tasks if looked_at(task.file)]
-    evidence.count("files", len(tasks))
-    if len(tasks) < named:
-        evidence.skipped(
-            view.table, f"{named - len(tasks)} of {named} files, which hold nothing of the batches looked at"
-        )
-    missing = set(missing_files(table.io, _paths(tasks), view.table, evidence))
-    if missing:
-        fresh = head_tasks(reload(), view.table, evidence)
-        gone = sorted(missing & set(_paths(fresh if fresh is not None else tasks)))
-        _report_gone(table, view, written, gone, evidence)
-    readable = [task for task in tasks if missing.isdisjoint(_paths([task]))]
+    for path, times in named.named_often().items():
+        message = f"{path} is named {times} times by the head: its rows count doubly"
+        evidence.violation("file-twice", view.table, message)
+    evidence.count("files", len(looked_at))
+    if len(looked_at) < len(named):
+        left = f"{len(named) - len(looked_at)} of {len(named)} files, which hold nothing of the batches looked at"
+        evidence.skipped(view.table, left)
+    missing = set(missing_files(table.io, looked_at.paths(), view.table, evidence))
+    if not missing:
+        return ReadableFiles(table, view.table, looked_at, evidence)
+    fresh = head_tasks(reload(), view.table, evidence)
+    gone = sorted(missing.intersection(_paths(fresh if fresh is not None else looked_at)))
+    _report_gone(table, view, written, gone, evidence)
+    readable = [task for task in looked_at if missing.isdisjoint(_paths([task]))]
     return ReadableFiles(table, view.table, readable, evidence)
 
 
@@ -169,7 +184,7 @@ def _check_unread(
         return
     paths = _named(table)
     evidence.count("files", len(paths))
-    missing = set(missing_files(table.io, paths, view.table, evidence))
+    missing = set(missing_files(table.io, dict.fromkeys(paths), view.table, evidence))
     if missing:
         _report_gone(table, view, written, sorted(missing.intersection(_named(reload()))), evidence)
 
@@ -199,11 +214,11 @@ def missing_files(io: FileIO, paths: Iterable[str], name: str, evidence: Evidenc
         with unreachable_as_ours(f"looking for {path}"):
             return io.new_input(path).exists()
 
-    wanted = list(dict.fromkeys(paths))
-    for start in range(0, len(wanted), _PROGRESS_EVERY):
-        chunk = wanted[start : start + _PROGRESS_EVERY]
-        evidence.progress(f"{name}: looking for files {start + 1} to {start + len(chunk)} of {len(wanted)}")
+    left, done = iter(paths), 0
+    while chunk := list(islice(left, _PROGRESS_EVERY)):
+        evidence.progress(f"{name}: looking for files {done + 1} to {done + len(chunk)}")
         yield from (path for path, there in zip(chunk, answers(exists, chunk), strict=True) if not there)
+        done += len(chunk)
 
 
 def pending_tasks(
@@ -223,7 +238,7 @@ def _tasks_of(table: Table, ref: ManifestRef, batch_id: str, name: str, evidence
         evidence.violation("file-missing", name, message, batches=(batch_id,))
         return []
     tasks = [FileScanTask(entry.data_file) for entry in entries_of(table.io, ref)]
-    missing = set(missing_files(table.io, _paths(tasks), name, evidence))
+    missing = set(missing_files(table.io, dict.fromkeys(_paths(tasks)), name, evidence))
     for path in sorted(missing):
         message = f"{path} does not exist; batch {batch_id} is published and not committed"
         evidence.violation("file-missing", name, message, batches=(batch_id,))
@@ -234,12 +249,6 @@ def _paths(tasks: Iterable[FileScanTask]) -> Iterator[str]:
     for task in tasks:
         yield task.file.file_path
         yield from (delete.file_path for delete in task.delete_files)
-
-
-def _check_named_once(tasks: Iterable[FileScanTask], name: str, evidence: Evidence) -> None:
-    for path, times in Counter(task.file.file_path for task in tasks).items():
-        if times > 1:
-            evidence.violation("file-twice", name, f"{path} is named {times} times by the head: its rows count doubly")
 
 
 def _batches_of(

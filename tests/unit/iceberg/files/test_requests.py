@@ -8,7 +8,7 @@ import time
 import pytest
 
 from calve.sink_core.iceberg.files import requests
-from calve.sink_core.iceberg.files.requests import AT_A_TIME, answers
+from calve.sink_core.iceberg.files.requests import AHEAD, AT_A_TIME, answers
 
 ITEMS = list(range(100))
 
@@ -52,3 +52,17 @@ def test_an_error_is_the_callers(latency_s: float) -> None:
     found = answers(ask, ITEMS)
     with pytest.raises(FileNotFoundError, match="50"):
         list(found)
+
+
+def test_no_more_is_asked_for_than_is_soon_taken() -> None:
+    asked = 0
+
+    def ask(item: int) -> int:
+        nonlocal asked
+        asked += 1
+        time.sleep(0.02 if item == 0 else 0)
+        return item
+
+    found = answers(ask, range(100 * AHEAD))
+    assert [next(found), next(found)] == [0, 1]
+    assert asked <= 1 + AHEAD
