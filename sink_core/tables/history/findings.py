@@ -106,11 +106,15 @@ def _events_missing(view: TableView, state: CommitState) -> Finding | None:
     end = state.next_offset
     if own.stored_offset > end:
         return CONTROL_TOPIC_TRUNCATED.of(view.table, stored=f"control offset {own.stored_offset}", found=f"end {end}")
-    known = {logged.event.event_id for logged in state.written.get(view.table, [])}
-    if own.last_event_id and own.last_event_id not in known and not _trimmed(own, view.table, state):
+    if own.last_event_id and not _is_known(own, view.table, state) and not _trimmed(own, view.table, state):
         stored = f"event {own.last_event_id} below control offset {own.stored_offset}"
         return CONTROL_TOPIC_TRUNCATED.of(view.table, stored=stored, found="no such event")
     return None
+
+
+def _is_known(own: SnapshotRecord, table: str, state: CommitState) -> bool:
+    """Whether the log has the last event committed to a table. It is among the last ones, if it is there."""
+    return any(logged.event.event_id == own.last_event_id for logged in reversed(state.written.get(table, ())))
 
 
 def _trimmed(own: SnapshotRecord, table: str, state: CommitState) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from calve.sink_core.control.events import ByPartition, Logged, PipelineBound
+from calve.sink_core.control.logged_events import LoggedEvents
 from calve.sink_core.control.state import LogState
 from calve.sink_core.counts import Dropped
 from calve.sink_core.offsets import NOWHERE, Offsets, TopicPartition, dense_to_offsets
+from calve.sink_core.packed_values import PackedDict
 from calve.sink_core.tables.log import parts
 from calve.sink_core.tables.log.events import (
     CheckpointPart,
@@ -54,8 +56,8 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     `last_events` are, by table, ids of `DATA_WRITTEN`s that may be the last a table has and that the log lacks.
     """
 
-    batches: dict[str, BatchSeen] = field(default_factory=dict[str, BatchSeen])
-    written: dict[str, list[Logged[DataWritten]]] = field(default_factory=dict[str, list[Logged[DataWritten]]])
+    batches: PackedDict[BatchSeen] = field(default_factory=PackedDict[BatchSeen])
+    written: dict[str, LoggedEvents[DataWritten]] = field(default_factory=dict[str, LoggedEvents[DataWritten]])
     reported: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     committed_through: int = 0
     published: int = 0
@@ -81,7 +83,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
         self.instant_ms = max(self.instant_ms, event.instant_ms)
 
     def take_files(self, offset: int, event: DataWritten) -> None:
-        self.written.setdefault(event.table, []).append(Logged(offset, event))
+        self.written.setdefault(event.table, LoggedEvents[DataWritten]()).append(Logged(offset, event))
         self._incomplete.setdefault(event.batch_id, offset)
 
     def complete_batch(self, offset: int, event: DataComplete) -> None:
@@ -144,8 +146,8 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
         """The events that a table which has everything below `stored_offset` still lacks."""
         return [
             logged
-            for logged in self.written.get(table, [])
-            if stored_offset <= logged.offset < self.limit
+            for logged in self._written_since(table, stored_offset)
+            if logged.offset < self.limit
             and (logged.event.table_uuid == table_uuid or not self.rules.recreated_table_is_a_finding)
             and logged.event.batch_id in self.batches
             and (logged.event.resolves is None or not self.rules.resolving_job_is_for_its_finding)
@@ -153,11 +155,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
 
     def for_other_uuid(self, table: str, table_uuid: str, from_offset: int) -> Logged[DataWritten] | None:
         """The first event at or after `from_offset` that was written for another incarnation of the table."""
-        others = (
-            logged
-            for logged in self.written.get(table, [])
-            if logged.offset >= from_offset and logged.event.table_uuid != table_uuid
-        )
+        others = (each for each in self._written_since(table, from_offset) if each.event.table_uuid != table_uuid)
         return next(others, None)
 
     def reported_offset(self, table: str, table_uuid: str) -> int:
@@ -207,6 +205,9 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
         """VTTS of a table that has every event below `up_to`; None before anything is known."""
         known = [through for offset, through in self._through if offset < up_to]
         return (known[-1] or None) if known else None
+
+    def _written_since(self, table: str, offset: int) -> Iterator[Logged[DataWritten]]:
+        return self.written[table].since(offset) if table in self.written else iter(())
 
     def _report(self, table: str, table_uuid: str, stored_offset: int) -> None:
         by_uuid = self.reported.setdefault(table, {})
