@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from sys import intern
 from typing import Any, Generic, TypeVar
 
 from calve.sink_core.control.events import (
@@ -24,6 +25,7 @@ from calve.sink_core.control.events import (
 from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.offsets import Offsets, TopicPartition, batch_id_of, dense_to_offsets
+from calve.sink_core.packed_values import PackedDict
 from calve.sink_core.rules import ALL, Rules
 
 P = TypeVar("P", bound=BatchPublished)
@@ -51,7 +53,7 @@ class LogState(Generic[P, C]):
     resumed: Resumed | None = None
     checkpoint: Logged[C] | None = None
     complete: Logged[P] | None = None
-    started: dict[str, Logged[BatchStarted]] = field(default_factory=dict[str, Logged[BatchStarted]])
+    started: PackedDict[Logged[BatchStarted]] = field(default_factory=PackedDict[Logged[BatchStarted]])
     abandoned: set[str] = field(default_factory=set[str])
     partitions: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     topic_ids: dict[str, str] = field(default_factory=dict[str, str])
@@ -115,7 +117,7 @@ class LogState(Generic[P, C]):
 
     def publish(self, offset: int, event: P) -> None:
         """A batch counts from here on, and so do its positions if it moves them."""
-        self._published_ids.add(event.batch_id)
+        self._published_ids.add(intern(event.batch_id))
         if event.moves_positions:
             self.complete = Logged(offset, event)
             self.partitions.update(dense_to_offsets(event.positions))
@@ -179,13 +181,9 @@ class LogState(Generic[P, C]):
         Running, or dead without a word. Any other could only become stale.
         """
         continued = self.continued
-        return [
-            logged
-            for batch_id, logged in self.started.items()
-            if batch_id not in self._published_ids
-            and batch_id not in self.abandoned
-            and batch_id_of(logged.event.predecessor) in continued
-        ]
+        open_ids = [each for each in self.started if each not in self._published_ids and each not in self.abandoned]
+        begun = map(self.started.__getitem__, open_ids)
+        return [logged for logged in begun if batch_id_of(logged.event.predecessor) in continued]
 
     @property
     def last_publish(self) -> P | C | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from calve.sink_core.named_counts import NamedCounts
 from calve.sink_core.offset_sets import of_range, shown
 from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
 from calve.sink_core.tables.internal import LEFT_OUT, LOST, UNROUTED
@@ -23,6 +25,7 @@ COLUMNS = (
     *("written", "topic_id", _PLANNED, UNROUTED, LEFT_OUT),
 )
 _LATE = frozenset({LOST, UNROUTED, LEFT_OUT})
+_NONE: Mapping[str, int] = {}
 
 
 class LedgerRow(NamedTuple):
@@ -133,8 +136,8 @@ class BatchSums:
     value_bytes: int = 0
     lost: int = 0
     unrouted: int = 0
-    written: dict[str, int] = field(default_factory=dict[str, int])
-    due: dict[str, int] = field(default_factory=dict[str, int])
+    written: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    due: Mapping[str, int] = field(default_factory=lambda: _NONE)
 
     def add(self, row: LedgerRow) -> None:
         self.rows += 1
@@ -149,12 +152,15 @@ class BatchSums:
         self.value_bytes += row.value_bytes
         self.lost += row.lost
         self.unrouted += row.unrouted
-        for table, rows in row.written.items():
-            self.written[table] = self.written.get(table, 0) + rows
-            self.due[table] = self.due.get(table, 0) + row.due(table)
+        self.written = _sum(self.written, row.written)
+        self.due = _sum(self.due, {table: row.due(table) for table in row.written})
 
     def numbers(self) -> dict[str, int]:
         return {"offsets": self.offsets, **{name: getattr(self, name) for name in (*_NUMBERS, UNROUTED)}}
+
+
+def _sum(counts: Mapping[str, int], more: Mapping[str, int]) -> Mapping[str, int]:
+    return NamedCounts({**counts, **{name: counts.get(name, 0) + number for name, number in more.items()}})
 
 
 @dataclass(slots=True)
@@ -180,7 +186,7 @@ class Ledger:
             evidence.violation("ledger-row-invalid", row.at, message, batches=(row.batch_id,))
             return
         _check_sums(row, evidence)
-        self.batches.setdefault(row.batch_id, BatchSums()).add(row)
+        self.batches.setdefault(intern(row.batch_id), BatchSums()).add(row)
         self._cover(row)
 
     def _cover(self, row: LedgerRow) -> None:

@@ -1,19 +1,23 @@
 """The control log's proof: batches follow each other without a hole, and no position moves backwards. Pure.
 
-The fold keeps per batch what ledger and tables are held against; the positions of each event are reduced to a digest,
-so that memory grows with the number of batches and not with their partitions.
+The fold keeps per batch what ledger and tables are held against, half a kilobyte; the positions of each event are
+reduced to a digest, so that memory grows with the number of batches and not with their partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from sys import intern
 
 from calve.sink_core.control.events import Event
+from calve.sink_core.named_counts import NamedCounts
 from calve.sink_core.offsets import TopicPartition, batch_id_of, dense_to_offsets
 from calve.sink_core.sink.ledger.rows import digest, former_place
 from calve.sink_core.tables.log.events import DataComplete, DataWritten, TableCheckpoint
 from calve.sink_core.tables.proof import Evidence
+
+_NONE: Mapping[TopicPartition, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class History:
     former: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     topic_ids: dict[str, str] = field(default_factory=dict[str, str])
     _last: str | None = ""
+    _tables: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict[tuple[str, ...], tuple[str, ...]])
     _rows: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     _on_base: bool = False
 
@@ -106,7 +111,7 @@ class History:
         self.positions.update(positions)
 
     def _complete(self, offset: int, event: DataComplete, evidence: Evidence) -> None:
-        batch_id, rows = event.batch_id, self._rows.pop(event.batch_id, {})
+        batch_id, rows = intern(event.batch_id), self._rows.pop(event.batch_id, {})
         if self._last is None and event.moves_positions:
             self._last = batch_id
             self.positions.update(dense_to_offsets(event.positions))
@@ -122,11 +127,11 @@ class History:
         self.batches[batch_id] = Published(
             offset=offset,
             kind=event.kind,
-            tables=event.tables,
-            totals=event.totals,
+            tables=self._tables.setdefault(event.tables, event.tables),
+            totals=NamedCounts(event.totals),
             ends=digest((at, end) for at, end in moved.items() if at not in new),
-            new={at: moved[at] for at in new},
-            rows=rows,
+            new={at: moved[at] for at in new} if new else _NONE,
+            rows=NamedCounts(rows),
         )
         unnamed = sorted(rows.keys() - set(event.tables))
         if unnamed:

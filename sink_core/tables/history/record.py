@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from sys import intern
 
 from calve.sink_core.error_codes.tables import EDITED_SNAPSHOT
 from calve.sink_core.errors import ProtocolError
@@ -131,15 +132,15 @@ def _from_items(keys: SummaryKeys, items: tuple[tuple[str, str], ...]) -> Snapsh
             stored_offset=int(json.loads(offsets)["0"]),
             commit_id=summary.get(COMMIT_ID, ""),
             valid_through_ms=_millis(through) if through is not None else None,
-            batches=tuple(batches.split(",")) if batches else (),
-            counts=json.loads(summary.get(keys.counts, "{}")),
+            batches=tuple(map(intern, batches.split(","))) if batches else (),
+            counts={intern(batch_id): rows for batch_id, rows in json.loads(summary.get(keys.counts, "{}")).items()},
             last_event_id=summary.get(keys.last_event_id, ""),
             control_topic_id=summary.get(keys.control_topic_id, ""),
             cluster_id=summary.get(keys.cluster_id, ""),
             given_up=tuple((int(start), int(end)) for start, end in json.loads(summary.get(keys.given_up, "[]"))),
             replaced=json.loads(summary.get(keys.replaced, "{}")),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ProtocolError(
             f"a snapshot says {keys.offsets}={offsets}, {keys.counts}={summary.get(keys.counts)}: "
             f"not what this pipeline writes ({error})",
