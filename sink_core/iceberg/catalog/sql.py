@@ -70,6 +70,9 @@ class PlainSqlCatalog(SqlCatalog):
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         """As pyiceberg's: the row changes if it still names the file that the updates are based on."""
+        if not self.engine.dialect.supports_sane_rowcount:
+            # Whether the row has changed is then asked otherwise.
+            return super().commit_table(table, requirements, updates)
         try:
             now = self.load_table(table.name())
         except NoSuchTableError:
