@@ -7,6 +7,8 @@ under Python's lock, where threads are no help.
 
 from __future__ import annotations
 
+from threading import Lock
+
 from pyiceberg.catalog import METADATA_LOCATION, PREVIOUS_METADATA_LOCATION
 from pyiceberg.catalog.sql import ICEBERG_TABLE_TYPE, IcebergTables, SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -48,6 +50,7 @@ class PlainSqlCatalog(SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         self._kept: dict[Identifier, tuple[str, TableMetadata]] = {}
         self._weight = 0
+        self._keeping = Lock()
         super().__init__(name, **properties)
 
     def load_table(self, identifier: str | Identifier) -> Table:
@@ -96,11 +99,12 @@ class PlainSqlCatalog(SqlCatalog):
         return metadata
 
     def _keep(self, names: Identifier, location: str, metadata: TableMetadata) -> None:
-        self._forget(names)
-        self._kept[names] = location, metadata
-        self._weight += _weight(metadata)
-        while self._weight > KEPT and len(self._kept) > 1:
-            self._forget(next(iter(self._kept)))
+        with self._keeping:
+            self._forget(names)
+            self._kept[names] = location, metadata
+            self._weight += _weight(metadata)
+            while self._weight > KEPT and len(self._kept) > 1:
+                self._forget(next(iter(self._kept)))
 
     def _forget(self, names: Identifier) -> None:
         if names in self._kept:
