@@ -7,10 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Message
 
 from calve.sink_core.errors import RetriableError, UnknownOutcome
 from calve.sink_core.kafka import clients, reader
+from calve.sink_core.kafka.delivery import Delivered
+from calve.sink_core.kafka.reader import RangeReader
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.cluster import ThreeBrokers
@@ -93,20 +94,19 @@ def test_a_leader_killed_in_a_publish_costs_no_record(
 def test_a_leader_killed_while_a_partition_is_read_costs_no_record(
     flow: Flow, cluster: ThreeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_once, killed = 3, list[int]()
+    killed = list[int]()
 
-    def receive(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:
-        messages = clients_receive(consumer, most, timeout_s)
-        # Others, such as the reader of the control log, ask for more.
-        if most == at_once and not killed:
+    def receive(reading: RangeReader) -> Delivered | None:
+        received = first_received(reading)
+        if received and not killed:
             killed.append(leader_of_the_source(cluster, flow))
             cluster.kill(killed[0])
-        return messages
+        return received
 
-    clients_receive = clients.receive
-    monkeypatch.setattr(clients, "receive", receive)
+    first_received = RangeReader._receive
+    monkeypatch.setattr(RangeReader, "_receive", receive)
     monkeypatch.setattr(clients, "ADMIN_TIMEOUT_S", ADMIN_TIMEOUT_S)
-    monkeypatch.setattr(reader, "BATCH_RECORDS", at_once)
+    monkeypatch.setattr(reader, "BATCH_RECORDS", 3)
     with suppress(RetriableError, UnknownOutcome):
         flow.run()
     assert killed
