@@ -128,7 +128,7 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
             running = gateway() or launch_gateway(conf, {"stdout": output, "stderr": output})
         context = SparkContext(conf=conf, gateway=running)
     except (Py4JError, PySparkException, OSError) as error:
-        # Asked for its version it takes a seventh of a second, for which a start that goes well need not wait.
+        # Java takes its time to say its version, for which a start that goes well need not wait.
         find_java()
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
         raise ConfigError(

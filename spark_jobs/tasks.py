@@ -18,6 +18,7 @@ from calve.sink_core.tasks import Task
 from calve.spark_jobs.session import Started, start
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
@@ -69,8 +70,8 @@ class SparkTasks:
         """Of a classic session not by its SQL, whose planning takes a second of a first job, and half the CPU of later
         ones that have little to do.
         """
-        if self._settings.remote is None:
-            return self.session.sparkContext.parallelize(range(n), n).map(partial(_outcome, task)).collect()
+        if (context := self._context) is not None:
+            return context.parallelize(range(n), n).map(partial(_outcome, task)).collect()
         rows = self.session.range(0, n, 1, n).mapInArrow(_each(task), _RESULT).collect()
         return [(int(row["task"]), bool(row["failed"]), bytes(row["result"])) for row in rows]
 
@@ -99,13 +100,20 @@ class SparkTasks:
             self._started.stop()
             self._started = None
 
+    @property
+    def _context(self) -> SparkContext | None:
+        """That of a classic session; Connect has none. A session that was given is not always what settings say."""
+        from pyspark.sql import SparkSession
+
+        return self.session.sparkContext if isinstance(self.session, SparkSession) else None
+
     @cached_property
     def _reported_parallelism(self) -> int:
         from pyspark.sql import functions
 
-        if self._settings.remote is None:
-            return self.session.sparkContext.defaultParallelism
-        # Connect has no SparkContext to ask; a range that names no number of partitions gets the default one.
+        if (context := self._context) is not None:
+            return context.defaultParallelism
+        # A range that names no number of partitions gets the default one.
         numbers = self.session.range(1_000_000).select(functions.spark_partition_id().alias("number"))
         return 1 + int(numbers.agg(functions.max("number")).collect()[0][0])
 

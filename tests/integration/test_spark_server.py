@@ -88,6 +88,26 @@ def _commands_under(pid: int) -> Generator[list[str]]:
             yield child.cmdline()
 
 
+GIVEN = """
+import sys
+from calve.sink_core.config.connections import SparkSettings
+from calve.spark_jobs.session import start
+from calve.spark_jobs.tasks import SparkTasks
+
+given = start(SparkSettings(remote=sys.argv[1]))
+tasks = SparkTasks(SparkSettings(master="spark://elsewhere:7077"), session=lambda: given.session)
+print(tasks.run(str, 3), tasks.parallelism())
+given.stop()
+"""
+
+
+def test_a_session_that_is_given_need_not_be_what_settings_say(server: dict[str, Any]) -> None:
+    command = [sys.executable, "-c", GIVEN, server["remote"]]
+    environment = {**os.environ, TOKEN: "of the tests"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == "['0', '1', '2'] 2\n", done.stderr
+
+
 def test_a_run_without_the_token_is_refused(calve: Shell, flow: Flow) -> None:
     flow = flow.but(extra={"batch": {"spark_from_records": 1}})
     flow.produce(range(1))

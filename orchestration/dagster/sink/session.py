@@ -22,7 +22,7 @@ def run_session(
 ) -> Generator[Session]:
     """The session of a run, which tells its failures; snapshots name the run. `spark` starts its Spark session."""
     # Imported late: definitions are loaded without what a run needs. A search through all of it for garbage would hold
-    # up a batch for a fifth of a second, again and again.
+    # up a batch, again and again.
     with imports.for_good(pandas=True):
         from calve.spark_jobs.engine import session_on_spark
 
