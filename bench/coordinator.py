@@ -46,6 +46,7 @@ JOINING = {
 in which it replaces a file."""
 ONCE = Bounds(max_batches=1, max_duration_s=600.0, linger_s=0.0)
 PARTITIONS = 24
+RECORDS = 100
 COLUMNS = {"id": "long", "k": "string", "p": "int"}
 BY_NAME: dict[str, Any] = {
     "name": "db.t_{value}",
@@ -97,9 +98,9 @@ def _flow(place: Place, **options: Any) -> Flow:
     return Flow.create(place.scratch, place.bootstrap, topic, **options)
 
 
-def _produce(flow: Flow, keys: Iterable[object], partitions: int = 1) -> None:
-    """A record for each key and partition of a table."""
-    places = ((key, partition) for key in keys for partition in range(partitions))
+def _produce(flow: Flow, keys: Iterable[object], records_each: int = 1) -> None:
+    """So many records for each key, no two in one partition of a table."""
+    places = ((key, partition) for key in keys for partition in range(records_each))
     records = ({"id": number, "k": str(key), "p": p, "text": ""} for number, (key, p) in enumerate(places))
     support.produce(flow.bootstrap, flow.topic, [json.dumps(record).encode() for record in records])
 
@@ -141,6 +142,10 @@ def _tables(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
     return _later_batches(_by_name(place, []), runs, size, 1)
 
 
+def _filled(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
+    return _later_batches(_by_name(place, []), runs, size, RECORDS)
+
+
 def _served(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
     plain = _by_name(place, [])
     server = RestCatalog(plain.lake, plain.catalog)
@@ -175,11 +180,11 @@ def _partitioned(place: Place, size: int, runs: int) -> Iterator[dict[str, float
     return _later_batches(_by_name(place, ["p"]), runs, size, PARTITIONS)
 
 
-def _later_batches(flow: Flow, runs: int, tables: int, partitions: int) -> Iterator[dict[str, float]]:
+def _later_batches(flow: Flow, runs: int, tables: int, records: int) -> Iterator[dict[str, float]]:
     """The first one creates the tables."""
     _produce(flow, range(tables))
     flow.run()
-    yield from _timed_batches(flow, runs, lambda: _produce(flow, range(tables), partitions))
+    yield from _timed_batches(flow, runs, lambda: _produce(flow, range(tables), records))
 
 
 def _silent(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
@@ -259,6 +264,7 @@ Rows = Callable[[Place, int, int], Iterator[dict[str, float]]]
 ROWS: Mapping[str, tuple[str, Sequence[int], Rows]] = {
     "files": ("data files in a batch", [10, 1_000], _files),
     "tables": ("tables that a batch feeds", [1, 10, 100], _tables),
+    "filled": (f"tables that a batch feeds with {RECORDS} records each", [], _filled),
     "served": (f"tables that a batch feeds, each answer of the catalog {ANSWER_S * 1000:.0f} ms later", [10], _served),
     "postgres": ("tables that a batch feeds, of a SQL catalog on PostgreSQL", [], _sql_served),
     "partitioned": (f"tables of {PARTITIONS} partitions each that a batch feeds, files in each", [], _partitioned),
@@ -281,7 +287,7 @@ PART = Part(
     "What a commit costs.",
     _options,
     _steps,
-    smoke="--runs 1 --files 2 --tables 2 --served 2 --silent 1 --snapshots 3 --plan 4 --batches 3",
+    smoke="--runs 1 --files 2 --tables 2 --filled 2 --served 2 --postgres 2 --silent 1 --snapshots 3 --plan 4 --batches 3",
 )
 
 if __name__ == "__main__":
