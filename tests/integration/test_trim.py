@@ -14,6 +14,7 @@ import pytest
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event, Paused
+from calve.sink_core.control.logged_events import LoggedEvents
 from calve.sink_core.control.trim import trim
 from calve.sink_core.errors import FindingError, UnknownOutcome
 from calve.sink_core.sink.run import run_pipeline
@@ -248,8 +249,10 @@ def test_a_log_that_lost_its_end_after_a_trim_is_truncated(flow: Flow) -> None:
     flow.run()
     with flow.session() as session:
         session.read_only()
-        written = session.log.state.written[flow.table]
-        written[:] = [replace(logged, event=replace(logged.event, event_id="another")) for logged in written]
+        others = LoggedEvents[DataWritten]()
+        for logged in session.log.state.written[flow.table]:
+            others.append(replace(logged, event=replace(logged.event, event_id="another")))
+        session.log.state.written[flow.table] = others
         with pytest.raises(FindingError, match=r"control-topic-truncated.*no such event"):
             session.committer().load_checked(flow.table)
 
