@@ -287,7 +287,8 @@ PART = Part(
     "What a commit costs.",
     _options,
     _steps,
-    smoke="--runs 1 --files 2 --tables 2 --filled 2 --served 2 --postgres 2 --silent 1 --snapshots 3 --plan 4 --batches 3",
+    smoke="--runs 1 --files 2 --tables 2 --filled 2 --served 2 --postgres 2 --silent 1 --snapshots 3 --plan 4 "
+    "--batches 3",
 )
 
 if __name__ == "__main__":
