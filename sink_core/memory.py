@@ -30,7 +30,7 @@ def _loader(bits):
 load64: Any = _loader(64)
 load32: Any = _loader(32)
 load8: Any = _loader(8)
-"""The bits at an address."""
+"""The bits at an address. A byte of an array costs less so than as `data[at]`, which may be counted from the end."""
 
 
 @intrinsic

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from calve.sink_core import compiled
+from calve.sink_core.memory import load8, load32, load64
 
 # What a step reads. From WHOLE on it begins with a number in zigzag.
 BOOLEAN, NUMBER, FIXED, WHOLE, BYTES, ENUM, UNION = range(7)
@@ -18,29 +19,21 @@ _MORE, _BITS = 0x80, 0x7F
 _POSITIVE = 0x7FFFFFFFFFFFFFFF
 # Up to nine bytes of seven bits; a tenth one would hold the 64th bit.
 _LAST_SHIFT = 56
+_LONG = 8
 
 
 @compiled.part
 def _zigzag(data, at, end):
     """The number at a place, and where it ends; beyond the end if it is cut short or too long."""
-    number, shift = 0, 0
+    number, shift, address = 0, 0, data.ctypes.data
     while at < end and shift <= _LAST_SHIFT:
-        byte = data[at]
+        byte = load8(address + at)
         at += 1
         number |= (byte & _BITS) << shift
         if byte & _MORE == 0:
             return ((number >> 1) & _POSITIVE) ^ -(number & 1), at
         shift += 7
     return 0, end + 1
-
-
-@compiled.part
-def _word(data, at, size):
-    """The bytes at a place, the first one lowest."""
-    found = 0
-    for i in range(size):
-        found |= data[at + i] << (8 * i)
-    return found
 
 
 @compiled.kernel(
@@ -51,6 +44,7 @@ def read(data, starts, ends, header, steps, words, valid, suspect):  # noqa: C90
     each step, two for BYTES: where they start and their length. `valid` is all ones, and gets zeros where a union holds
     null; `suspect` gets ones for records that are not for this reader.
     """
+    address = data.ctypes.data
     for i in range(len(starts)):
         at, end = starts[i] + header, ends[i]
         k, good = 0, at <= end
@@ -74,10 +68,10 @@ def read(data, starts, ends, header, steps, words, valid, suspect):  # noqa: C90
             elif kind == ENUM:
                 good = 0 <= number < steps[k, 3]
             elif kind == BOOLEAN:
-                number = _word(data, at, 1)
+                number = load8(address + at)
                 good = number <= 1
             elif kind == NUMBER:
-                number = _word(data, at, size)
+                number = load64(address + at) if size == _LONG else load32(address + at)
             if row >= 0:
                 if kind in (BYTES, FIXED):
                     words[row, i], words[row + 1, i] = at, size

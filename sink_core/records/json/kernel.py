@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from calve.sink_core import compiled
-from calve.sink_core.memory import copy, load32, load64, zeros_below
+from calve.sink_core.memory import copy, load8, load32, load64, zeros_below
 from calve.sink_core.records.json.numbers import number
 from calve.sink_core.texts import is_text
 
@@ -45,7 +45,12 @@ _ESCAPED, _MEANT = (np.frombuffer(text, np.uint8) for text in (b'"\\/bfnrt', b'"
 @compiled.part
 def _blank(data, at, end):
     """The place behind white space."""
-    while at < end and (data[at] == _SPACE or data[at] == _LINE or data[at] == _TAB or data[at] == _RETURN):
+    address = data.ctypes.data
+    while at < end:
+        byte = load8(address + at)
+        # One look for nearly all.
+        if byte > _SPACE or byte not in (_SPACE, _LINE, _TAB, _RETURN):
+            break
         at += 1
     return at
 
@@ -276,11 +281,11 @@ def read(  # noqa: C901 - one loop, in which a call costs
     `stamps` have a word for each field, and `others` get what no field is. All but `data` begin as zeros.
     """
     all_text = is_text(data, 0, len(data))
-    number_of, to = 0, 0
+    number_of, to, address = 0, 0, data.ctypes.data
     stack = np.zeros(DEEPEST, np.int64)
     for i in range(len(starts)):
         at, end, record = _blank(data, starts[i], ends[i]), ends[i], i + 1
-        good = at < end and data[at] == _OPEN and (all_text or is_text(data, at, end))
+        good = at < end and load8(address + at) == _OPEN and (all_text or is_text(data, at, end))
         at += 1
         depth, node, cursor, fresh = 0, 0, nodes[0, FIRST], True
         while good:
@@ -288,7 +293,7 @@ def read(  # noqa: C901 - one loop, in which a call costs
             good = at < end
             if not good:
                 break
-            if data[at] == _CLOSE:
+            if load8(address + at) == _CLOSE:
                 at += 1
                 if depth == 0:
                     good = _blank(data, at, end) == end
@@ -298,10 +303,10 @@ def read(  # noqa: C901 - one loop, in which a call costs
                 node, fresh = stack[depth] & 0xFFFFFFFF, False
                 continue
             if not fresh:
-                good = data[at] == _COMMA
+                good = load8(address + at) == _COMMA
                 at = _blank(data, at + 1, end)
             fresh = False
-            good = good and at < end and data[at] == _QUOTE
+            good = good and at < end and load8(address + at) == _QUOTE
             if not good:
                 break
             at += 1
@@ -309,24 +314,25 @@ def read(  # noqa: C901 - one loop, in which a call costs
             # Nearly always it is the next one.
             if cursor < last:
                 size = fields[cursor, NAME_SIZE]
-                if at + size < end and data[at + size] == _QUOTE and _same(data, at, names, fields[cursor, NAME], size):
+                ends_there = at + size < end and load8(address + at + size) == _QUOTE
+                if ends_there and _same(data, at, names, fields[cursor, NAME], size):
                     field = cursor
                     at += size
             if field < 0:
                 at = _plain(data, at, end)
-                good = at < end and data[at] == _QUOTE
+                good = at < end and load8(address + at) == _QUOTE
                 size = at - name
                 for k in range(nodes[node, FIRST], last):
                     if fields[k, NAME_SIZE] == size and _same(data, name, names, fields[k, NAME], size):
                         field = k
                         break
             at = _blank(data, at + 1, end)
-            good = good and at < end and data[at] == _COLON
+            good = good and at < end and load8(address + at) == _COLON
             at = _blank(data, at + 1, end)
             good = good and at < end
             if not good:
                 break
-            byte = data[at]
+            byte = load8(address + at)
             if field < 0:
                 if byte != _N:
                     good = _note(data, name, size, node, record, others)
@@ -337,7 +343,7 @@ def read(  # noqa: C901 - one loop, in which a call costs
             stamps[field] = record
             cursor = field + 1
             if byte == _N:
-                good = good and at + 4 <= end and load32(data.ctypes.data + at) == _NULL
+                good = good and at + 4 <= end and load32(address + at) == _NULL
                 at += 4
                 continue
             kind, row = fields[field, KIND], fields[field, ROW]
@@ -345,7 +351,7 @@ def read(  # noqa: C901 - one loop, in which a call costs
                 good = good and byte == _QUOTE
                 at += 1
                 stop = _plain(data, at, end)
-                if stop < end and data[stop] == _QUOTE:
+                if stop < end and load8(address + stop) == _QUOTE:
                     words[row, i], words[row + 1, i] = at, stop - at
                     at = stop + 1
                 else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from calve.sink_core import compiled
-from calve.sink_core.memory import high_product, zeros_above
+from calve.sink_core.memory import high_product, load8, zeros_above
 
 MOST_DIGITS = 19
 """Digits whose number fits 64 bits."""
@@ -87,43 +87,44 @@ def number(data, at, end, whole, powers):  # noqa: C901 - one look at each byte
     """The number at a place, the bits of a double unless it is to be `whole`; where it ends; and false if it isn't
     JSON's, or not one that is read here: one with fraction or exponent that is to be whole, or with too many digits.
     """
-    negative = at < end and data[at] == _MINUS
+    address = data.ctypes.data
+    negative = at < end and load8(address + at) == _MINUS
     at += negative
     begin, found, digits = at, 0, 0
-    while at < end and _ZERO <= data[at] <= _NINE:
-        found = found * 10 + (data[at] - _ZERO)
+    while at < end and _ZERO <= load8(address + at) <= _NINE:
+        found = found * 10 + (load8(address + at) - _ZERO)
         at += 1
     digits = at - begin
-    if digits == 0 or (digits > 1 and data[begin] == _ZERO) or digits > MOST_DIGITS:
+    if digits == 0 or (digits > 1 and load8(address + begin) == _ZERO) or digits > MOST_DIGITS:
         return 0, at, False
     # Zeros at the beginning are no digits of the number.
     digits -= found == 0
     power = 0
     if whole:
-        if at < end and data[at] in (_POINT, _LOWER_E, _UPPER_E):
+        if at < end and load8(address + at) in (_POINT, _LOWER_E, _UPPER_E):
             return 0, at, False
         # Of 19 digits the number may need all of the bits.
         if found < 0 and not (negative and found == _SIGN):
             return 0, at, False
         return -found if negative else found, at, True
-    if at < end and data[at] == _POINT:
+    if at < end and load8(address + at) == _POINT:
         at += 1
         fraction = at
-        while at < end and _ZERO <= data[at] <= _NINE:
-            found = found * 10 + (data[at] - _ZERO)
+        while at < end and _ZERO <= load8(address + at) <= _NINE:
+            found = found * 10 + (load8(address + at) - _ZERO)
             digits += found != 0
             at += 1
         power = fraction - at
         if power == 0 or digits > MOST_DIGITS:
             return 0, at, False
-    if at < end and data[at] in (_LOWER_E, _UPPER_E):
+    if at < end and load8(address + at) in (_LOWER_E, _UPPER_E):
         at += 1
-        minus = at < end and data[at] == _MINUS
-        if at < end and data[at] in (_MINUS, _PLUS):
+        minus = at < end and load8(address + at) == _MINUS
+        if at < end and load8(address + at) in (_MINUS, _PLUS):
             at += 1
         begin, exponent = at, 0
-        while at < end and _ZERO <= data[at] <= _NINE:
-            exponent = min(exponent * 10 + (data[at] - _ZERO), _MOST_EXPONENT)
+        while at < end and _ZERO <= load8(address + at) <= _NINE:
+            exponent = min(exponent * 10 + (load8(address + at) - _ZERO), _MOST_EXPONENT)
             at += 1
         if at == begin:
             return 0, at, False

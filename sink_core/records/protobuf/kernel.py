@@ -10,7 +10,7 @@ message or element, the row's default if nothing else is read.
 from __future__ import annotations
 
 from calve.sink_core import compiled
-from calve.sink_core.memory import load32, load64
+from calve.sink_core.memory import load8, load32, load64
 from calve.sink_core.texts import is_text
 
 VARINT, ZIGZAG, WORD32, WORD64, ENUM, BYTES, TEXT, MESSAGE = range(8)
@@ -46,9 +46,9 @@ _FIRST_SECOND, _LAST_SECOND, _NANOS = -62_135_596_800, 253_402_300_799, 10**9
 @compiled.part
 def _varint(data, at, end):
     """The 64 bits at a place, and where they end; beyond the end if they are cut short or too many."""
-    number, shift = 0, 0
+    number, shift, address = 0, 0, data.ctypes.data
     while at < end and shift <= _LAST_SHIFT:
-        byte = data[at]
+        byte = load8(address + at)
         at += 1
         number |= (byte & _BITS) << shift
         if byte & _MORE == 0:
