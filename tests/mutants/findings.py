@@ -120,7 +120,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "rewritten-log-unnoticed",
         "sink_core/tables/history/findings.py",
-        "if own.last_event_id and own.last_event_id not in known and",
+        "if own.last_event_id and not _is_known(own, view.table, state) and",
         "if False and",
         (f"{_FINDINGS}::test_a_log_that_has_other_events_at_the_same_offsets_is_seen_by_the_last_event_taken_in",),
         "Of a control topic restored from an older state, batches at offsets that the table counts as committed are "

@@ -14,9 +14,9 @@ _VERIFY = "tests/integration/test_verify.py"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "verify-file-twice",
-        "sink_core/iceberg/verify/files.py",
-        "if times > 1:",
-        "if times > 2:",
+        "sink_core/iceberg/verify/packed_files.py",
+        "if often > 1}",
+        "if often > 2}",
         (f"{_VERIFY}::test_a_batch_committed_twice_by_force_is_named",),
         "A proof that does not read rows would pass a table whose head names a file twice.",
     ),

@@ -48,8 +48,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "pending-below-stored",
         "sink_core/tables/log/state.py",
-        "if stored_offset <= logged.offset < self.limit",
-        "if stored_offset - 1 <= logged.offset < self.limit",
+        "in self._written_since(table, stored_offset)\n            if",
+        "in self._written_since(table, stored_offset - 1)\n            if",
         (f"{_STATE}::test_what_lies_below_the_stored_offset_is_in_the_table_already",),
         "The last file that a table has would be committed to it again.",
     ),
