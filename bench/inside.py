@@ -10,7 +10,6 @@ import json
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,32 +49,37 @@ class Setting:
     directory: Path
 
 
-def _ingest(
-    setting: Setting,
-    records: int,
-    *,
-    shape: Shape = FLAT,
-    partition_by: Sequence[str] = (),
-    distribution: str | None = None,
-    keyed: bool = False,
-) -> Measured:
-    """A run on a session that is up and has run a small pipeline. Of flat events those of `topic` are read, if there
-    are that many.
-    """
-    bootstrap, topic, directory, engine = setting.bootstrap, setting.topic, setting.directory, setting.engine
-    if keyed or shape is not FLAT or not topic.endswith(f"-{records}"):
-        topic = fill(bootstrap, records, shape, keyed=keyed)
-    small = fill(bootstrap, _WARM_UP_RECORDS, shape, keyed=keyed)
-    with registry_of(shape, directory / "registry") as registry:
-        warm_up, pipeline = (
-            load(_pipeline(directory / name, bootstrap, source, partition_by, shape, registry))
-            for name, source in (("warm-up", small), ("measured", topic))
+@dataclass(frozen=True, slots=True)
+class _Ingest:
+    """A run on a session that is up and has run a small pipeline."""
+
+    shape: Shape = FLAT
+    partition_by: Sequence[str] = ()
+    distribution: str | None = None
+    keyed: bool = False
+
+    def __call__(self, setting: Setting, records: int) -> Measured:
+        bootstrap, directory, engine = setting.bootstrap, setting.directory, setting.engine
+        small, topic = self.topics(setting, records)
+        with registry_of(self.shape, directory / "registry") as registry:
+            warm_up, pipeline = (
+                load(_pipeline(directory / name, bootstrap, source, self.partition_by, self.shape, registry))
+                for name, source in (("warm-up", small), ("measured", topic))
+            )
+            for each in (warm_up, pipeline):
+                if self.distribution:
+                    _sort(each, self.distribution)
+            caught_up(warm_up, engine, _WARM_UP_RECORDS)
+            return caught_up(pipeline, engine, records, without=[registry.pid] if registry else [])
+
+    def topics(self, setting: Setting, records: int) -> tuple[str, str]:
+        """The small one and the one that is measured, filled. Done before a session starts: while nothing is asked of
+        them Python workers end, and what they have used would be missing in the end.
+        """
+        small, topic = (
+            fill(setting.bootstrap, number, self.shape, keyed=self.keyed) for number in (_WARM_UP_RECORDS, records)
         )
-        for each in (warm_up, pipeline):
-            if distribution:
-                _sort(each, distribution)
-        caught_up(warm_up, engine, _WARM_UP_RECORDS)
-        return caught_up(pipeline, engine, records, without=[registry.pid] if registry else [])
+        return small, topic
 
 
 def _pipeline(
@@ -148,24 +152,29 @@ def decode(_setting: Setting, records: int) -> Measured:
 
 
 PARTS: dict[str, Callable[[Setting, int], Measured]] = {
-    **{name: partial(_ingest, shape=shape) for name, shape in SHAPES.items()},
-    "keyed": partial(_ingest, keyed=True),
-    "partitioned": partial(_ingest, partition_by=DAYS),
+    **{name: _Ingest(shape) for name, shape in SHAPES.items()},
+    "keyed": _Ingest(keyed=True),
+    "partitioned": _Ingest(partition_by=DAYS),
     # Sorted within partitions, each of which is written by one task.
-    "distributed": partial(_ingest, partition_by=DAYS, distribution="hash"),
+    "distributed": _Ingest(partition_by=DAYS, distribution="hash"),
     # Each file is a range of the table's order.
-    "ranged": partial(_ingest, partition_by=DAYS, distribution="range"),
+    "ranged": _Ingest(partition_by=DAYS, distribution="range"),
     "consume": consume,
     "decode": decode,
 }
 
 
 def main(bootstrap: str, topic: str, directory: str, *parts: str) -> None:
-    found: list[Measured] = []
-    with SparkEngine(SparkSettings(master="local[*]")) as engine:
-        for part in parts:
-            name, _, records = part.partition("=")
-            found.append(PARTS[name](Setting(bootstrap, topic, engine, Path(directory) / name), int(records)))
+    engine = SparkEngine(SparkSettings(master="local[*]"))
+    asked = [
+        (PARTS[name], Setting(bootstrap, topic, engine, Path(directory) / name), int(records))
+        for name, _, records in (part.partition("=") for part in parts)
+    ]
+    for measure, setting, records in asked:
+        if isinstance(measure, _Ingest):
+            measure.topics(setting, records)
+    with engine:
+        found = [measure(setting, records) for measure, setting, records in asked]
     print(json.dumps([asdict(each) for each in found]))
 
 
