@@ -105,7 +105,9 @@ class SparkTasks:
         """That of a classic session; Connect has none. A session that was given is not always what settings say."""
         from pyspark.sql import SparkSession
 
-        return self.session.sparkContext if isinstance(self.session, SparkSession) else None
+        # Of Connect's class, which is no subclass, types know nothing.
+        session: object = self.session
+        return session.sparkContext if isinstance(session, SparkSession) else None
 
     @cached_property
     def _reported_parallelism(self) -> int:
