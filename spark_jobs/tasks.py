@@ -106,7 +106,7 @@ class SparkTasks:
         from pyspark.sql import SparkSession
 
         # Of Connect's class, which is no subclass, types know nothing.
-        session: object = self.session
+        session: Any = self.session
         return session.sparkContext if isinstance(session, SparkSession) else None
 
     @cached_property
