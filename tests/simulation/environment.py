@@ -29,6 +29,7 @@ import calve.sink_core.iceberg.maintenance.expiry
 import calve.sink_core.iceberg.maintenance.orphans
 import calve.sink_core.iceberg.replace.head_files
 import calve.sink_core.kafka.clients
+import calve.sink_core.kafka.reader
 import calve.sink_core.kafka.source
 import calve.sink_core.sink.batches
 import calve.sink_core.sink.loop.needed
@@ -45,6 +46,7 @@ from calve.sink_core.iceberg.commit.staging import left_behind
 from calve.sink_core.iceberg.files.entries import live_entries, manifests_in
 from calve.sink_core.iceberg.maintenance.orphans import Listed
 from calve.sink_core.iceberg.maintenance.shape import SNAPSHOTS
+from calve.sink_core.kafka.objects import Objects
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.parts import in_parts
@@ -82,11 +84,13 @@ class Environment:
         def transactional_producer(_settings: object, id_: str, **more: object) -> SimProducer:
             return SimProducer(network(), str(more.get("transactional.id", id_)))
 
-        patch.setattr(calve.sink_core.kafka.clients, "admin", lambda _settings: SimAdmin(network()))
-        patch.setattr(calve.sink_core.kafka.clients, "reader", reader)
-        patch.setattr(calve.sink_core.kafka.source, "reader", reader)
-        patch.setattr(calve.sink_core.kafka.clients, "producer", lambda _settings: SimProducer(network()))
-        patch.setattr(calve.sink_core.kafka.clients, "transactional_producer", transactional_producer)
+        install_clients(
+            patch,
+            admin=lambda _settings: SimAdmin(network()),
+            reader=reader,
+            producer=lambda _settings: SimProducer(network()),
+            transactional_producer=transactional_producer,
+        )
         # Avro's form on the wire has tests of its own.
         patch.setattr(SINK, "encode", lambda event: event)
         patch.setattr(SINK, "decode", lambda event: self.world.read_event(event))
@@ -160,6 +164,15 @@ class Environment:
         self.world.scheduler.give_way()
         below, store = f"{table.metadata.location}/", self.world.store
         return [Listed(path, 1, store.written_ms[path]) for path in store.files if path.startswith(below)]
+
+
+def install_clients(patch: pytest.MonkeyPatch, **models: object) -> None:
+    """Puts models in the place of clients, by the names of `kafka.clients`."""
+    for name, model in models.items():
+        patch.setattr(calve.sink_core.kafka.clients, name, model)
+    patch.setattr(calve.sink_core.kafka.source, "reader", models["reader"])
+    # With kernels librdkafka itself would be asked, and wait for a broker that is none.
+    patch.setattr(calve.sink_core.kafka.reader, "deliveries", lambda _records: Objects)
 
 
 def install_chance(patch: pytest.MonkeyPatch, stage: Callable[[], Stage]) -> None:

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 import calve.sink_core.control.slots.leading
-import calve.sink_core.kafka.clients
-import calve.sink_core.kafka.source
 from calve.sink_core.failpoints import reach
 from calve.sink_core.mirror.state import MIRROR
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.source.state import SOURCE
-from tests.simulation.environment import install_chance, wherever
+from tests.simulation.environment import install_chance, install_clients, wherever
 from tests.simulation.slots.clients import RecordAdmin, RecordConsumer, RecordProducer
 from tests.simulation.slots.world import SlotWorld
 
@@ -42,11 +40,7 @@ class Environment:
         def producer(settings: Any, id_: str | None = None, **_more: object) -> RecordProducer:
             return RecordProducer(network(settings), id_, self.world.chance)
 
-        patch.setattr(calve.sink_core.kafka.clients, "admin", admin)
-        patch.setattr(calve.sink_core.kafka.clients, "reader", reader)
-        patch.setattr(calve.sink_core.kafka.source, "reader", reader)
-        patch.setattr(calve.sink_core.kafka.clients, "producer", producer)
-        patch.setattr(calve.sink_core.kafka.clients, "transactional_producer", producer)
+        install_clients(patch, admin=admin, reader=reader, producer=producer, transactional_producer=producer)
         patch.setattr(calve.sink_core.control.slots.leading, "ThreadPoolExecutor", self._threads)
         # Avro's form on the wire has tests of its own.
         for fold in (MIRROR, SOURCE):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import NewTopic
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.kafka import clients
+from calve.sink_core import compiled
+from calve.sink_core.kafka import clients, reader
+from calve.sink_core.kafka.objects import Objects
 from calve.sink_core.kafka.reader import RangeReader
 from calve.sink_core.offsets import OffsetRange
 from tests import support
+from tests.simulation.environment import installed as sink_installed
 from tests.simulation.slots.environment import installed
 from tests.simulation.slots.world import MirrorWorld, load_mirror
 
@@ -70,6 +74,15 @@ def kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Kafka]:
         # These topics are no remote topics, and nothing is promised of them.
         environment.world.target.decided = lambda _transaction: None
         yield Kafka({"bootstrap.servers": "target"}, environment.world)
+
+
+@pytest.mark.parametrize("installed", [installed, sink_installed])
+def test_the_model_is_asked_where_kernels_are_loaded(
+    installed: Callable[[], AbstractContextManager[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "usable", lambda *_: True)
+    with installed():
+        assert reader.deliveries(1) is Objects
 
 
 def record(offset: int, value: bytes) -> tuple[Any, ...]:
