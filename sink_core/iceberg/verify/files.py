@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -184,7 +183,7 @@ def _check_unread(
         return
     paths = _named(table)
     evidence.count("files", len(paths))
-    missing = set(missing_files(table.io, dict.fromkeys(paths), view.table, evidence))
+    missing = set(missing_files(table.io, paths, view.table, evidence))
     if missing:
         _report_gone(table, view, written, sorted(missing.intersection(_named(reload()))), evidence)
 
@@ -214,11 +213,11 @@ def missing_files(io: FileIO, paths: Iterable[str], name: str, evidence: Evidenc
         with unreachable_as_ours(f"looking for {path}"):
             return io.new_input(path).exists()
 
-    left, done = iter(paths), 0
-    while chunk := list(islice(left, _PROGRESS_EVERY)):
-        evidence.progress(f"{name}: looking for files {done + 1} to {done + len(chunk)}")
+    wanted = list(dict.fromkeys(paths))
+    for start in range(0, len(wanted), _PROGRESS_EVERY):
+        chunk = wanted[start : start + _PROGRESS_EVERY]
+        evidence.progress(f"{name}: looking for files {start + 1} to {start + len(chunk)} of {len(wanted)}")
         yield from (path for path, there in zip(chunk, answers(exists, chunk), strict=True) if not there)
-        done += len(chunk)
 
 
 def pending_tasks(
@@ -238,7 +237,7 @@ def _tasks_of(table: Table, ref: ManifestRef, batch_id: str, name: str, evidence
         evidence.violation("file-missing", name, message, batches=(batch_id,))
         return []
     tasks = [FileScanTask(entry.data_file) for entry in entries_of(table.io, ref)]
-    missing = set(missing_files(table.io, dict.fromkeys(_paths(tasks)), name, evidence))
+    missing = set(missing_files(table.io, _paths(tasks), name, evidence))
     for path in sorted(missing):
         message = f"{path} does not exist; batch {batch_id} is published and not committed"
         evidence.violation("file-missing", name, message, batches=(batch_id,))
