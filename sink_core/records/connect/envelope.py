@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from calve.sink_core.records.connect.schema import FLOATS, ConnectType
-from calve.sink_core.records.decode.maps import Digits, no_key_twice
+from calve.sink_core.records.decode.python_json import Digits, as_written, no_key_twice
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
@@ -69,9 +69,7 @@ def plain(payload: bytes, kind: ConnectType) -> bytes:
 
     Raises ValueError or RecursionError for what isn't JSON or has a key twice.
     """
-    decoded: object = json.loads(
-        payload.decode(), object_pairs_hook=no_key_twice, parse_int=Digits, parse_float=Digits, parse_constant=Digits
-    )
+    decoded = as_written(payload)
     return _text(decoded, kind).encode()
 
 

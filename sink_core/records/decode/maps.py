@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import cast
 
@@ -27,16 +26,11 @@ from pyiceberg.types import (
 )
 
 from calve.sink_core.records.columns.names import EXACT, Names
+from calve.sink_core.records.decode.python_json import Digits, as_written
 
 _LONG_DIGITS = 19
 _UNQUOTED = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType)
 _NUMBER_OR_BOOLEAN = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|true|false")
-
-
-class Digits(str):
-    """A number as it was written."""
-
-    __slots__ = ()
 
 
 def has_maps(schema: Schema) -> bool:
@@ -51,9 +45,7 @@ def with_entries(value: bytes, wanted: StructType, names: Names = EXACT) -> byte
     Raises TwoOfOne, ValueError (also for broken UTF-8 and JSON) for what isn't a JSON object or has a key twice, and
     RecursionError for a value nested too deeply.
     """
-    decoded: object = json.loads(
-        value.decode(), object_pairs_hook=no_key_twice, parse_int=Digits, parse_float=Digits, parse_constant=Digits
-    )
+    decoded = as_written(value)
     if not isinstance(decoded, dict):
         raise ValueError("not a JSON object")
     return _rewrite(cast(object, decoded), wanted, names).encode()
@@ -65,9 +57,7 @@ def with_whole_numbers(value: bytes, wanted: StructType) -> bytes | None:
 
     Raises as `with_entries` does.
     """
-    decoded: object = json.loads(
-        value.decode(), object_pairs_hook=no_key_twice, parse_int=Digits, parse_float=Digits, parse_constant=Digits
-    )
+    decoded = as_written(value)
     changed = [False]
     text = _plain(decoded, wanted, changed)
     return text.encode() if changed[0] else None
@@ -143,13 +133,3 @@ def _key(key: str, wanted: IcebergType) -> str:
     """JSON's keys are in quotes always; the parser wants numbers and booleans without."""
     bare = isinstance(wanted, _UNQUOTED) and _NUMBER_OR_BOOLEAN.fullmatch(key)
     return key if bare else json.dumps(key)
-
-
-def no_key_twice(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
-    """The object of these members. Raises ValueError if a key stands twice."""
-    members: dict[str, object] = {}
-    for key, value in pairs:
-        if key in members:
-            raise ValueError(f"key {key!r} stands twice in one object")
-        members[key] = value
-    return members

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from typing import cast
@@ -19,6 +18,8 @@ from pyiceberg.types import (
     MapType,
     StructType,
 )
+
+from calve.sink_core.records.decode.python_json import loads
 
 UNREADABLE = "?"
 """Instead of a field's name: the value isn't JSON."""
@@ -43,7 +44,7 @@ _KINDS: dict[type[IcebergType], tuple[type, ...]] = {
 def misfit(value: bytes, wanted: StructType) -> str | None:
     """The dotted name of the first field that seems not to fit, `UNREADABLE`, or None if all seem well."""
     try:
-        decoded: object = json.loads(value.decode(), parse_int=_integer, parse_float=Decimal)
+        decoded = loads(value, parse_int=_integer, parse_float=Decimal)
         path = _misfit(decoded, wanted)
     except (ValueError, ArithmeticError, RecursionError):
         # Decimal knows no exponent of twenty digits.

@@ -6,7 +6,6 @@ where records are rewritten before they are parsed, Python's own parser looks.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
@@ -16,6 +15,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from calve.sink_core.records.columns.names import Names, TwoOfOne
 from calve.sink_core.records.decode.maps import own_names
+from calve.sink_core.records.decode.python_json import loads
 
 MOST_NAMES = 100
 """Named for a table, and columns that the parser is let to make of other fields; what is beyond is `BEYOND`."""
@@ -71,7 +71,7 @@ def looked_for(values: Iterable[bytes], wanted: StructType, names: Names) -> Cou
     found = Counter[str]()
     for value in values:
         try:
-            _note(found, json.loads(value), wanted, names, "")
+            _note(found, loads(value), wanted, names, "")
         except (ValueError, RecursionError):
             continue
     return found

@@ -6,7 +6,6 @@ had all of that wants nothing: a broken record changes no table.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -36,6 +35,7 @@ from calve.sink_core.records.columns.names import EXACT, Names
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 from calve.sink_core.records.decode.maps import own_names, with_entries
 from calve.sink_core.records.decode.misfit import misfit
+from calve.sink_core.records.decode.python_json import loads
 from calve.sink_core.records.json.columns import Seen, fields_seen, note
 
 _INT = 2**31
@@ -81,7 +81,7 @@ class Wants:
         for value in values:
             try:
                 if misfit(with_entries(value, self._widest, self._names), self._widest) is None:
-                    _note(noted, json.loads(value, parse_float=_Number), self._struct, self._names)
+                    _note(noted, loads(value, parse_float=_Number), self._struct, self._names)
             except (ValueError, RecursionError):
                 continue
         noted.unknown.fields.pop(KAFKA_COLUMN, None)

@@ -16,7 +16,7 @@ from calve.sink_core.records.avro.decoder import AvroDecoder, OneSchema
 from calve.sink_core.records.avro.schema import writer_schema
 from calve.sink_core.records.columns.names import Names, names_of
 from calve.sink_core.records.connect.decoder import ConnectDecoder
-from calve.sink_core.records.decode.decoded import Decoded
+from calve.sink_core.records.decode.decoded import DECODE, Decoded
 from calve.sink_core.records.decode.others import BEYOND, MOST_NAMES, add, sum_dropped
 from calve.sink_core.records.json.decoder import JsonDecoder
 from calve.sink_core.records.protobuf.decoder import ProtobufDecoder
@@ -55,6 +55,27 @@ def test_values_without_a_column_are_counted_by_dotted_name(schema: Schema) -> N
 
 def test_a_field_of_several_types_is_counted_as_well() -> None:
     assert dropped({"id": 1, "x": 1}, {"id": 2, "x": "one"}, {"id": 3, "x": [1]}) == {"x": 3}
+
+
+@pytest.mark.parametrize("number", ["NaN", "-NaN", "Infinity", "-Infinity", "Inf", "-Inf", "1" * 5_000])
+@pytest.mark.parametrize("schema", [PLAIN, WITH_MAP], ids=["at once", "rewritten"])
+def test_a_number_that_only_the_parser_knows_is_counted_whatever_its_neighbours_are(
+    number: str, schema: Schema
+) -> None:
+    value = b'{"id": 1, "x": %s, "t": "Inf -NaN \\"Inf"}' % number.encode()
+    neighbours = [b'{"y": 1}', b'{"y": "of two types"}']
+    decoder = JsonDecoder(schema, (), names_of(schema, None))
+    assert decoder.decode([value]).dropped == {"x": 1, "t": 1}
+    decoded = decoder.decode([value, *neighbours])
+    assert (decoded.dropped, decoded.bad) == ({"x": 1, "t": 1, "y": 2}, ())
+
+
+@pytest.mark.parametrize("word", ["Infx", "Infinit", "+Inf", "inf", "-nan", "I"])
+@pytest.mark.parametrize("schema", [PLAIN, WITH_MAP], ids=["at once", "rewritten"])
+def test_a_word_that_the_parser_does_not_know_is_no_number(word: str, schema: Schema) -> None:
+    decoder = JsonDecoder(schema, (), names_of(schema, None))
+    decoded = decoder.decode([b'{"id": 1, "x": %s}' % word.encode(), b'{"id": 2}'])
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(0, DECODE)]
 
 
 def test_a_bad_neighbour_changes_no_number() -> None:
