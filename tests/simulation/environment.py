@@ -19,6 +19,7 @@ from typing import Any
 
 import pyiceberg.table.update
 import pytest
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -60,7 +61,7 @@ from tests.simulation.storage import (
     ListedManifest,
     entries_of,
     manifest_without,
-    writing_list,
+    write_list,
 )
 from tests.simulation.world import World
 
@@ -141,7 +142,7 @@ class Environment:
             return list(self.world.store.manifest_list(snapshot.manifest_list).manifests)
 
         patch.setattr(calve.sink_core.iceberg.lake.opened, "open_catalog", lambda _settings: self.world.catalog)
-        patch.setattr(calve.sink_core.iceberg.commit.append, "write_manifest_list", self._writing_list)
+        patch.setattr(calve.sink_core.iceberg.commit.append, "write_list", self._write_list)
         patch.setattr(calve.sink_core.iceberg.commit.append, "write_without", self._without)
         patch.setattr(Snapshot, "manifests", manifests)
         wherever(patch, manifests_in, lambda io, snapshot: manifests(snapshot, io) if snapshot else [])
@@ -150,9 +151,9 @@ class Environment:
         patch.setattr(calve.sink_core.sink.maintenance.orphans, "list_files", self._list_files)
         patch.setattr(calve.sink_core.sink.maintenance.expire, "shape", _shape)
 
-    def _writing_list(self, **given: Any) -> Any:
+    def _write_list(self, path: str, manifests: list[ManifestFile | ListedManifest], **given: Any) -> None:
         self.world.scheduler.give_way()
-        return writing_list(self.world.store, **given)
+        write_list(self.world.store, path, manifests, **given)
 
     def _without(
         self, io: FileStore, _metadata: object, manifest: ListedManifest, gone: Set[str], snapshot_id: int, path: str

@@ -6,8 +6,8 @@ write them are replaced by `patches`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -322,32 +322,22 @@ class SimCatalog:
         return [row for path in self.store.data_files(self.head(name)) for row in self.store.rows(path)]
 
 
-class ListWriter:
-    """Stands for pyiceberg's writer of manifest lists."""
-
-    def __init__(self, store: FileStore, path: str, snapshot_id: int, sequence_number: int) -> None:
-        self._store, self._path = store, path
-        self._snapshot_id, self._sequence_number = snapshot_id, sequence_number
-        self._manifests: list[ListedManifest] = []
-
-    def add_manifests(self, manifests: Sequence[ManifestFile | ListedManifest]) -> ListWriter:
-        for manifest in manifests:
-            if isinstance(manifest, ListedManifest):
-                self._manifests.append(manifest)
-            else:
-                self._manifests.append(ListedManifest(self._store, manifest.manifest_path, self._snapshot_id))
-        return self
-
-    def write(self) -> None:
-        self._store.write(self._path, ManifestList(tuple(self._manifests), self._sequence_number))
-
-
-@contextmanager
-def writing_list(store: FileStore, **given: Any) -> Generator[ListWriter]:
-    """In place of `pyiceberg.manifest.write_manifest_list`."""
-    writer = ListWriter(store, given["output_file"], given["snapshot_id"], given["sequence_number"])
-    yield writer
-    writer.write()
+def write_list(
+    store: FileStore,
+    path: str,
+    manifests: Iterable[ManifestFile | ListedManifest],
+    *,
+    snapshot_id: int,
+    parent_snapshot_id: int | None,
+    sequence_number: int,
+) -> None:
+    """In place of `calve.sink_core.iceberg.files.manifest_list.write_list`."""
+    del parent_snapshot_id
+    listed = (
+        each if isinstance(each, ListedManifest) else ListedManifest(store, each.manifest_path, snapshot_id)
+        for each in manifests
+    )
+    store.write(path, ManifestList(tuple(listed), sequence_number))
 
 
 def entries_of(store: FileStore, manifest: ManifestFile | ListedManifest) -> list[Any]:

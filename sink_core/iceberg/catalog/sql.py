@@ -7,12 +7,14 @@ under Python's lock, where threads are no help.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from threading import Lock
 
 from pyiceberg.catalog import METADATA_LOCATION, PREVIOUS_METADATA_LOCATION
 from pyiceberg.catalog.sql import ICEBERG_TABLE_TYPE, IcebergTables, SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
@@ -40,6 +42,7 @@ more. The table used longest ago makes room, the last one always stays.
 """
 
 _FIXED = 5
+_MOST_IOS = 64
 
 
 class PlainSqlCatalog(SqlCatalog):
@@ -50,6 +53,7 @@ class PlainSqlCatalog(SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         self._kept: dict[Identifier, tuple[str, TableMetadata]] = {}
         self._weight = 0
+        self._ios: dict[tuple[object, ...], FileIO] = {}
         self._keeping = Lock()
         super().__init__(name, **properties)
 
@@ -65,9 +69,7 @@ class PlainSqlCatalog(SqlCatalog):
         if not location:
             raise NoSuchTableError(f"Table property {METADATA_LOCATION} is missing")
         metadata = self._metadata(names, location)
-        return Table(
-            names, metadata, location, load_file_io({**self.properties, **metadata.properties}, location), self
-        )
+        return Table(names, metadata, location, self._opened_io(metadata.properties, location), self)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -76,25 +78,46 @@ class PlainSqlCatalog(SqlCatalog):
         if not self.engine.dialect.supports_sane_rowcount:
             # Whether the row has changed is then asked otherwise.
             return super().commit_table(table, requirements, updates)
+        place, metadata = self._kept.get(table.name(), ("", None))
+        if metadata is not None and place == table.metadata_location:
+            # Mostly nobody has changed the table since, and the swap says it otherwise.
+            with suppress(CommitFailedException):
+                return self._swapped(Table(table.name(), metadata, place, table.io, self), requirements, updates)
         try:
             now = self.load_table(table.name())
         except NoSuchTableError:
             return super().commit_table(table, requirements, updates)
-        after = staged(self, now, requirements, updates)
+        return self._swapped(now, requirements, updates)
+
+    def _swapped(
+        self, now: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Raises CommitFailedException if `now` does not meet the requirements, or the table is not that any more."""
+        after = staged(self, now, requirements, updates, self._opened_io)
         if after.metadata == now.metadata:
             return _response(now)
         write_staged(self, after)
         places = {_IS: now.metadata_location, _BECOMES: after.metadata_location}
         with self.engine.begin() as connection:
-            if connection.execute(_SWAP, {**self._row_of(table.name()), **places}).rowcount < 1:
-                raise CommitFailedException(f"Table has been updated by another process: {'.'.join(table.name())}")
-        self._keep(table.name(), after.metadata_location, after.metadata)
+            if connection.execute(_SWAP, {**self._row_of(now.name()), **places}).rowcount < 1:
+                raise CommitFailedException(f"Table has been updated by another process: {'.'.join(now.name())}")
+        self._keep(now.name(), after.metadata_location, after.metadata)
         return _response(after)
+
+    def _opened_io(self, properties: Mapping[str, str], location: str) -> FileIO:
+        """One for all tables of the same properties: another one of object storage has connections of its own."""
+        together = {**self.properties, **properties}
+        key = (location.partition(":")[0], *sorted(together.items()))
+        if key not in self._ios:
+            if len(self._ios) >= _MOST_IOS:
+                self._ios.clear()
+            self._ios[key] = load_file_io(together, location)
+        return self._ios[key]
 
     def _metadata(self, names: Identifier, location: str) -> TableMetadata:
         place, metadata = self._kept.get(names, ("", None))
         if metadata is None or place != location:
-            metadata = FromInputFile.table_metadata(load_file_io(self.properties, location).new_input(location))
+            metadata = FromInputFile.table_metadata(self._opened_io({}, location).new_input(location))
         self._keep(names, location, metadata)
         return metadata
 

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyiceberg.manifest import ManifestContent, ManifestFile, write_manifest_list
+from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
@@ -33,6 +33,7 @@ from calve.sink_core.iceberg.commit.relisting import asserted, relisted
 from calve.sink_core.iceberg.commit.replace import paths_of
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.files.entries import live_entries, manifests_in
+from calve.sink_core.iceberg.files.manifest_list import write_list
 from calve.sink_core.iceberg.files.manifests import manifest_file, rewritten_name, write_without
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.tables.batch import ManifestRef
@@ -140,19 +141,13 @@ def _write_manifest_list(
         there = _without(table, snapshot_id, there, step.gone, sequence_number)
         reach("replay.after-manifests")
     path = table.location_provider().new_metadata_location(f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro")
-    with write_manifest_list(
-        format_version=table.metadata.format_version,
-        output_file=table.io.new_output(path),
+    write_list(
+        table.io.new_output(path),
+        [*(manifest_file(ref, snapshot_id) for ref in step.manifests), *there],
         snapshot_id=snapshot_id,
         parent_snapshot_id=parent.snapshot_id if parent else None,
         sequence_number=sequence_number,
-        avro_compression="deflate",
-    ) as writer:
-        listed = [manifest_file(ref, snapshot_id) for ref in step.manifests]
-        listed += there
-        if listed:
-            # Readers take an empty block of an Avro file for its end.
-            writer.add_manifests(listed)
+    )
     return path
 
 

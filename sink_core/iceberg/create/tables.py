@@ -33,6 +33,7 @@ from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachab
 from calve.sink_core.iceberg.changes.deleted import with_deleted
 from calve.sink_core.iceberg.create.partition_by import partition_spec
 from calve.sink_core.iceberg.create.sort_by import sort_order, with_identifiers
+from calve.sink_core.iceberg.files.manifest_list import FORMAT_VERSION
 from calve.sink_core.records.changes.events import with_order
 from calve.sink_core.records.changes.kafka_key import key_columns, with_key
 from calve.sink_core.records.columns.checked import with_comments
@@ -43,12 +44,11 @@ from calve.sink_core.records.formats import Formats, Sample
 from calve.sink_core.tables.internal import DEAD_LETTER_SCHEMA, LEDGER_SCHEMA
 from calve.sink_core.tables.row_changes import DELETED_COLUMN, envelope_of
 
-FORMAT_VERSION = "2"
 CREATED_BY = "calve.created-by"
 """Property of every table Calve creates; it tells whose snapshots and files those are."""
 
 DEFAULT_PROPERTIES: Mapping[str, str] = {
-    "format-version": FORMAT_VERSION,
+    "format-version": str(FORMAT_VERSION),
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
     "write.parquet.compression-codec": "zstd",
@@ -209,7 +209,7 @@ def _columns(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Sch
 
 def _properties(target_file_bytes: int, wanted: Mapping[str, object]) -> dict[str, str]:
     given = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in wanted.items()}
-    if given.get("format-version", FORMAT_VERSION) != FORMAT_VERSION:
+    if given.get("format-version", str(FORMAT_VERSION)) != str(FORMAT_VERSION):
         raise ConfigError(
             f"auto_create.properties: format-version is {given['format-version']}; Calve writes format version "
             f"{FORMAT_VERSION}",

@@ -19,11 +19,11 @@ from calve.sink_core.error_codes.tables import (
     TABLE_PROPERTY,
 )
 from calve.sink_core.errors import TableUnusable
+from calve.sink_core.iceberg.files.manifest_list import FORMAT_VERSION
 from calve.sink_core.iceberg.files.sort_order import distribution_of
 from calve.sink_core.iceberg.write.metrics import statistics_plan
 from calve.sink_core.iceberg.write.parquet import NO_CODEC, codec_of, parquet_settings
 
-FORMAT_VERSION = 2
 _TYPES_OF_VERSION_3 = (UnknownType, TimestampNanoType, TimestamptzNanoType, GeometryType, GeographyType)
 
 

@@ -12,14 +12,23 @@ import pytest
 from pyiceberg import manifest
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, ManifestWriterV2
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import FileScanTask
-from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.table import FileScanTask, update
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSortOrderUpdate,
+    SetDefaultSortOrderUpdate,
+    SetPropertiesUpdate,
+    TableUpdate,
+)
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record, TableVersion
 
@@ -36,11 +45,10 @@ from calve.sink_core.records.columns.type_text import schema_of
 KEPT_TO_ITSELF: list[tuple[Any, str, list[str]]] = [
     (manifest, "_inherit_from_manifest", ["entry", "manifest"]),
     (Catalog, "_delete_old_metadata", ["io", "base", "metadata"]),
-    (
-        MetastoreCatalog,
-        "_update_and_stage_table",
-        ["self", "current_table", "table_identifier", "requirements", "updates"],
-    ),
+    (MetastoreCatalog, "_parse_metadata_version", ["metadata_location"]),
+    (update, "_apply_table_update", ["update", "base_metadata", "context"]),
+    (update, "_update_table_metadata_log", ["base_metadata", "metadata_location", "last_updated_ms"]),
+    (update._TableMetadataUpdateContext, "has_changes", ["self"]),  # pyright: ignore[reportPrivateUsage]
     (MetastoreCatalog, "_write_metadata", ["metadata", "io", "metadata_path"]),
     (ArrowScan, "_record_batches_from_scan_tasks_and_deletes", ["self", "tasks", "deletes_per_file"]),
     (ManifestWriterV2, "_with_partition", ["self", "format_version"]),
@@ -79,12 +87,44 @@ def test_metadata_files_go_that_a_table_has_outgrown(catalog: SqlCatalog) -> Non
 def test_what_is_staged_is_written_where_it_says(catalog: SqlCatalog) -> None:
     catalog.create_namespace("db")
     table = catalog.create_table("db.t", schema_of({"id": "long"}))
-    after = staged(catalog, table, (), (SetPropertiesUpdate(updates={"a": "1"}),))
+    after = staged(catalog, table, (), (SetPropertiesUpdate(updates={"a": "1"}),), load_file_io)
     place = Path(after.metadata_location.removeprefix("file://"))
     assert not place.exists()
     write_staged(catalog, after)
     written = FromInputFile.table_metadata(table.io.new_input(after.metadata_location))
     assert (written, written.properties["a"]) == (after.metadata, "1")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        SetPropertiesUpdate(updates={"a": "1"}),
+        AddSchemaUpdate(schema=schema_of({"id": "long", "b": "string"})),
+        AddSortOrderUpdate(sort_order=SortOrder(SortField(1, IdentityTransform()), order_id=1)),
+    ],
+    ids=lambda change: change.action,
+)
+def test_what_is_staged_is_what_pyiceberg_would_stage(catalog: SqlCatalog, change: TableUpdate) -> None:
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema_of({"id": "long"}))
+    theirs = catalog._update_and_stage_table(table, table.name(), (), (change,))  # pyright: ignore[reportPrivateUsage]
+    ours = staged(catalog, table, (), (change,), load_file_io)
+    now = ours.metadata.model_copy(update={"last_updated_ms": theirs.metadata.last_updated_ms})
+    assert (now, ours.name()) == (theirs.metadata, theirs.name())
+    assert 0 <= ours.metadata.last_updated_ms - theirs.metadata.last_updated_ms < 60_000
+    assert Path(ours.metadata_location).parent == Path(theirs.metadata_location).parent
+    assert Path(ours.metadata_location).name.startswith("00001-")
+
+
+def test_what_is_staged_has_a_sort_order_that_its_schema_allows(catalog: SqlCatalog) -> None:
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema_of({"id": "long"}))
+    changes = (
+        AddSortOrderUpdate(sort_order=SortOrder(SortField(99, IdentityTransform()), order_id=1)),
+        SetDefaultSortOrderUpdate(sort_order_id=1),
+    )
+    with pytest.raises(ValidationError, match="Cannot find source column for sort field"):
+        staged(catalog, table, (), changes, load_file_io)
 
 
 def test_a_file_is_read_in_more_than_one_batch(catalog: SqlCatalog, tmp_path: Path) -> None:

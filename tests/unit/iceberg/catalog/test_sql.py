@@ -13,7 +13,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate, ValidatableTableRequirement
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.iceberg.catalog import sql
@@ -68,6 +68,33 @@ def test_what_a_commit_has_written_is_not_read(catalog: SqlCatalog, ours: PlainS
     assert ours.load_table(TABLE) == table
 
 
+def test_a_commit_to_what_was_loaded_is_one_statement(ours: PlainSqlCatalog) -> None:
+    table, said = ours.load_table(TABLE), list[str]()
+    event.listen(ours.engine, "before_cursor_execute", lambda *given: said.append(given[2].split()[0]))
+    ours.commit_table(table, (), (SetPropertiesUpdate(updates={"a": "1"}),))
+    assert said == ["UPDATE"]
+
+
+def test_a_commit_to_what_is_not_the_table_any_more_is_based_on_what_is(
+    catalog: SqlCatalog, ours: PlainSqlCatalog
+) -> None:
+    before = ours.load_table(TABLE)
+    put(catalog, "theirs")
+    same = AssertTableUUID(uuid=before.metadata.table_uuid)
+    ours.commit_table(before, (same,), (SetPropertiesUpdate(updates={"ours": "1"}),))
+    after = catalog.load_table(TABLE)
+    assert after.properties.keys() >= {"ours", "theirs"}
+    assert len(after.metadata.metadata_log) == 2
+
+
+def test_tables_of_the_same_properties_share_what_opens_their_files(catalog: SqlCatalog, ours: PlainSqlCatalog) -> None:
+    for name in ("db.one", "db.two"):
+        catalog.create_table(name, schema_of({"id": "long"}), properties={"of": "both"})
+    one, two, other = (ours.load_table(name).io for name in ("db.one", "db.two", TABLE))
+    assert one is two
+    assert (one.properties["of"], other.properties.get("of")) == ("both", None)
+
+
 def test_of_many_tables_those_used_last_are_kept(
     catalog: SqlCatalog, ours: PlainSqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +137,8 @@ class Meanwhile(ValidatableTableRequirement):
     happens: Callable[[], object]
 
     def validate(self, base_metadata: TableMetadata | None) -> None:
-        assert base_metadata is not None
+        if base_metadata is None:
+            raise CommitFailedException("there is no such table")
         self.happens()
 
 
