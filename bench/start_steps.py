@@ -41,12 +41,12 @@ def steps(file: Path) -> dict[str, float]:
 
     class Timed(SparkEngine):
         @property
-        def session(self) -> Any:
+        def _spark(self) -> Any:
             if self._started is None:
                 clock.begins("Spark's start")
-                _ = super().session
+                _ = super()._spark
                 clock.begins("Spark's first job")
-            return super().session
+            return super()._spark
 
         def write(self, spec: Any, tasks: Any) -> Any:
             results = super().write(spec, tasks)

@@ -89,7 +89,7 @@ NAMES = [way.name for way in WAYS]
 USUAL = ("process", "cold", "connect")
 """Those that `make bench` has."""
 RECORDS = 1_000
-AIMS_S = {"process": 2.0, "cold": 12.0}
+AIMS_S = {"process": 2.0, "cold": 7.0}
 """Of the usual 1,000 records."""
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 
 class Select(Protocol):
@@ -27,6 +28,21 @@ def gateway() -> JavaGateway | None:
     from pyspark import SparkContext
 
     return SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
+
+
+def running_context() -> SparkContext | None:
+    """This process's context, None if there is none: a process can't have a second one."""
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
+
+
+def session_of(context: SparkContext) -> SparkSession | None:
+    """The session that was made of a context, None if none was. The JVM is not asked, which would load Spark's SQL."""
+    from pyspark.sql import SparkSession
+
+    made = SparkSession._instantiatedSession  # pyright: ignore[reportPrivateUsage]
+    return made if made is not None and made.sparkContext is context else None
 
 
 def end_accumulators(context: SparkContext) -> None:

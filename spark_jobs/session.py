@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.error_text import first_line
@@ -19,9 +19,10 @@ from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import spark_jars
 from calve.sink_core.java import find_java
 from calve.spark_jobs import class_archive
-from calve.spark_jobs.compat import end_accumulators, gateway
+from calve.spark_jobs.compat import end_accumulators, gateway, running_context, session_of
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -34,14 +35,34 @@ _LOG_TAIL_LINES = 15
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A session and how to end it."""
+    """A Spark that runs, and how to end it: `context` is that of a classic one, `connected` the session of another."""
 
-    session: SparkSession
     stop: Callable[[], None]
+    context: SparkContext | None = None
+    connected: SparkSession | None = None
+
+    @classmethod
+    def given(cls, session: SparkSession) -> Started:
+        """That of a session which somebody else ends. It need not be what settings say."""
+        from pyspark.sql import SparkSession
+
+        # Of Connect's class, which is no subclass, types know nothing.
+        given: Any = session
+        return cls(_nothing, session.sparkContext) if isinstance(given, SparkSession) else cls(_nothing, None, given)
+
+    @property
+    def session(self) -> SparkSession:
+        """The session, of a classic Spark made with the first use: that loads Spark's SQL, which takes a second."""
+        from pyspark.sql import SparkSession
+
+        if self.context is None:
+            assert self.connected is not None
+            return self.connected
+        return session_of(self.context) or SparkSession(self.context)
 
 
 def start(settings: SparkSettings) -> Started:
-    """A session as `settings` describe it; the process's own classic session if there is one already.
+    """Spark as `settings` describe it; the process's own classic one if there is one already.
 
     Raises ConfigError if there is no Java or Spark refuses the settings, Unreachable if the master or the Connect
     server doesn't answer.
@@ -49,11 +70,8 @@ def start(settings: SparkSettings) -> Started:
     _with_this_python()
     if settings.remote is not None:
         return _connect(_resolved(settings.remote), _own(settings))
-    from pyspark.sql import SparkSession
-
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        return Started(running, lambda: None)
+    if (running := running_context()) is not None:
+        return Started(_nothing, running)
     return _launch(_resolved(settings.master or ""), settings.driver_memory, _own(settings))
 
 
@@ -67,14 +85,12 @@ def configuration(settings: SparkSettings) -> Generator[dict[str, str]]:
     if settings.remote is not None:
         yield {"spark.remote": _resolved(settings.remote), **_own(settings)}
         return
-    from pyspark.sql import SparkSession
-
-    before = SparkSession.getActiveSession()
+    before = running_context()
     with tempfile.TemporaryDirectory(prefix="calve-spark-", ignore_cleanup_errors=True) as scratch:
         yield {**defaults(_resolved(settings.master or ""), settings.driver_memory, scratch), **_own(settings)}
-        session = SparkSession.getActiveSession()
-        if session is not None and session is not before:
-            _end(session)
+        context = running_context()
+        if context is not None and context is not before:
+            _end(context)
 
 
 def _with_this_python() -> None:
@@ -106,7 +122,7 @@ def _connect(remote: str, own: Mapping[str, str]) -> Started:
             hint="check `remote` under `spark` in connections.yaml, and that the server runs",
             code=SPARK_CONNECT,
         ) from None
-    return Started(session, session.stop)
+    return Started(session.stop, connected=session)
 
 
 def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> Started:
@@ -114,7 +130,6 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
 
     # The launcher, a JVM of its own, only puts the command together.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", JAVA_OPTIONS)
@@ -136,18 +151,22 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
             hint="correct `master` and `conf` under `spark` in connections.yaml",
             code=SPARK_START,
         ) from None
-    session = SparkSession(context)
 
     def stop() -> None:
-        _end(session)
+        _end(context)
         scratch.cleanup()
 
-    return Started(session, stop)
+    return Started(stop, context)
 
 
-def _end(session: SparkSession) -> None:
-    end_accumulators(session.sparkContext)
-    session.stop()
+def _nothing() -> None:
+    """Somebody else stops it."""
+
+
+def _end(context: SparkContext) -> None:
+    session = session_of(context)
+    end_accumulators(context)
+    (session or context).stop()
 
 
 def defaults(master: str, driver_memory: int | None, scratch: str) -> dict[str, str]:

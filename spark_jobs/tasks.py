@@ -18,7 +18,6 @@ from calve.sink_core.tasks import Task
 from calve.spark_jobs.session import Started, start
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
@@ -70,7 +69,7 @@ class SparkTasks:
         """Of a classic session not by its SQL, whose planning takes a second of a first job, and half the CPU of later
         ones that have little to do.
         """
-        if (context := self._context) is not None:
+        if (context := self._spark.context) is not None:
             return context.parallelize(range(n), n).map(partial(_outcome, task)).collect()
         rows = self.session.range(0, n, 1, n).mapInArrow(_each(task), _RESULT).collect()
         return [(int(row["task"]), bool(row["failed"]), bytes(row["result"])) for row in rows]
@@ -85,10 +84,7 @@ class SparkTasks:
     @property
     def session(self) -> SparkSession:
         """The session, started if need be. Raises ConfigError or Unreachable if it can't be had."""
-        if self._started is None:
-            given = self._session
-            self._started = Started(given(), lambda: None) if given else start(self._settings)
-        return self._started.session
+        return self._spark.session
 
     def needs_start(self, records: int) -> bool:  # noqa: ARG002 - as all engines
         """Whether the first task has to wait for a session, whatever the number of records."""
@@ -101,19 +97,17 @@ class SparkTasks:
             self._started = None
 
     @property
-    def _context(self) -> SparkContext | None:
-        """That of a classic session; Connect has none. A session that was given is not always what settings say."""
-        from pyspark.sql import SparkSession
-
-        # Of Connect's class, which is no subclass, types know nothing.
-        session: Any = self.session
-        return session.sparkContext if isinstance(session, SparkSession) else None
+    def _spark(self) -> Started:
+        """As `session`, and without one where none is needed."""
+        if self._started is None:
+            self._started = Started.given(self._session()) if self._session else start(self._settings)
+        return self._started
 
     @cached_property
     def _reported_parallelism(self) -> int:
         from pyspark.sql import functions
 
-        if (context := self._context) is not None:
+        if (context := self._spark.context) is not None:
             return context.defaultParallelism
         # A range that names no number of partitions gets the default one.
         numbers = self.session.range(1_000_000).select(functions.spark_partition_id().alias("number"))

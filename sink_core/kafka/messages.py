@@ -1,4 +1,4 @@
-"""A batch of Kafka records as columns: what can be said about 10,000 records at once is not said record by record."""
+"""A batch of Kafka records as columns: what can be said of thousands of records at once is not said one by one."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from calve.sink_core.kafka.objects import Objects
 from calve.sink_core.offsets import OffsetRange, after
 from calve.sink_core.timing import Deadline
 
-BATCH_RECORDS = 10_000
+BATCH_RECORDS = 20_000
 BATCH_BYTES = 8 * 1024 * 1024
 STALL_SECONDS = 60.0
 

@@ -16,12 +16,15 @@ RUN = """
 import sys
 from calve.sink_core.config.connections import SparkSettings
 from calve.spark_jobs import class_archive
+from calve.spark_jobs.compat import running_context, session_of
 from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.session import JAVA_OPTIONS
 
 options = f"{JAVA_OPTIONS} {sys.argv[2]} -Xlog:class+load:file={sys.argv[1]}"
 with SparkEngine(SparkSettings(master="local[1]", conf={"spark.driver.extraJavaOptions": options})) as engine:
     assert engine.run(lambda number: bytes([number]), 1) == [bytes([0])]
+    assert session_of(running_context()) is None, "tasks have loaded Spark's SQL, which takes a second"
+    assert engine.session.range(1).count() == 1
 """
 
 

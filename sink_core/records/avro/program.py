@@ -276,6 +276,8 @@ def _text(row: int, valid: int) -> _Make:
 
     def make(words: _Words) -> pa.Array:
         found = words.bytes(row, valid)
+        if _is_ascii(found):
+            return pa.Array.from_buffers(pa.large_string(), len(found), found.buffers(), found.null_count)
         try:
             return found.cast(pa.large_string())
         except pa.ArrowInvalid:
@@ -284,3 +286,9 @@ def _text(row: int, valid: int) -> _Make:
         raise _Suspects(bad)
 
     return make
+
+
+def _is_ascii(found: pa.Array) -> bool:
+    """Whether no byte is beyond ASCII. For that the bytes are text, Arrow takes four times as long to see."""
+    content = np.frombuffer(found.buffers()[2], np.uint8)
+    return len(content) == 0 or bool(content.max() < 0x80)

@@ -212,6 +212,8 @@ def _present(array: pa.Array, at: npt.NDArray[np.bool_]) -> pa.Array:
 
 def _requires_below(wanted: pa.DataType) -> bool:
     """Whether a struct in the type has a field that must not be null."""
+    if not pa.types.is_nested(wanted):
+        return False
     if pa.types.is_struct(wanted):
         return any(not field.nullable or _requires_below(field.type) for field in wanted)
     if pa.types.is_list(wanted) or pa.types.is_large_list(wanted):

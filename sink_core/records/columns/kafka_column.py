@@ -87,7 +87,8 @@ def kafka_array(
 
     A negative timestamp means that the record has none, and becomes null.
     """
-    names = pa.array(topics, pa.large_string()).take(pa.array(topic_index))
+    names = pa.array(topics, pa.large_string())
+    names = pa.repeat(names[0], len(offsets)) if len(set(topics)) == 1 else names.take(pa.array(topic_index))
     micros = pa.array(timestamps_ms * 1000, pa.int64(), mask=timestamps_ms < 0)
     arrays = [names, pa.array(partitions, pa.int32()), pa.array(offsets, pa.int64()), micros.view(_PARTS[3][2])]
     return pa.StructArray.from_arrays(arrays, names=[name for name, _, _ in _PARTS])

@@ -6,13 +6,20 @@ import inspect
 import select
 from threading import Event
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyspark.daemon
 import pytest
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
-from calve.spark_jobs.compat import end_accumulators, gateway, put_in_place_of_select
+from calve.spark_jobs.compat import (
+    end_accumulators,
+    gateway,
+    put_in_place_of_select,
+    running_context,
+    session_of,
+)
 from calve.spark_jobs.session_daemon import Looks
 
 
@@ -20,6 +27,21 @@ def test_the_way_to_the_jvm_is_known_before_there_is_one(monkeypatch: pytest.Mon
     assert "_gateway" in vars(SparkContext), "pyspark has no SparkContext._gateway any more"
     monkeypatch.setattr(SparkContext, "_gateway", "the JVM's")
     assert gateway() == "the JVM's"
+
+
+def test_the_context_that_runs_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "_active_spark_context" in vars(SparkContext), "pyspark has no SparkContext._active_spark_context any more"
+    monkeypatch.setattr(SparkContext, "_active_spark_context", "the one")
+    assert running_context() == "the one"
+
+
+def test_the_session_of_a_context_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "_instantiatedSession" in vars(SparkSession), "pyspark has no SparkSession._instantiatedSession any more"
+    one, other = (cast(SparkContext, SimpleNamespace()) for _ in range(2))
+    assert session_of(one) is None
+    made = SimpleNamespace(sparkContext=one)
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", made)
+    assert (session_of(one), session_of(other)) == (made, None)
 
 
 def test_a_context_takes_a_way_to_a_jvm_that_is_there() -> None:
