@@ -80,11 +80,13 @@ def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
         "history": partial(_calve, place, sending, "history", options.snapshots, options),
         **{f"connector-{every}s": partial(_connector, place, sending, every) for every in CONNECTOR_INTERVALS_S},
     }
-    for name in options.rows or NAMES:
+    for name in options.rows or USUAL:
         yield Step(name, steps[name])
 
 
 NAMES = ("cold", "calve", "history", *(f"connector-{every}s" for every in CONNECTOR_INTERVALS_S))
+USUAL = NAMES[:-1]
+"""Those that `make bench` has."""
 
 
 def _cold(place: Place, options: argparse.Namespace) -> Iterator[Figure]:
@@ -105,7 +107,7 @@ def _calve(place: Place, sending: Sending, name: str, snapshots: int, options: a
     with _committed_once(pipeline, place.bootstrap, topic, snapshots) as catalog, _daemon(pipeline) as dagster:
         seen.begin()
         bursts = _bursts(place.bootstrap, topic, sending, seen, catalog)
-        yield from _figures(name, what, bursts, MOST, LAST, PEER)
+        yield from _figures(name, what, bursts, LATER if snapshots > 1 else MOST, LAST, PEER)
         if options.steps:
             for part, seconds in _parts(dagster.instance, pipeline).items():
                 yield Figure(f"{name} {part}", "of a batch", seconds, "s")

@@ -1,7 +1,8 @@
 """Throughput per CPU-second, beside iceberg-kafka-connect: `python -m bench.throughput`.
 
-Scenarios are `bench.scenarios.SCENARIOS`; each is run `--runs` times and of each row the median run is shown. Producing
-the events is not counted; the topics are kept in `.bench/broker` for the next time.
+Scenarios are `bench.scenarios.SCENARIOS`, run one after the other, `--runs` times all of them: a machine that is slower
+for a while is so for what is compared. Of each row the median run is shown. Producing the events is not counted; the
+topics are kept in `.bench/broker` for the next time.
 """
 
 from __future__ import annotations
@@ -26,21 +27,24 @@ ROWS = [row.name for scenario in SCENARIOS for row in scenario.rows]
 def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
     topic = fill(place.bootstrap, options.records)
     bench = Bench(place.bootstrap, topic, options.records, place.scratch)
-    for scenario in SCENARIOS:
-        names = [row.name for row in scenario.rows]
-        if set(names) & set(options.rows or ROWS):
-            yield Step(", ".join(names), partial(_medians, scenario, bench, options.runs))
+    chosen = [scenario for scenario in SCENARIOS if {row.name for row in scenario.rows} & set(options.rows or ROWS)]
+    done = [list[Sequence[Measured]]() for _ in chosen]
+    for number in range(1, options.runs + 1):
+        for scenario, runs in zip(chosen, done, strict=True):
+            names = ", ".join(row.name for row in scenario.rows)
+            last = number == options.runs
+            yield Step(f"{names} {number}/{options.runs}", partial(_run, scenario, bench, runs, last=last))
 
 
-def _medians(scenario: Scenario, bench: Bench, runs: int) -> Iterator[Figure]:
-    """Of each row the run with the median rate (of an even number the slower of the two in the middle)."""
-    done: list[Sequence[Measured]] = []
-    for number in range(1, runs + 1):
-        done.append(scenario.run(bench))
-        for row, m in zip(scenario.rows, done[-1], strict=True):
-            figures = f"{m.records_per_cpu_s:,.0f} records per CPU-second ({m.cpu_s:.1f} CPU-s, {m.wall_s:.1f} s)"
-            say(f"  {row.name} {number}/{runs}: {figures}")
-    for row, measured in zip(scenario.rows, zip(*done, strict=True), strict=True):
+def _run(scenario: Scenario, bench: Bench, done: list[Sequence[Measured]], *, last: bool) -> Iterator[Figure]:
+    """One more run. The last one gives of each row the run with the median rate, of an even number the slower of the
+    two in the middle.
+    """
+    done.append(scenario.run(bench))
+    for row, m in zip(scenario.rows, done[-1], strict=True):
+        figures = f"{m.records_per_cpu_s:,.0f} records per CPU-second ({m.cpu_s:.1f} CPU-s, {m.wall_s:.1f} s)"
+        say(f"  {row.name}: {figures}")
+    for row, measured in zip(scenario.rows, zip(*done, strict=True), strict=True) if last else ():
         middle = statistics.median_low(m.records_per_cpu_s for m in measured)
         yield row.figure(next(m for m in measured if m.records_per_cpu_s == middle))
 
