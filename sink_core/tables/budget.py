@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Protocol
 
-BUFFER_BYTES = 128 * 1024 * 1024
+BUFFER_BYTES = 96 * 1024 * 1024
 """Arrow bytes gathered at most, however large the tables want their row groups."""
 
 MAX_OPEN_FILES = 64

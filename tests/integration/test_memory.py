@@ -10,8 +10,9 @@ import pytest
 from bench.memory import BOUND_MIB, CASES, Case, partitions, peak_mib, tables
 from calve.orchestration.local.broker import Broker
 
-ENOUGH = 200_000
-"""Records of a kilobyte: more than a task gathers, so that it has written some of it and gathers on."""
+ENOUGH = 300_000
+"""Records of a kilobyte: more than a task gathers, so that it has written some of it and gathers on, and as many as
+kernels are loaded for."""
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "head-forgotten",
         "sink_core/iceberg/commit/append.py",
-        "listed += there",
-        "listed += there[:0]",
+        "*there],",
+        "*there[:0]],",
         (f"{_APPEND}::test_what_is_there_stays_and_what_comes_is_added",),
         "Every commit would empty the table of what it had.",
     ),

@@ -1,8 +1,8 @@
 """SQL catalogs by plain statements, which read no metadata file that was read or written here before.
 
-A batch loads each of its tables five times when a process begins with it: to look at it, to write, to commit, and in
-the commit itself. That, and the objects that SQLAlchemy makes of rows, is a third of what a commit costs, all of it
-under Python's lock, where threads are no help.
+A batch loads each of its tables four times when a process begins with it. pyiceberg's own catalog does so once more in
+the commit itself, reads a file each time, and has SQLAlchemy make objects of rows: a third of what a commit costs, all
+of it under Python's lock, where threads are no help.
 """
 
 from __future__ import annotations
@@ -108,11 +108,11 @@ class PlainSqlCatalog(SqlCatalog):
         """One for all tables of the same properties: another one of object storage has connections of its own."""
         together = {**self.properties, **properties}
         key = (location.partition(":")[0], *sorted(together.items()))
-        if key not in self._ios:
+        if (found := self._ios.get(key)) is None:
             if len(self._ios) >= _MOST_IOS:
                 self._ios.clear()
-            self._ios[key] = load_file_io(together, location)
-        return self._ios[key]
+            found = self._ios[key] = load_file_io(together, location)
+        return found
 
     def _metadata(self, names: Identifier, location: str) -> TableMetadata:
         place, metadata = self._kept.get(names, ("", None))

@@ -66,7 +66,8 @@ class _Words:
         return None if there is None else pa.py_buffer(np.packbits(there, bitorder="little"))
 
     def numbers(self, row: int, valid: int, kind: pa.DataType) -> pa.Array:
-        buffers = [self.bitmap(valid), pa.py_buffer(self.words[row])]
+        # A copy: a column that was part of `words` would keep all of these.
+        buffers = [self.bitmap(valid), pa.py_buffer(self.words[row].copy())]
         return pa.Array.from_buffers(kind, self.words.shape[1], buffers)
 
     def bytes(self, row: int, valid: int) -> pa.Array:

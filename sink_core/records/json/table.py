@@ -147,7 +147,8 @@ class _Columns:
         elif kind == kernel.BOOLEAN:
             buffers = [pa.py_buffer(np.packbits(self.words[row].astype(np.uint8), bitorder="little"))]
         else:
-            found = self.words[row].astype(np.int32) if kind == kernel.INT else np.ascontiguousarray(self.words[row])
+            # A copy: a column that was part of `words` would keep all of these.
+            found = self.words[row].astype(np.int32 if kind == kernel.INT else np.int64)
             buffers = [pa.py_buffer(found)]
         return pa.Array.from_buffers(wanted, len(there), [bitmap, *buffers], nulls)
 
