@@ -90,7 +90,7 @@ demo-postgres: setup postgres ## A database's changes into Kafka and Iceberg, wh
 dev: setup ## Flights that keep coming, their pipeline and Dagster's UI, until Ctrl-C
 	$(VENV)/bin/python examples/flights/dev.py $(ARGS)
 
-bench: setup postgres ## All that has an aim, in one table (ARGS="--only freshness" narrows)
+bench: setup postgres ## What sinks to Iceberg are to reach, in one table (ARGS="--only freshness" narrows, ARGS=--all adds the rest)
 	$(VENV)/bin/python -m bench.run $(ARGS)
 
 faults: setup browser postgres ## The long series: a thousand kills, histories, mutants, with their tables (ARGS="--kills 200" for fewer)

@@ -1,5 +1,5 @@
 """`make bench`: what sinks to Iceberg are to reach, in one table. `python -m bench.run --help` lists the options; with
-`--all` mirrors, sources and sinks to Hudi are measured as well.
+`--all` memory, mirrors, sources and sinks to Hudi are measured as well.
 
 Parts come one after the other, each with a broker and an empty folder. One that fails is a row of the table with its
 error; the others go on. A part's own sizes are options of its own command, such as `python -m bench.freshness --help`.
@@ -28,8 +28,8 @@ PARTS = {
         source.PART,
     )
 }
-OTHERS = (hudi.PART.name, mirror.PART.name, source.PART.name)
-"""Not sinks to Iceberg."""
+OTHERS = (memory.PART.name, hudi.PART.name, mirror.PART.name, source.PART.name)
+"""Not sinks to Iceberg, and the memory that a test bounds."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
