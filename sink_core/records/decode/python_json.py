@@ -12,7 +12,8 @@ from typing import Any
 
 _MOST_DIGITS = 4_000
 """Fewer than Python makes an integer of."""
-_ARROWS = re.compile(r'"(?:[^"\\]|\\.)*"|Inf(?!inity)|-NaN', re.DOTALL)
+# A text that does not end is taken as well: it is looked at once, however many quotes are in it.
+_ARROWS = re.compile(r'"(?:[^"\\]|\\.)*+"?|Inf(?!inity)|-NaN', re.DOTALL)
 _PYTHONS = {"Inf": "Infinity", "-NaN": "NaN"}
 
 

@@ -54,7 +54,7 @@ class Words:
     def array(self, kind: pa.DataType, values: npt.NDArray[Any], valid: int) -> pa.Array:
         """An array of a fixed width of the values."""
         # A part of `words` would keep all of these.
-        own = values.copy() if np.shares_memory(values, self.words) else values
+        own = values.copy() if np.may_share_memory(values, self.words) else values
         return pa.Array.from_buffers(kind, len(values), [self._bitmap(valid), pa.py_buffer(own)])
 
     def booleans(self, row: int, valid: int) -> pa.Array:

@@ -70,6 +70,12 @@ def test_a_number_that_only_the_parser_knows_is_counted_whatever_its_neighbours_
     assert (decoded.dropped, decoded.bad) == ({"x": 1, "t": 1, "y": 2}, ())
 
 
+def test_a_text_without_end_is_looked_at_once_however_many_quotes_it_has() -> None:
+    decoder = JsonDecoder(WITH_MAP, (), names_of(WITH_MAP, None))
+    decoded = decoder.decode([b'{"id": 1, "x": "' + b'\\"' * 300_000 + b"}"])
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(0, DECODE)]
+
+
 @pytest.mark.parametrize("word", ["Infx", "Infinit", "+Inf", "inf", "-nan", "I"])
 @pytest.mark.parametrize("schema", [PLAIN, WITH_MAP], ids=["at once", "rewritten"])
 def test_a_word_that_the_parser_does_not_know_is_no_number(word: str, schema: Schema) -> None:
