@@ -13,7 +13,7 @@ from examples.mirror import compare, produce
 from tests import launch, support
 
 ROOT = Path(__file__).parents[2]
-RECORDS = 30_000
+RECORDS = 60_000
 COMMITTED = RECORDS * 4 // 5
 """Every fifth transaction is aborted."""
 
