@@ -57,7 +57,8 @@ ANSWER_S = 0.02
 LOOKS_AT = 10_000
 LOOKS_S = 10.0
 """`status` and `verify` of as many batches are to take no longer."""
-POSTGRES, POSTGRES_S = ("postgres", 500), 3.0
+AIMS_S = {("postgres", 500): 3.0}
+"""Of commits, by row and size."""
 
 
 def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
@@ -80,7 +81,7 @@ def _figures(place: Place, name: str, rows: Rows, size: int, runs: int) -> Itera
     elif name == "plan":
         yield Figure(f"{name}-{size}", f"a plan of {what}", found["plan"], "s")
     else:
-        aim = Aim(POSTGRES_S, at_most=True) if (name, size) == POSTGRES else None
+        aim = Aim(AIMS_S[name, size], at_most=True) if (name, size) in AIMS_S else None
         yield Figure(f"{name}-{size}", f"commit: {what}", found["commit"], "s", aim, more=_but(found, "commit"))
 
 

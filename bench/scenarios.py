@@ -96,7 +96,7 @@ SCENARIOS = (
     ),
     Scenario(
         # Beside what the connector makes of any number of events at most, for its own start takes too long.
-        (Row("json-cold", "10,000,000 events of json, `calve run` with Spark's start", "connector", 5.0),),
+        (Row("json-cold", "five times the connector's events, `calve run` with Spark's start", "connector", 5.0),),
         ingest_cold,
     ),
     Scenario(

@@ -28,23 +28,34 @@ def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
     topic = fill(place.bootstrap, options.records)
     bench = Bench(place.bootstrap, topic, options.records, place.scratch)
     chosen = [scenario for scenario in SCENARIOS if {row.name for row in scenario.rows} & set(options.rows or ROWS)]
-    done = [list[Sequence[Measured]]() for _ in chosen]
+    done: list[tuple[Scenario, list[Sequence[Measured]]]] = [(scenario, []) for scenario in chosen]
     for number in range(1, options.runs + 1):
-        for scenario, runs in zip(chosen, done, strict=True):
-            names = ", ".join(row.name for row in scenario.rows)
-            last = number == options.runs
-            yield Step(f"{names} {number}/{options.runs}", partial(_run, scenario, bench, runs, last=last))
+        for scenario, runs in done:
+            yield Step(f"{_names(scenario)} {number}/{options.runs}", partial(_run, scenario, bench, runs))
+    for scenario, runs in done:
+        yield Step(f"{_names(scenario)}: medians", partial(_medians, scenario, runs))
 
 
-def _run(scenario: Scenario, bench: Bench, done: list[Sequence[Measured]], *, last: bool) -> Iterator[Figure]:
-    """One more run. The last one gives of each row the run with the median rate, of an even number the slower of the
-    two in the middle.
-    """
+def _names(scenario: Scenario) -> str:
+    return ", ".join(row.name for row in scenario.rows)
+
+
+def _run(scenario: Scenario, bench: Bench, done: list[Sequence[Measured]]) -> Sequence[Figure]:
+    """One more run, whose figures the medians are of."""
     done.append(scenario.run(bench))
     for row, m in zip(scenario.rows, done[-1], strict=True):
         figures = f"{m.records_per_cpu_s:,.0f} records per CPU-second ({m.cpu_s:.1f} CPU-s, {m.wall_s:.1f} s)"
         say(f"  {row.name}: {figures}")
-    for row, measured in zip(scenario.rows, zip(*done, strict=True), strict=True) if last else ():
+    return ()
+
+
+def _medians(scenario: Scenario, done: Sequence[Sequence[Measured]]) -> Iterator[Figure]:
+    """Of each row the run with the median rate, of an even number the slower of the two in the middle; none if no run
+    came to its end.
+    """
+    if not done:
+        return
+    for row, measured in zip(scenario.rows, zip(*done, strict=True), strict=True):
         middle = statistics.median_low(m.records_per_cpu_s for m in measured)
         yield row.figure(next(m for m in measured if m.records_per_cpu_s == middle))
 

@@ -29,9 +29,6 @@ from calve.sink_core.timing import Deadline
 
 BATCH_RECORDS = 20_000
 BATCH_BYTES = 8 * 1024 * 1024
-_MANY_RECORDS, _MANY_BYTES = 10_000, 3 * 1024 * 1024
-"""More records in a batch spare Python's work for each of these, more bytes need memory again and again: a batch is to
-be less than one of both."""
 STALL_SECONDS = 60.0
 
 _POLL_SECONDS = 0.5
@@ -133,8 +130,7 @@ class RangeReader:
 
     def _receive(self) -> Delivered | None:
         """What librdkafka has queued; None if nothing came for a moment."""
-        enough = max(_MANY_RECORDS, _MANY_BYTES // self._record_bytes)
-        most = max(1, min(BATCH_RECORDS, BATCH_BYTES // self._record_bytes, enough))
+        most = max(1, min(BATCH_RECORDS, BATCH_BYTES // self._record_bytes))
         with reported(f"reading {self._open_shown()}"):
             return self._delivery.receive(most, _POLL_SECONDS)
 

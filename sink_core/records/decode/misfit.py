@@ -25,7 +25,6 @@ UNREADABLE = "?"
 """Instead of a field's name: the value isn't JSON."""
 
 _TEXT = (str,)
-_LONG_NUMBER = 100
 _RANGES: dict[type[IcebergType], int] = {IntegerType: 2**31, LongType: 2**63}
 _KINDS: dict[type[IcebergType], tuple[type, ...]] = {
     BooleanType: (bool,),
@@ -44,17 +43,12 @@ _KINDS: dict[type[IcebergType], tuple[type, ...]] = {
 def misfit(value: bytes, wanted: StructType) -> str | None:
     """The dotted name of the first field that seems not to fit, `UNREADABLE`, or None if all seem well."""
     try:
-        decoded = loads(value, parse_int=_integer, parse_float=Decimal)
+        decoded = loads(value, parse_float=Decimal)
         path = _misfit(decoded, wanted)
     except (ValueError, ArithmeticError, RecursionError):
         # Decimal knows no exponent of twenty digits.
         return UNREADABLE
     return path if path is None else path.lstrip(".") or UNREADABLE
-
-
-def _integer(digits: str) -> int | Decimal:
-    """Python refuses integers of thousands of digits; these are too large for any column, whatever they are here."""
-    return int(digits) if len(digits) <= _LONG_NUMBER else Decimal(digits)
 
 
 def _misfit(value: object, wanted: IcebergType) -> str | None:
