@@ -271,7 +271,7 @@ ROWS: Mapping[str, tuple[str, Sequence[int], Rows]] = {
     "served": (f"tables that a batch feeds, each answer of the catalog {ANSWER_S * 1000:.0f} ms later", [10], _served),
     "postgres": ("tables that a batch feeds, of a SQL catalog on PostgreSQL", [500], _sql_served),
     "partitioned": (f"tables of {PARTITIONS} partitions each that a batch feeds, files in each", [], _partitioned),
-    "silent": ("tables beside the one that a batch feeds", [0, 999], _silent),
+    "silent": ("tables beside the one that a batch feeds", [0, 499], _silent),
     "snapshots": ("snapshots of a table", [10, 5_000], _snapshots),
     "plan": ("partitions", [100, 10_000], _plan),
     "batches": ("batches", [10_000], _batches),
