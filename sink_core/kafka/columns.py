@@ -37,6 +37,7 @@ class Columns:
         self._by_partition = dict[int, Int64s]()
         self._functions = np.array(librdkafka.addresses(), np.int64)
         self._scratch, self._totals = np.zeros(4, np.int64), np.zeros(4, np.int64)
+        # Those that are this reader's to destroy; an interrupt may come between any two calls, but within none.
         self._messages = np.zeros(0, np.int64)
         known = clients.reader_settings(settings, group=group, **overrides)
         self._consumer = librdkafka.Consumer(known, on_error=on_error, on_log=_log)
@@ -61,7 +62,7 @@ class Columns:
         values, rest = np.empty(value_bytes + n, np.uint8), np.empty(rest_bytes, np.uint8)
         records, headers = np.empty((_ROWS, n), np.int64), np.empty((_HEADER_ROWS, header_count), np.int64)
         number = gather.gather(self._messages, found, self._functions, self._scratch, values, rest, records, headers)
-        events = [self._event(address) for address in self._messages[:number].tolist()]
+        events = self._events(found) if number else []
         return Delivered(self._columns(values, rest, records, headers) if n else None, events)
 
     def _columns(self, values: np.ndarray, rest: np.ndarray, records: np.ndarray, headers: np.ndarray) -> Messages:
@@ -97,6 +98,12 @@ class Columns:
             self._by_partition[address] = self._index.of_topic(self._consumer.topic(address))
         return self._by_partition[address]
 
+    def _events(self, found: int) -> list[Event]:
+        """What the messages say that are no records, which are destroyed."""
+        events = [self._event(address) for address in self._messages[:found].tolist() if address]
+        gather.destroy(self._messages, self._functions)
+        return events
+
     def _event(self, address: int) -> Event:
         found = self._consumer.event(address)
         of = None if found.topic is None else self._index.of(found.topic, found.partition)
@@ -113,6 +120,8 @@ class Columns:
             asking.close()
 
     def close(self) -> None:
+        # Those of a call that was interrupted: librdkafka would wait for them for ever.
+        gather.destroy(self._messages, self._functions)
         self._consumer.close()
 
 

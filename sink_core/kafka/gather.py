@@ -92,7 +92,7 @@ def measure(messages, count, functions, scratch, totals):
     "int64(int64[::1], int64, int64[::1], int64[::1], uint8[::1], uint8[::1], int64[:, ::1], int64[:, ::1])"
 )
 def gather(messages, count, functions, scratch, values, rest, records, headers):
-    """How many messages are no records: their addresses come first in `messages` then, and all others are destroyed.
+    """How many messages are no records. These stay in `messages`; all others are destroyed, and their addresses zero.
 
     Fills `values` with the records' values, a newline behind each, `rest` with keys and headers, and `records` and
     `headers` with what is where. All are as large as `measure` says.
@@ -102,7 +102,6 @@ def gather(messages, count, functions, scratch, values, rest, records, headers):
     for i in range(count):
         message = messages[i]
         if load32(message) != 0:
-            messages[events] = message
             events += 1
             continue
         records[OFFSETS, row] = load64(message + OFFSET)
@@ -148,8 +147,18 @@ def gather(messages, count, functions, scratch, values, rest, records, headers):
                 header += 1
         records[HEADERS, row] = header
         row += 1
+        messages[i] = 0
         _call1(functions[_DESTROY], message)
     return events
+
+
+@compiled.kernel("void(int64[::1], int64[::1])")
+def destroy(messages, functions):
+    """Destroy all messages whose addresses are not zero, which they are then."""
+    for i in range(len(messages)):
+        if messages[i] != 0:
+            message, messages[i] = messages[i], 0
+            _call1(functions[_DESTROY], message)
 
 
 compiled.kept(__name__)

@@ -93,7 +93,6 @@ class _Library:
         self.error_text = self._named("rd_kafka_message_errstr", c_char_p, message)
         self.fatal_error = self._named("rd_kafka_fatal_error", c_int, c_void_p, c_char_p, c_size_t)
         self.topic_name = self._named("rd_kafka_topic_name", c_char_p, c_void_p)
-        self.message_destroy = self._named("rd_kafka_message_destroy", None, c_void_p)
         self.close = self._named("rd_kafka_consumer_close", c_int, c_void_p)
         self.destroy = self._named("rd_kafka_destroy", None, c_void_p)
         self.addresses = tuple(
@@ -199,22 +198,19 @@ class Consumer:
         return max(0, int(found))
 
     def event(self, message: int) -> Event:
-        """What the message at an address says, which is destroyed."""
-        try:
-            found = cast(message, POINTER(_Message))
-            of = found.contents
-            error = KafkaError(of.err, _shown(self._lib.error_text(found)))
-            topic = _shown(self._lib.topic_name(of.topic)) if of.topic else None
-            return Event(error, topic, int(of.partition), int(of.offset))
-        finally:
-            self._lib.message_destroy(message)
+        """What the message at an address says."""
+        found = cast(message, POINTER(_Message))
+        of = found.contents
+        error = KafkaError(of.err, _shown(self._lib.error_text(found)))
+        topic = _shown(self._lib.topic_name(of.topic)) if of.topic else None
+        return Event(error, topic, int(of.partition), int(of.offset))
 
     def topic(self, address: int) -> str:
         """The name of a topic that a message points to."""
         return _shown(self._lib.topic_name(address))
 
     def close(self) -> None:
-        """Disconnect. All messages must have been destroyed."""
+        """Disconnect. All messages must have been destroyed: else this waits for them for ever."""
         if self._handle:
             self._lib.close(self._handle)
             self._lib.queue_destroy(self._queue)

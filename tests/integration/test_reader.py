@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -219,6 +222,36 @@ def test_records_come_with_all_that_they_have(broker: embedded.Broker, kafka_top
             )
     assert found == sent
     assert [c.value_bytes for c in reader.counts] == [sum(len(k or b"") + len(v or b"") for _, k, v, *_ in sent)]
+
+
+def test_an_interrupt_between_a_record_and_its_columns_leaves_none_to_wait_for(
+    broker: embedded.Broker,
+    kafka_topic: support.TopicFactory,
+    produce: support.Produce,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calve.sink_core.kafka.reader, "_POLL_SECONDS", 60.0)
+    topic = kafka_topic()
+    produce(topic, ["first"])
+
+    def interrupt() -> None:
+        """While the client waits, which notices it when the next record comes."""
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+        produce(topic, ["second"])
+
+    reader = RangeReader({"bootstrap.servers": broker.bootstrap}, [OffsetRange(topic, 0, 0, 10)], group="g")
+    interrupting = threading.Thread(target=interrupt)
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it comes in any of these lines
+        for _ in reader:
+            interrupting.start()
+        interrupting.join()
+    interrupting.join()
+    closing = threading.Thread(target=lambda: reader.__exit__(None, None, None), daemon=True)
+    closing.start()
+    closing.join(30)
+    assert not closing.is_alive()
 
 
 def test_offsets_lost_to_retention_are_a_finding(

@@ -62,7 +62,7 @@ def read(data, starts, ends, header, steps, words, valid, suspect):  # noqa: C90
                 if number != steps[k, 4]:
                     if steps[k, 2] >= 0:
                         valid[steps[k, 2], i] = 0
-                    k += steps[k, 5]
+                    k += max(steps[k, 5], 0)
                 elif steps[k, 5] < 0:
                     good = False
             elif kind == ENUM:

@@ -84,7 +84,8 @@ class _Words:
         """Those of FIXED, zeros where there are none."""
         there = self.words[row + 1] == size
         found = np.zeros((len(there), size), np.uint8)
-        found[there] = np.lib.stride_tricks.sliding_window_view(self.data, size)[self.words[row][there]]
+        if there.any():  # else the data may be shorter than one
+            found[there] = np.lib.stride_tricks.sliding_window_view(self.data, size)[self.words[row][there]]
         return pa.Array.from_buffers(pa.binary(size), len(there), [self.bitmap(valid), pa.py_buffer(found)])
 
 
