@@ -22,6 +22,7 @@ from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.packed import Packed, packed, taken
 from calve.sink_core.records.avro.columns import avro_columns, avro_wants
 from calve.sink_core.records.avro.schema import WriterSchema, shown
+from calve.sink_core.records.avro.strict import check
 from calve.sink_core.records.avro.types import Carriers
 from calve.sink_core.records.avro.vectorised import reader
 from calve.sink_core.records.columns.arrow import file_schema
@@ -218,6 +219,7 @@ def _record(value: bytes, header_bytes: int, schema: WriterSchema) -> dict[str, 
     data = BytesIO(value)
     data.seek(header_bytes)
     try:
+        check(value, header_bytes, schema)
         record: Any = schemaless_reader(data, schema.readable, None)
     except Exception as error:  # noqa: BLE001 - whatever fastavro makes of broken bytes, it is about this record alone
         said = _READER.sub("", f"{type(error).__name__}: {error}".rstrip(": "))

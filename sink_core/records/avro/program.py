@@ -247,7 +247,8 @@ def _numbers(row: int, valid: int, kind: pa.DataType) -> _Make:
 def _floats(row: int, valid: int, of: np.dtype[Any]) -> _Make:
     def make(words: _Words) -> pa.Array:
         # A float is in the lower half of its word.
-        found = words.words[row].view(of)[:: words.words.itemsize // of.itemsize].astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a NaN of any bits is one
+            found = words.words[row].view(of)[:: words.words.itemsize // of.itemsize].astype(np.float64)
         buffers = [words.bitmap(valid), pa.py_buffer(found)]
         return pa.Array.from_buffers(pa.float64(), len(found), buffers)
 

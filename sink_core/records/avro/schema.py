@@ -22,6 +22,8 @@ Node = str | list[Any] | dict[str, Any]
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED = ("record", "error", "enum", "fixed")
 _DECIMAL = "calve-decimal"
+_DECIMAL_BYTES, _BEYOND = 16, Decimal("1E+38")
+"""Bytes of 38 digits, and the first number that has more."""
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
@@ -205,7 +207,13 @@ def _decimal(data: Any, writer: dict[str, Any] | None, _reader: object) -> Decim
 
 
 def exact(data: bytes, scale: int) -> Decimal:
-    """A decimal's bytes as its value, with all its digits."""
+    """A decimal's bytes as its value, with all its digits; one that no column holds for any such."""
+    if len(data) > _DECIMAL_BYTES:
+        # Python takes for digits the square of their number.
+        sign = data[-_DECIMAL_BYTES] & 0x80
+        if data[:-_DECIMAL_BYTES].strip(b"\xff" if sign else b"\0"):
+            return _BEYOND
+        data = data[-_DECIMAL_BYTES:]
     return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, _EXACT)
 
 

@@ -311,7 +311,8 @@ def is_text(value: bytes) -> bool:
 
 def _numbers(kind: str, size: int) -> _Read:
     def read(batch: Batch) -> pa.Array:
-        return pa.array(np.ascontiguousarray(batch.bytes_at(size)).view(kind).ravel().astype(np.float64))
+        with np.errstate(invalid="ignore"):  # a NaN of any bits is one
+            return pa.array(np.ascontiguousarray(batch.bytes_at(size)).view(kind).ravel().astype(np.float64))
 
     return read
 

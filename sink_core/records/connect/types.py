@@ -51,6 +51,7 @@ from pyiceberg.types import (
 from calve.sink_core.records.columns.names import EXACT, Names, TwoOfOne
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 from calve.sink_core.records.connect.schema import ConnectType
+from calve.sink_core.records.decode.convert import as_decimal
 
 _EXACT = Context(prec=50)
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -160,7 +161,7 @@ def from_connect(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def to_column(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """A leaf that is exactly Connect's as the column's type. Raises ArrowInvalid for a decimal that has more digits."""
-    return pc.cast(array, wanted) if pa.types.is_decimal(wanted) else from_connect(array, wanted)
+    return as_decimal(array, wanted) if pa.types.is_decimal(wanted) else from_connect(array, wanted)
 
 
 def _decimal(text: str | None, scale: int) -> Decimal | None:

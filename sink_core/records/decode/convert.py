@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from calve.sink_core.records.columns.arrow import Leaf, arrow_schema, file_schema, missing, rebuild
+from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 from calve.sink_core.records.decode.bisection import Part, bisect
+from calve.sink_core.records.decode.maps import has_typed_keys, key_twice
 from calve.sink_core.records.decode.text import from_text
 
 _DAY_MICROS = 24 * 60 * 60 * 1_000_000
@@ -29,6 +31,7 @@ class Converter:
         self._leaf = leaf
         # Types of files tell a UUID from fixed[16], those in memory don't.
         self._typed, self._target = file_schema(schema), arrow_schema(schema)
+        self._has_keys = [has_typed_keys(field.field_type) for field in schema.fields]
 
     def convert(self, parsed: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
         """The rows that fit, and by row number what is wrong with each of the others."""
@@ -48,13 +51,14 @@ class Converter:
         """What is wrong with the first column of each row in which anything is."""
         bad: dict[int, str] = {}
         for i in range(parsed.num_columns):
-            _, unfit = bisect(len(parsed), partial(self._try, i, parsed.column(i)), pa.ArrowInvalid)
-            bad = {row: str(error) for row, error in unfit.items()} | bad
+            rows = [row for row in range(len(parsed)) if row not in bad]
+            _, unfit = bisect(len(rows), partial(self._try, i, parsed.column(i), rows), pa.ArrowInvalid)
+            bad |= {rows[place]: str(error) for place, error in unfit.items()}
         return bad
 
-    def _try(self, i: int, column: pa.Array, part: Part) -> None:
+    def _try(self, i: int, column: pa.Array, rows: list[int], part: Part) -> None:
         # Not a slice: its lists would still hold the values of all rows.
-        self._column(i, column.take(pa.array(np.arange(part[0], part[-1] + 1))))
+        self._column(i, column.take(pa.array(rows[part[0] : part[-1] + 1], pa.int64())))
 
     def _column(self, i: int, parsed: pa.Array) -> pa.Array:
         """Raises ArrowInvalid beginning with the field's name if a row doesn't fit."""
@@ -68,6 +72,8 @@ class Converter:
             raise pa.ArrowInvalid(f"{target.name}: {error}") from error
         if name := missing(column, target):
             raise pa.ArrowInvalid(f"{name}: required, but missing or null")
+        if self._has_keys[i] and (twice := key_twice(column)):
+            raise pa.ArrowInvalid(f"{target.name}: key {twice} stands twice in one map")
         return column
 
 
@@ -75,6 +81,8 @@ def from_json(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """What JSON's parser made of a leaf, as the wanted type. Raises ArrowInvalid for what doesn't fit."""
     if array.type == wanted:
         return array
+    if pa.types.is_decimal(wanted):
+        return as_decimal(array, wanted)
     if not pa.types.is_float32(wanted):
         return from_text(array, wanted)
     narrow = pc.cast(array, wanted)
@@ -83,12 +91,20 @@ def from_json(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return narrow
 
 
+def as_decimal(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Decimals as others, of another scale perhaps. Raises ArrowInvalid for one that has too many digits."""
+    # In 128 bits Arrow may not notice that a number doesn't fit these.
+    return pc.cast(pc.cast(array, pa.decimal256(2 * DECIMAL_DIGITS, array.type.scale)), wanted)
+
+
 def from_typed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """A leaf of a type of its own as the wanted type. Raises ArrowInvalid for what doesn't fit."""
     if pa.types.is_time(wanted):
         return _within_a_day(pc.cast(array, wanted))
     if array.type == wanted:
         return array
+    if pa.types.is_decimal(wanted) and pa.types.is_decimal(array.type):
+        return as_decimal(array, wanted)
     if isinstance(wanted, pa.UuidType):
         is_text = pa.types.is_string(array.type)
         return from_text(array, wanted) if is_text else pa.ExtensionArray.from_storage(wanted, array)

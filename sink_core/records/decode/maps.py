@@ -11,6 +11,8 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import cast
 
+import numpy as np
+import pyarrow as pa
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.types import (
     BooleanType,
@@ -22,6 +24,7 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
+    StringType,
     StructType,
 )
 
@@ -86,6 +89,8 @@ def _whole(number: Digits, wanted: IcebergType | None) -> str:
         found = Decimal(number)
     except InvalidOperation:
         return number
+    if not found:
+        return "0"
     # An exponent may stand for any number of digits.
     is_whole = found.is_finite() and found.adjusted() < _LONG_DIGITS and found == found.to_integral_value()
     return str(int(found)) if is_whole else number
@@ -127,6 +132,40 @@ def _list(items: list[object], wanted: IcebergType, names: Names) -> str:
         # A list of entries must not pass for a map; anywhere else a list is a mismatch already.
         return "{}" if isinstance(wanted, MapType) else "[]"
     return f"[{','.join(_rewrite(item, wanted.element_type, names) for item in items)}]"
+
+
+def has_typed_keys(kind: IcebergType) -> bool:
+    """Whether there are maps in the type whose keys are not text, so that two texts may be one key."""
+    if isinstance(kind, StructType):
+        return any(has_typed_keys(of.field_type) for of in kind.fields)
+    if isinstance(kind, ListType):
+        return has_typed_keys(kind.element_type)
+    return isinstance(kind, MapType) and (not isinstance(kind.key_type, StringType) or has_typed_keys(kind.value_type))
+
+
+def key_twice(array: pa.Array) -> str | None:
+    """A key that a map in the array has twice, though it was written in two ways; None if there is none."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return next(filter(None, map(key_twice, array.flatten())), None)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return key_twice(array.flatten())
+    if not pa.types.is_map(kind):
+        return None
+    # A null has no entries, but may hold some.
+    maps = array.drop_null()
+    first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
+    keys, items = maps.keys[first:last], maps.items[first:last]
+    return (None if pa.types.is_large_string(kind.key_type) else _twice(maps, keys)) or key_twice(items)
+
+
+def _twice(maps: pa.Array, keys: pa.Array) -> str | None:
+    plain = keys.storage if isinstance(keys, pa.ExtensionArray) else keys
+    numbers = plain.dictionary_encode().indices.to_numpy().astype(np.int64)
+    of = np.repeat(np.arange(len(maps)), np.diff(maps.offsets.to_numpy()))
+    order = np.lexsort((numbers, of))
+    same = (np.diff(of[order]) == 0) & (np.diff(numbers[order]) == 0)
+    return str(keys[int(order[np.argmax(same)])].as_py()) if same.any() else None
 
 
 def _key(key: str, wanted: IcebergType) -> str:

@@ -56,9 +56,17 @@ def _within(found: pa.Array, asked: pa.DataType, path: str) -> dict[str, pa.Arra
 
 def says_something(kind: pa.DataType) -> bool:
     """Whether values of the type are more than nulls and empty lists."""
-    if pa.types.is_struct(kind):
-        return any(says_something(field.type) for field in kind)
-    return says_something(kind.value_type) if pa.types.is_list(kind) else not pa.types.is_null(kind)
+    # No call of itself: a record may be nested as deep as it likes.
+    kinds = [kind]
+    while kinds:
+        kind = kinds.pop()
+        if pa.types.is_struct(kind):
+            kinds += [field.type for field in kind]
+        elif pa.types.is_list(kind):
+            kinds.append(kind.value_type)
+        elif not pa.types.is_null(kind):
+            return True
+    return False
 
 
 def counted(others: Mapping[str, pa.Array], names: Names) -> Counter[str]:

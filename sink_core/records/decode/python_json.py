@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
+
+MOST_LEVELS = 50
+"""Of columns within columns that a record may ask for: what makes and reads schemas calls itself for each."""
 
 _MOST_DIGITS = 4_000
 """Fewer than Python makes an integer of."""
@@ -50,6 +53,22 @@ def _loads(value: bytes, **hooks: Any) -> object:
 
 def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
+def is_too_deep(value: object) -> bool:
+    """Whether objects and lists in a parsed value lie deeper within each other than columns are made of."""
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        level = [inner for each in level for inner in _inner(each)]
+        if not level:
+            return False
+    return True
+
+
+def _inner(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast(dict[str, object], value).values()
+    return cast(list[object], value) if isinstance(value, list) else ()
 
 
 def no_key_twice(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json as pj
 
+from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 from calve.sink_core.records.decode.text import carried_as_text
 
 UNFRAMED = "not a JSON object: it doesn't begin with { and end with }"
@@ -86,4 +87,7 @@ def _parsed_type(wanted: pa.DataType) -> pa.DataType:
         return pa.list_(pa.struct(list(entry.items())))
     if carried_as_text(wanted):
         return pa.string()
+    if pa.types.is_decimal(wanted) and wanted.precision + wanted.scale > DECIMAL_DIGITS:
+        # Brought to its scale a number of that many digits would not fit 128 bits, which Arrow may not notice.
+        return pa.decimal256(wanted.precision, wanted.scale)
     return pa.float64() if pa.types.is_float32(wanted) else wanted

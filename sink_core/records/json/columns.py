@@ -54,6 +54,7 @@ from pyiceberg.types import (
 from calve.sink_core.error_codes.records import NO_SAMPLE, TWO_KINDS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.checked import of_fields
+from calve.sink_core.records.decode.python_json import is_too_deep
 
 ONLY_NULL = "only null in the sample"
 ONLY_EMPTY = "only empty lists in the sample"
@@ -84,8 +85,8 @@ class Seen:
 def infer_schema(values: Iterable[bytes]) -> Schema:
     """The schema of JSON records by the rules above, field ids from 1.
 
-    Values that are no JSON object (or give a key twice) are skipped. Raises ConfigError if none is left, or naming the
-    field that holds two kinds of value.
+    Values that are no JSON object (or give a key twice, or are nested too deeply for columns) are skipped. Raises
+    ConfigError if none is left, or naming the field that holds two kinds of value.
     """
     records = [record for value in values if (record := _parsed(value)) is not None]
     if not records:
@@ -105,7 +106,7 @@ def _parsed(value: bytes) -> dict[str, Any] | None:
         parsed = json.loads(value.decode("utf-8"), object_pairs_hook=_without_repeats, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
-    return cast(dict[str, Any], parsed) if isinstance(parsed, dict) else None
+    return cast(dict[str, Any], parsed) if isinstance(parsed, dict) and not is_too_deep(parsed) else None
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -280,7 +280,8 @@ def read(  # noqa: C901 - one loop, in which a call costs
     The others are read into `words`, with ones in `valid` where there is a value. `unescaped` is as long as `data`,
     `stamps` have a word for each field, and `others` get what no field is. All but `data` begin as zeros.
     """
-    all_text = is_text(data, 0, len(data))
+    # Where others have most of the data, each value is looked at.
+    all_text = 2 * (ends - starts).sum() > len(data) and is_text(data, 0, len(data))
     number_of, to, address = 0, 0, data.ctypes.data
     stack = np.zeros(DEEPEST, np.int64)
     for i in range(len(starts)):

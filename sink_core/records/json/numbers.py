@@ -23,6 +23,7 @@ _UNSURE = 0x1FF
 # Powers of ten at which the product may lie exactly between two doubles.
 _TIES_FROM, _TIES_TO = -4, 23
 _MOST_EXPONENT = 10_000
+"""From here on it is not counted, and others read the number."""
 
 
 def powers_of_five() -> np.ndarray:
@@ -98,7 +99,8 @@ def number(data, at, end, whole, powers):  # noqa: C901 - one look at each byte
     if digits == 0 or (digits > 1 and load8(address + begin) == _ZERO) or digits > MOST_DIGITS:
         return 0, at, False
     # Zeros at the beginning are no digits of the number.
-    digits -= found == 0
+    begun = found != 0
+    digits -= not begun
     power = 0
     if whole:
         if at < end and load8(address + at) in (_POINT, _LOWER_E, _UPPER_E):
@@ -112,7 +114,9 @@ def number(data, at, end, whole, powers):  # noqa: C901 - one look at each byte
         fraction = at
         while at < end and _ZERO <= load8(address + at) <= _NINE:
             found = found * 10 + (load8(address + at) - _ZERO)
-            digits += found != 0
+            # Of twenty digits the number, cut to 64 bits, may be zero.
+            begun = begun or found != 0
+            digits += begun
             at += 1
         power = fraction - at
         if power == 0 or digits > MOST_DIGITS:
@@ -126,7 +130,7 @@ def number(data, at, end, whole, powers):  # noqa: C901 - one look at each byte
         while at < end and _ZERO <= load8(address + at) <= _NINE:
             exponent = min(exponent * 10 + (load8(address + at) - _ZERO), _MOST_EXPONENT)
             at += 1
-        if at == begin:
+        if at == begin or exponent == _MOST_EXPONENT:
             return 0, at, False
         power += -exponent if minus else exponent
     bits, good = nearest(found, power, powers)

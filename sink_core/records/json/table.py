@@ -19,6 +19,8 @@ Bools = npt.NDArray[np.bool_]
 _MOST_OTHERS = 32
 """Fields that nobody asked for, of which the kernel counts the values; a record with one more is a suspect."""
 
+_BLANK = ord(" ")
+
 _KINDS: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
     (pa.types.is_boolean, kernel.BOOLEAN),
     (pa.types.is_int32, kernel.INT),
@@ -71,6 +73,9 @@ class Table:
         self.fields += [()] * len(of)
         for number, each in enumerate(of, first):
             kind, name = _kind(each.type), str(each.name).encode()
+            if b'"' in name or b"\\" in name or any(byte < _BLANK for byte in name):
+                # Not written as it is, and the kernel compares what is written.
+                raise _NotForThis
             row, inner = -1, -1
             if kind == kernel.STRUCT:
                 inner = self.add(f"{path}{each.name}.", list(each.type))

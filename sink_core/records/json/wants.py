@@ -1,7 +1,7 @@
 """What JSON records need that a table lacks: fields that it doesn't have, wider types, fields that may be null.
 
 A look with Python's own parser, at the records that need something only. One that would not fit the table even if it
-had all of that wants nothing: a broken record changes no table.
+had all of that wants nothing: a broken record changes no table. Nor does one that is nested too deeply for columns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from calve.sink_core.records.columns.names import EXACT, Names
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 from calve.sink_core.records.decode.maps import own_names, with_entries
 from calve.sink_core.records.decode.misfit import misfit
-from calve.sink_core.records.decode.python_json import loads
+from calve.sink_core.records.decode.python_json import is_too_deep, loads
 from calve.sink_core.records.json.columns import Seen, fields_seen, note
 
 _INT = 2**31
@@ -81,7 +81,9 @@ class Wants:
         for value in values:
             try:
                 if misfit(with_entries(value, self._widest, self._names), self._widest) is None:
-                    _note(noted, loads(value, parse_float=_Number), self._struct, self._names)
+                    record = loads(value, parse_float=_Number)
+                    if not is_too_deep(record):
+                        _note(noted, record, self._struct, self._names)
             except (ValueError, RecursionError):
                 continue
         noted.unknown.fields.pop(KAFKA_COLUMN, None)

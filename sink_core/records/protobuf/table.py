@@ -111,7 +111,7 @@ class Table:
             number = kernel.read(values.data, starts, ends, header_bytes, self.fields, self.nodes, self.enums, *rows)
             if number != kernel.NO_ROOM:
                 break
-            self.room[1:] *= 2
+            self.room[1:] *= 1 + (counts[0, 1:] >= self.room[1:])
         # What one batch was too large for is not kept for all that come.
         self.room[1:] = 2 * counts[0, 1:]
         found = self.make(Words(values.data, words, base, self.level_of, counts[0]))

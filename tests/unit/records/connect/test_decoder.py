@@ -231,6 +231,17 @@ def test_a_decimal_of_another_scale_must_fit_the_columns_digits() -> None:
     assert found[1][0] == FIT
 
 
+def test_a_decimal_that_has_too_many_digits_at_the_columns_scale_does_not_fit() -> None:
+    schema = struct(data("a", "bytes", "Decimal", scale="0"))
+    reading = ConnectDecoder(Schema(NestedField(1, "a", DecimalType(38, 10))))
+    values = [envelope({"a": unscaled(Decimal(n), 0)}, schema) for n in ("4e28", "7", "-4e28")]
+    assert outcomes(reading.decode(values), 3) == [
+        (FIT, "a: Decimal value does not fit in precision 38"),
+        {"a": Decimal(7)},
+        (FIT, "a: Decimal value does not fit in precision 38"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("field", "message"),
     [

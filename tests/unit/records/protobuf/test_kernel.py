@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 from google.protobuf.message_factory import GetMessageClass
@@ -212,6 +213,23 @@ def test_defaults_and_groups_of_proto2(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [HEADER + b"\0" + body for body in (b"", b"\x30\x01", b"\x3b\x08\x01\x3c", b"\x3a\x02\x08\x01")]
     assert suspects(text, columns, values) == [False, False, True, True]
     assert Both(file(text), columns, monkeypatch, any_case=False).agree(values) == 3
+
+
+def test_room_is_made_for_the_field_that_is_long_and_no_other() -> None:
+    fields = " ".join(f"repeated bool f{n} = {n};" for n in range(1, 51))
+    schema = messages(f'syntax = "proto3"; message Wide {{ {fields} }}').writer_of(HEADER + b"\0")
+    table = layout(schema.descriptor, file_schema(protobuf_columns(schema)), EXACT)
+    assert table is not None
+    long = HEADER + b"\0\x0a" + varint(100_000) + bytes(100_000)
+    tracemalloc.start()
+    try:
+        found, _ = table.read(packed([long]), len(HEADER) + 1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.column("f1")[0]) == 100_000
+    # A word for each element, and twice as many while room is made: 50 times as much for all fields.
+    assert peak < 10 * 8 * 100_000
 
 
 def suspects(text: str, columns: Schema, values: list[bytes]) -> list[bool]:
