@@ -32,26 +32,28 @@ _LOOKED_AT = 16
 
 def others_in(
     found: pa.RecordBatch | pa.StructArray, asked: pa.Schema | pa.DataType, path: str = ""
-) -> dict[str, pa.Array]:
-    """By dotted name the values of fields that `block.read` found with `others`; only nulls are nothing."""
+) -> list[tuple[str, pa.Array]]:
+    """Dotted names and values of the fields that `block.read` found with `others`; only nulls are nothing. Two may have
+    one name: `a.b` is a field's name as well.
+    """
     known = {field.name: field.type for field in asked}
-    others = dict[str, pa.Array]()
+    others = list[tuple[str, pa.Array]]()
     for field in found.schema if isinstance(found, pa.RecordBatch) else found.type:
         values = found.column(field.name) if isinstance(found, pa.RecordBatch) else found.field(field.name)
         name = f"{path}{field.name}"
         if field.name not in known:
-            others |= {name: values} if values.null_count < len(values) else {}
+            others += [(name, values)] if values.null_count < len(values) else []
         elif field.type != known[field.name]:
-            others |= _within(values, known[field.name], name)
+            others += _within(values, known[field.name], name)
     return others
 
 
-def _within(found: pa.Array, asked: pa.DataType, path: str) -> dict[str, pa.Array]:
+def _within(found: pa.Array, asked: pa.DataType, path: str) -> list[tuple[str, pa.Array]]:
     if isinstance(found, pa.StructArray) and pa.types.is_struct(asked):
         return others_in(found, asked, f"{path}.")
     if isinstance(found, pa.ListArray) and pa.types.is_list(asked):
         return _within(found.flatten(), asked.value_type, f"{path}.element")
-    return {}
+    return []
 
 
 def says_something(kind: pa.DataType) -> bool:
@@ -69,9 +71,12 @@ def says_something(kind: pa.DataType) -> bool:
     return False
 
 
-def counted(others: Mapping[str, pa.Array], names: Names) -> Counter[str]:
+def counted(others: Iterable[tuple[str, pa.Array]], names: Names) -> Counter[str]:
     """How many values each field has, of those that are counted."""
-    return Counter({n: len(v) - v.null_count for n, v in others.items() if names.counts(n)})
+    found = Counter[str]()
+    for name, values in others:
+        found[name] += len(values) - values.null_count if names.counts(name) else 0
+    return +found
 
 
 def looked_for(values: Iterable[bytes], wanted: StructType, names: Names) -> Counter[str]:

@@ -6,9 +6,9 @@ the verdict on a single record decides: what becomes of a record doesn't depend 
 What a record may hold: numbers, strings, booleans, objects and lists for the Iceberg types of the same nature; decimals
 as number or string; maps as objects (`maps`); the rest as text (`text`). Nothing is rounded or coerced: `1.5` and `"1"`
 are errors for a long, `1.255` is one for decimal(5, 2). The exception is what JSON numbers for float and double always
-mean: the nearest value, with NaN and Infinity accepted and anything beyond the type's range an error. Fields the schema
-doesn't have are ignored, missing ones are null, names match exactly unless the table has others (`names`). A number
-beyond double's range is an error wherever it stands.
+mean: the nearest double, and the float that is nearest to it, with NaN and Infinity accepted and anything beyond the
+type's range an error. Fields the schema doesn't have are ignored, missing ones are null, names match exactly unless the
+table has others (`names`). A number beyond double's range is an error wherever it stands.
 
 The parser shows what else is in a block, at little cost (`others`): it is counted. For a table that may be given
 columns what else there is, or does not fit, is looked at closely (`wants`).
@@ -191,9 +191,9 @@ class JsonDecoder:
         if found.schema.equals(self._parsed):
             return found
         others = others_in(found, self._parsed)
-        if any(names.may_be_other(name.rpartition(".")[2]) for name in others):
+        if any(names.may_be_other(name.rpartition(".")[2]) for name, _ in others):
             raise ValueError(_OTHER_NAMES)
-        new = {name for name, of in others.items() if says_something(of.type) and names.asks(name)} - self._passed_over
+        new = {name for name, of in others if says_something(of.type) and names.asks(name)} - self._passed_over
         if new and self._adds:
             sifted.others |= new
             sifted.news += places

@@ -119,6 +119,11 @@ def test_what_many_records_have_beside_is_counted_by_the_kernel(monkeypatch: pyt
     assert dict(made.decode(cast(Any, packed(values))).dropped) == {"more": 100, "s.y": 100}
 
 
+def test_a_field_whose_name_is_anothers_path_is_counted_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = schema_of({"id": "long", "s": "struct<x: long>"})
+    agree([b'{"s.y":1,"s":{"y":1}}', b'{"s.y":1}', b'{"s":{"y":null}}'], schema, (), EXACT, monkeypatch)
+
+
 def test_a_batch_of_suspects_is_left_to_the_parser_and_so_are_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "_MANY_SUSPECTS", 0.1)
     monkeypatch.setattr(compiled, "usable", lambda *_: True)
