@@ -5,6 +5,7 @@ A release of pyiceberg may drop or change them without a word; `tests/unit/icebe
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -28,7 +29,12 @@ from pyiceberg.types import StructType
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyiceberg.io.pyarrow import ArrowScan
+    import pyarrow.parquet as pq
+    from pyiceberg.io.fileformat import DataFileStatistics
+    from pyiceberg.io.pyarrow import ArrowScan, StatisticsCollector
+
+_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
+"""Halves of characters, which no text in UTF-8 has."""
 
 
 def inherited(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
@@ -37,6 +43,29 @@ def inherited(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
     Own reading of manifests remembers their schemas, and these are the specification's rules for what it reads.
     """
     return _inherit_from_manifest(entry, manifest)
+
+
+def parquet_statistics(
+    of: pq.FileMetaData, columns: dict[int, StatisticsCollector], field_ids: dict[str, int]
+) -> DataFileStatistics:
+    """Metrics of a Parquet file, for its line in a manifest. The upper bound of a text that is cut may end in what
+    follows U+D7FF, where pyiceberg has no character.
+    """
+    from pyiceberg.io import pyarrow
+
+    pyarrow.truncate_upper_bound_text_string = upper_bound  # pyright: ignore[reportPrivateImportUsage]
+    return pyarrow.data_file_statistics_from_parquet_metadata(of, columns, field_ids)
+
+
+def upper_bound(text: str, most: int | None) -> str | None:
+    """The text in so many characters, the last of them a larger one if it is cut; None if there is none larger."""
+    found = text[:most]
+    if found == text:
+        return text
+    for at in range(len(found) - 1, -1, -1):
+        if (larger := ord(found[at]) + 1) <= sys.maxunicode:
+            return found[:at] + chr(_AFTER_SURROGATES if larger == _SURROGATES else larger)
+    return None
 
 
 def delete_old_metadata(catalog: Catalog, io: FileIO, before: TableMetadata, after: TableMetadata) -> None:

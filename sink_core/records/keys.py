@@ -4,6 +4,9 @@ A key with fields is read as a value of its format is. One that is a single valu
 first, which changes nothing in Avro and little in JSON.
 """
 
+# pyarrow makes its compute functions at import, unseen by type checkers.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import json
@@ -15,6 +18,7 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
@@ -92,12 +96,15 @@ class KeyDecoder:
 
 @dataclass(frozen=True, slots=True)
 class ReadKeys:
-    """The keys of n records. `bad` are those of records that can't be stored, by place."""
+    """The keys of n records. `bad` are those of records that can't be stored, by place; `are_read` says which
+    are bytes that others say, such as base64, None that none are.
+    """
 
     raw: Keys
     arrays: Mapping[pa.DataType, pa.Array] = field(default_factory=dict[pa.DataType, pa.Array])
     bad: Mapping[int, BadValue] = field(default_factory=dict[int, BadValue])
     left_out: npt.NDArray[np.bool_] | None = None
+    are_read: npt.NDArray[np.bool_] | None = None
 
     def of(self, kind: pa.DataType, places: Sequence[int]) -> pa.Array:
         """The keys of the records at these places as SQL sees them: null where a record has none, or is bad."""
@@ -106,7 +113,11 @@ class ReadKeys:
             return pa.nulls(len(places), kind) if found is None else found.take(pa.array(places, pa.int64()))
         raw, out = self.raw(), self.left_out
         left_out = set[int]() if out is None else set(np.flatnonzero(out).tolist())
-        return pa.array([None if place in left_out else raw[place] for place in places], RAW_KEY)
+        keys = pa.array([None if place in left_out else raw[place] for place in places], RAW_KEY)
+        if self.are_read is None:
+            return keys
+        read = self.arrays[RAW_KEY].take(pa.array(places, pa.int64()))
+        return pc.if_else(pa.array(self.are_read[list(places)]), read, keys)
 
 
 class KeyReader:
@@ -131,7 +142,8 @@ class KeyReader:
             bad |= {places[verdict.index]: replace(verdict, index=places[verdict.index]) for verdict in verdicts}
             found.setdefault(decoder.type, []).append(([places[at] for at in good], array))
         arrays = {kind: _spread(parts, kind, len(raw)) for kind, parts in found.items()}
-        return ReadKeys(partial(_same, raw), arrays, bad, left_out)
+        of_bytes = [number for number, decoder in enumerate(self._decoders) if decoder.type == RAW_KEY]
+        return ReadKeys(partial(_same, raw), arrays, bad, left_out, np.isin(which, of_bytes) if of_bytes else None)
 
 
 def _same(keys: Sequence[bytes | None]) -> Sequence[bytes | None]:

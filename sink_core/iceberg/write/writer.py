@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.io.fileformat import DataFileStatistics
-from pyiceberg.io.pyarrow import data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
+from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
 from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
+from calve.sink_core.iceberg.compat import parquet_statistics
 from calve.sink_core.iceberg.files.partition import Partition, fits_in_path
 from calve.sink_core.iceberg.files.sort_order import Order
 from calve.sink_core.iceberg.files.written import WrittenFile, describe_file
@@ -104,8 +105,5 @@ class _OpenFile:
         return describe_file(self._path, size, self._partition, spec, schema, self._statistics(), order)
 
     def _statistics(self) -> DataFileStatistics:
-        return data_file_statistics_from_parquet_metadata(
-            parquet_metadata=self._writer.writer.metadata,
-            stats_columns=statistics_plan(self._metadata),
-            parquet_column_mapping=parquet_path_to_id_mapping(self._names),
-        )
+        names = parquet_path_to_id_mapping(self._names)
+        return parquet_statistics(self._writer.writer.metadata, statistics_plan(self._metadata), names)

@@ -215,6 +215,9 @@ class Events:
             if column.name not in self._kept and refused.any():
                 text = f"{at}{column.name}: {UNAVAILABLE}: the source did not send the value, which can't be kept"
                 faults.append((said.comes & refused, text))
+        for name in self._kept:
+            marked = stands_in(pc.struct_field(new, name), KEEP)
+            faults.append((said.comes & marked, f"{at}{name}: {KEEP!r}, which stands for values that were not sent"))
         if self._path:
             faults.append((nulls(self._order(events, said)), f"{'.'.join(self._path)}: {NO_ORDER}"))
         return faults

@@ -49,7 +49,8 @@ class RowKeyDecoder:
             return key
         try:
             value = text.decode() if isinstance(self._only.field_type, _BARE) else json.dumps(key.decode())
-        except UnicodeDecodeError:
+            json.loads(value)
+        except (ValueError, RecursionError):
             # No JSON object: the verdict says so.
             return key
         return f"{{{json.dumps(self._only.name)}: {value}}}".encode()

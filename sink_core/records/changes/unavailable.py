@@ -30,7 +30,7 @@ def can_keep(kind: IcebergType) -> bool:
 
 
 def stands_in(column: pa.Array | pa.ChunkedArray, marker: str) -> Bools:
-    """Where a text or bytes, or one in a list, is the marker."""
+    """Where a text or bytes, or one in a list or a struct, is the marker."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     kind = column.type
@@ -42,6 +42,9 @@ def stands_in(column: pa.Array | pa.ChunkedArray, marker: str) -> Bools:
     if pa.types.is_large_list(kind):
         elements = stands_in(pc.list_flatten(column), marker)
         found[pc.list_parent_indices(column).to_numpy()[elements]] = True
+    if pa.types.is_struct(kind):
+        for part in column.flatten():
+            found |= stands_in(part, marker)
     return found
 
 

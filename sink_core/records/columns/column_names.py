@@ -7,9 +7,10 @@ table's fields are looked up by dotted names, where `{"a.b": 1}` and `{"a": {"b"
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
-from pyiceberg.schema import Schema, index_by_name
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.schema import Schema, index_by_name, sanitize_column_names
+from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StructType
 
 RESERVED = frozenset(
     {
@@ -37,7 +38,9 @@ class Taken:
     """The dotted names that fields of a table have. What may be a column takes its names."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self._names = {name.casefold() for name in names}
+        self._names, self._written = set[str](), set[str]()
+        for name in names:
+            self._take(name)
 
     @classmethod
     def by(cls, schema: Schema) -> Taken:
@@ -54,7 +57,7 @@ class Taken:
             if why := self._why_not(of.name, name):
                 refused[name] = why
                 continue
-            self._names.add(name.casefold())
+            self._take(name)
             kind, within = self._within(of.field_type, name)
             refused |= within
             if kind is not None:
@@ -72,7 +75,13 @@ class Taken:
             name.encode()
         except UnicodeEncodeError:
             return "its name is no UTF-8"
+        if in_files(full) in self._written:
+            return f"another field is written to files as {in_files(full)} too"
         return None
+
+    def _take(self, full: str) -> None:
+        self._names.add(full.casefold())
+        self._written.add(in_files(full))
 
     def _within(self, kind: IcebergType, path: str) -> tuple[IcebergType | None, dict[str, str]]:
         """The type without what may not be, None if nothing is left of it."""
@@ -82,17 +91,28 @@ class Taken:
                 return kind, refused
             return StructType(*fields) if fields else None, refused
         if isinstance(kind, ListType):
-            self._names.add(f"{path}.element".casefold())
+            self._take(f"{path}.element")
             element, refused = self._within(kind.element_type, f"{path}.element")
             if not refused:
                 return kind, refused
             made = element and ListType(kind.element_id, element, element_required=kind.element_required)
             return made, refused
         if isinstance(kind, MapType):
-            self._names |= {f"{path}.key".casefold(), f"{path}.value".casefold()}
+            self._take(f"{path}.key")
+            self._take(f"{path}.value")
             value, refused = self._within(kind.value_type, f"{path}.value")
             if not refused:
                 return kind, refused
             required = kind.value_required
             return value and MapType(kind.key_id, kind.key_type, kind.value_id, value, value_required=required), refused
         return kind, {}
+
+
+def in_files(name: str) -> str:
+    """A dotted name as it stands in files, where letters, digits and `_` are all that there is."""
+    return ".".join(map(_in_files, name.split(".")))
+
+
+@cache
+def _in_files(part: str) -> str:
+    return sanitize_column_names(Schema(NestedField(1, part, LongType()))).fields[0].name if part else part

@@ -99,6 +99,8 @@ def _pairs(entries: list[object], kind: ConnectType) -> str:
     for entry in entries:
         if not isinstance(entry, list) or len(entry) != 2 or isinstance(entry[0], list | dict):
             raise ValueError("a map's entry is no pair of a plain key and a value")
-        key = entry[0]
+        key, is_text = entry[0], isinstance(entry[0], str) and not isinstance(entry[0], Digits)
+        if kind.key is not None and kind.key.kind == "string" and not is_text:
+            raise ValueError(f"{json.dumps(key)} is no text, which the map's keys are")
         members.append((key if isinstance(key, str) else json.dumps(key), entry[1]))
     return _object(no_key_twice(members), kind)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
+
+from calve.sink_core.records.decode.python_json import MOST_LEVELS
 
 INTEGERS = ("int8", "int16", "int32", "int64")
 FLOATS = ("float", "float32", "double", "float64")
@@ -19,6 +22,7 @@ _LOGICAL = {
 
 # What JDBC sources say of a number's digits; Connect's own decimals have a scale only.
 _PRECISION = "connect.decimal.precision"
+_NUMBER = re.compile(r"-?\d{1,3}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,9 @@ def connect_type(given: object) -> ConnectType:
         raise ValueError(f"not a schema of Connect's: {type(error).__name__}: {error}") from None
 
 
-def _type(given: dict[str, Any]) -> ConnectType:
+def _type(given: dict[str, Any], level: int = 0) -> ConnectType:
+    if level > MOST_LEVELS:
+        raise ValueError(f"more than {MOST_LEVELS} types within each other")
     kind, optional = str(given["type"]), given.get("optional") is True
     doc = None if given.get("doc") is None else str(given["doc"])
     meaning, carrier = _LOGICAL.get(str(given.get("name")), (kind, kind))
@@ -61,17 +67,25 @@ def _type(given: dict[str, Any]) -> ConnectType:
         if meaning != "decimal":
             return ConnectType(meaning, optional, doc)
         parameters = given["parameters"]
-        scale, precision = int(parameters["scale"]), int(parameters.get(_PRECISION, 0))
+        scale, precision = _number(parameters["scale"]), _number(parameters.get(_PRECISION, "0"))
         return ConnectType(meaning, optional, doc, scale, precision)
     if kind == "struct":
-        fields = {str(member["field"]): _type(member) for member in given["fields"]}
+        fields = {str(member["field"]): _type(member, level + 1) for member in given["fields"]}
         if len(fields) < len(given["fields"]):
             raise ValueError("a field is there twice")
         return ConnectType(kind, optional, doc, fields=tuple(fields.items()))
     if kind == "array":
-        return ConnectType(kind, optional, doc, item=_type(given["items"]))
+        return ConnectType(kind, optional, doc, item=_type(given["items"], level + 1))
     if kind == "map":
-        return ConnectType(kind, optional, doc, key=_type(given["keys"]), item=_type(given["values"]))
+        key, item = (_type(given[part], level + 1) for part in ("keys", "values"))
+        return ConnectType(kind, optional, doc, key=key, item=item)
     if kind not in _PLAIN:
         raise ValueError(f"unknown type {kind}")
     return ConnectType(kind, optional, doc)
+
+
+def _number(given: object) -> int:
+    """A parameter, which Connect writes as text."""
+    if isinstance(given, bool) or not _NUMBER.fullmatch(str(given)):
+        raise ValueError(f"{given!r} is no number of digits")
+    return int(str(given))

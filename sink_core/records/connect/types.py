@@ -172,6 +172,8 @@ def _decimal(text: str | None, scale: int) -> Decimal | None:
     except ValueError as error:
         raise pa.ArrowInvalid(f"{text!r} is not base64: {error}") from None
     number = int.from_bytes(data, "big", signed=True)
+    if not data:
+        raise pa.ArrowInvalid("a decimal of no bytes")
     if len(data) > 16:
         raise pa.ArrowInvalid(f"a decimal of {len(data)} bytes has more than {DECIMAL_DIGITS} digits")
     return Decimal(number).scaleb(-scale, _EXACT)

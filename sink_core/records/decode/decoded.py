@@ -58,7 +58,8 @@ class Decoder(Protocol):
 
 
 def cut(message: str) -> str:
-    """The message, no longer than a verdict may be."""
+    """The message, no longer than a verdict may be, and text that can be written: names may be halves of characters."""
+    message = message.encode(errors="backslashreplace").decode()
     return message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…"
 
 

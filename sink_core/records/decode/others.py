@@ -28,6 +28,7 @@ MOST_NESTED = 1_000
 thousand it runs out of stack, which nothing catches."""
 
 _LOOKED_AT = 16
+_LONG, _MUCH = 10_000, 20
 
 
 def others_in(
@@ -95,7 +96,11 @@ def may_be_shown(values: Sequence[bytes], wanted: StructType, names: Names) -> b
 
     Names may be data, which some of the values tell.
     """
-    if max(map(len, values), default=0) > 2 * MOST_NESTED and any(map(_may_be_deep, values)):
+    longest = max(map(len, values), default=0)
+    if longest > 2 * MOST_NESTED and any(map(_may_be_deep, values)):
+        return False
+    if longest > _LONG and longest * len(values) > _MUCH * sum(map(len, values)):
+        # One that is much longer than the others may have many names, and each is a column of all.
         return False
     return len(looked_for(values[:: max(1, len(values) // _LOOKED_AT)], wanted, names)) <= MOST_NAMES
 

@@ -17,6 +17,7 @@ _MOST_DIGITS = 4_000
 """Fewer than Python makes an integer of."""
 # A text that does not end is taken as well: it is looked at once, however many quotes are in it.
 _ARROWS = re.compile(r'"(?:[^"\\]|\\.)*+"?|Inf(?!inity)|-NaN', re.DOTALL)
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _PYTHONS = {"Inf": "Infinity", "-NaN": "NaN"}
 
 
@@ -35,9 +36,12 @@ def loads(value: bytes, **hooks: Callable[[str], Any]) -> object:
 
 def as_written(value: bytes) -> object:
     """What the JSON `value` says, each number as `Digits`. Raises as `loads` does, and ValueError for a key that an
-    object has twice.
+    object has twice and, as Arrow's parser does, for half of a character.
     """
-    return _loads(value, object_pairs_hook=no_key_twice, parse_int=Digits, parse_float=Digits, parse_constant=Digits)
+    found = _loads(value, object_pairs_hook=no_key_twice, parse_int=Digits, parse_float=Digits, parse_constant=Digits)
+    if _HALF.search(value):
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
 
 
 def _loads(value: bytes, **hooks: Any) -> object:

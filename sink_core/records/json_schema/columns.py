@@ -84,8 +84,12 @@ class _Columns:
 
     def fields(self, found: _Found, path: str, depth: int) -> list[NestedField]:
         fields: list[NestedField] = []
-        wanted = cast(list[str], found.node.get("required", []))
-        for name, given in cast(Node, found.node["properties"]).items():
+        wanted, properties = found.node.get("required", []), found.node["properties"]
+        if not isinstance(properties, dict):
+            raise self._refused(path.removesuffix("."), f"has the properties {properties!r}")
+        # Draft 3 says true at a field.
+        wanted = cast(list[str], wanted if isinstance(wanted, list) else [])
+        for name, given in cast(Node, properties).items():
             field_id, inner = self.next_id(), self.found(given, found.document, f"{path}{name}")
             kind = inner and self._type(inner, f"{path}{name}", depth + 1)
             if kind and inner:
@@ -106,6 +110,8 @@ class _Columns:
             return self.found(target, within, path, optional, hops + 1)
         for key in ("oneOf", "anyOf", "allOf"):
             if key in node and "properties" not in node:
+                if not isinstance(node[key], list):
+                    raise self._refused(path, f"has {key}: {node[key]!r}")
                 branches = cast(list[object], node[key])
                 some = [branch for branch in branches if not _is_null(branch)]
                 if len(some) > 1 or not branches:

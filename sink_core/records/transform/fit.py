@@ -22,6 +22,10 @@ _KINDS = (
 )
 
 
+_WIDER = ("decimal", "time64")
+"""Of which DuckDB has values that no table has: 128 bits of digits, and 24:00:00."""
+
+
 def fitted(found: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     """`found` as a batch of `schema`; columns that it lacks are null, `_kafka` is left out.
 
@@ -47,7 +51,10 @@ def _is_output(index: int, name: str) -> bool:
 def _column(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
         _same_names(array.type, field.type)
-        return rebuild(array, field.type, _held)
+        column = rebuild(array, field.type, _held)
+        if any(kind in str(field.type) for kind in _WIDER):
+            column.validate(full=True)
+        return column
     except pa.ArrowTypeError as error:
         raise pa.ArrowTypeError(f"{field.name}: {error}") from None
     except pa.ArrowInvalid as error:

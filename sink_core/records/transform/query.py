@@ -12,7 +12,8 @@ from calve.sink_core.config.error_text import first_line
 from calve.sink_core.error_codes.records import UNUSABLE_SQL
 from calve.sink_core.errors import ConfigError
 
-ROW = "_row"
+ROW = "calve:row"
+"""The record's number, by a name that no field of a record should have."""
 _ONE_ROW = "each record gives one row, or none by `where`"
 _REFUSED = {"WINDOW": "a window function", "SUBQUERY": "a subquery"}
 _OF_MANY = {"unnest", "generate_subscripts", "json_each", "json_tree"}
@@ -36,7 +37,7 @@ def opened() -> duckdb.DuckDBPyConnection:
 
 def query(connection: duckdb.DuckDBPyConnection, select: str, where: str | None, *, table: str) -> str:
     """The query. Raises ConfigError for what is no SQL, and for what could make several rows of one or vice versa."""
-    text = f"SELECT {ROW}, {select}\nFROM record" + (f"\nWHERE ({where}\n)" if where else "")
+    text = f'SELECT "{ROW}", {select}\nFROM record' + (f"\nWHERE ({where}\n)" if where else "")
     [found] = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
     parsed = json.loads(found[0])
     if parsed["error"]:

@@ -24,8 +24,9 @@ from calve.sink_core.records.transform.fit import fitted
 from calve.sink_core.records.transform.query import ROW, bind, opened, query
 
 _UNFIT = (duckdb.Error, pa.ArrowInvalid, ValueError)
-_NO_RECORDS_DOING = (duckdb.OutOfMemoryException, duckdb.BinderException, pa.ArrowTypeError)
-"""The table was changed since the SQL was checked, or a batch takes too much."""
+_NO_RECORDS_DOING = (duckdb.BinderException, pa.ArrowTypeError)
+"""The table was changed since the SQL was checked."""
+_ZONED = "TIME WITH TIME ZONE"
 
 Origins = Callable[[Sequence[int]], pa.Array]
 """Gives the `_kafka` of the records at these places, as `kafka_type`."""
@@ -80,7 +81,15 @@ class Transforming:
             raise ConfigError(
                 f"{self._table}: transform: {error}", hint="correct transform.select", code=UNUSABLE_SQL
             ) from None
-        given = self._connection.sql(self._query).columns
+        relation = self._connection.sql(self._query)
+        given = relation.columns
+        for name, kind in zip(given, map(str, relation.types), strict=True):
+            if _ZONED in kind:
+                raise ConfigError(
+                    f"{self._table}: transform: {name} is {kind}, and no column has a time's zone",
+                    hint="cast it to TIME in transform.select",
+                    code=UNUSABLE_SQL,
+                )
         lacking = [field.name for field in self._schema if not field.nullable and field.name not in given[1:]]
         if lacking:
             raise ConfigError(

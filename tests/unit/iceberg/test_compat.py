@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.io.pyarrow import ArrowScan, compute_statistics_plan, parquet_path_to_id_mapping
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, ManifestWriterV2
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -37,7 +37,9 @@ from calve.sink_core.iceberg.compat import (
     batches_of,
     delete_old_metadata,
     inherited,
+    parquet_statistics,
     staged,
+    upper_bound,
     write_staged,
 )
 from calve.sink_core.records.columns.type_text import schema_of
@@ -177,3 +179,29 @@ def test_a_manifest_may_say_more_than_pyiceberg_writes(tmp_path: Path, catalog: 
     written = (tmp_path / "m.avro").read_bytes()
     for said in (b"said", b"more", b"partition-spec", b"id_itself"):
         assert said in written, f"{said!r} is not in the header: _meta of pyiceberg's ManifestWriter"
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("ab", "ab"),
+        ("abc", "ac"),
+        ("a\ud7ffc", "a\ue000"),
+        ("a\U0010ffffc", "b"),
+        ("\U0010ffff\U0010ffffc", None),
+        ("a\uffffc", "a\U00010000"),
+    ],
+)
+def test_an_upper_bound_is_text_that_is_not_below(text: str, bound: str | None) -> None:
+    assert upper_bound(text, 2) == bound
+    assert bound is None or bound.encode() >= text.encode()
+
+
+def test_metrics_of_texts_that_are_cut_where_unicode_has_a_gap(tmp_path: Path) -> None:
+    text, schema = "a" * 15 + "\ud7ff" + "b", schema_of({"s": "string"})
+    metadata: list[pq.FileMetaData] = []
+    pq.write_table(pa.table({"s": [text]}), tmp_path / "f.parquet", metadata_collector=metadata)
+    plan = compute_statistics_plan(schema, {})
+    found = parquet_statistics(metadata[0], plan, parquet_path_to_id_mapping(schema))
+    _, upper = found.column_aggregates[1].min_as_bytes(), found.column_aggregates[1].max_as_bytes()
+    assert upper == ("a" * 15 + "\ue000").encode()

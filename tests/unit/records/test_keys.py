@@ -121,6 +121,15 @@ def test_each_slice_has_its_own_format() -> None:
     assert read.of(RAW_KEY, range(6)).to_pylist() == [*keys[:5], None]
 
 
+def test_bytes_that_a_key_says_are_not_the_keys_own() -> None:
+    base64, avros = KeySettings(ValueSettings("json"), "binary"), KeySettings(avro("bytes"), "binary")
+    keys = [b'"AQI="', plain("bytes", b"\1\2"), b"raw", None, b"{"]
+    read = KeyReader([base64, avros, KeySettings()]).read(lambda: keys, np.array([0, 1, 2, 0, 0], np.int64))
+    assert list(read.bad) == [4]
+    assert read.of(RAW_KEY, range(5)).to_pylist() == [b"\1\2", b"\1\2", b"raw", None, None]
+    assert read.of(RAW_KEY, [2, 0]).to_pylist() == [b"raw", b"\1\2"]
+
+
 def test_a_topic_found_later_is_of_one_entry_only() -> None:
     entries = [TopicFormats(topics_regex=regex, value={"type": "string"}) for regex in ("a.*", ".*b")]  # pyright: ignore[reportArgumentType]
     found = FormatsByTopic(others=tuple((entry, TopicFormat()) for entry in entries))

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, ListType, LongType, NestedField, StringType
+from pyiceberg.types import BinaryType, ListType, LongType, NestedField, StringType, StructType
 
 from calve.sink_core.errors import BadRecord, ConfigError
 from calve.sink_core.records.changes.envelopes import Debezium
 from calve.sink_core.records.changes.events import Events
+from calve.sink_core.records.changes.keys import RowKeyDecoder
 from calve.sink_core.records.changes.unavailable import KEEP, UNAVAILABLE
 from calve.sink_core.records.connect.decoder import ConnectDecoder
 from calve.sink_core.records.decode.decoded import Decoded, Decoder
@@ -177,6 +178,29 @@ def test_a_key_that_was_not_sent_is_refused_whatever_is_kept() -> None:
     columns = Schema(NestedField(1, "id", StringType(), required=True))
     told = "after.id: __debezium_unavailable_value: the source did not send the value, which can't be kept"
     assert bad(event("u", None, {"id": UNAVAILABLE}), columns=columns, keeps_old=True) == [(0, told)]
+
+
+def test_a_value_within_a_struct_that_was_not_sent_is_refused() -> None:
+    inner = StructType(NestedField(4, "w", StringType(), required=False))
+    columns = Schema(*COLUMNS.fields, NestedField(3, "s", inner, required=False))
+    told = "after.s: __debezium_unavailable_value: the source did not send the value, which can't be kept"
+    events = [event("u", None, {"id": 1, "s": value}) for value in (None, {"w": None}, {"w": UNAVAILABLE}, {"w": "x"})]
+    for keeps_old in (False, True):
+        assert bad(*events, columns=columns, keeps_old=keeps_old) == [(2, told)]
+
+
+def test_what_stands_for_a_value_that_was_not_sent_is_none_that_can_be_sent() -> None:
+    columns = Schema(*COLUMNS.fields, NestedField(3, "raw", BinaryType(), required=False))
+    events = [event("u", None, {"id": 1, "raw": base64.b64encode(raw).decode()}) for raw in (b"x", KEEP.encode())]
+    told = "after.raw: '\\x00calve:keep-old', which stands for values that were not sent"
+    assert bad(*events, columns=columns, keeps_old=True) == [(1, told)]
+    assert bad(*events, columns=columns) == []
+
+
+@pytest.mark.parametrize("key", [b'1,"x":2', b"1}", b"[1", b"", b'1 ,"id": 2'])
+def test_a_tombstone_whose_key_is_none_of_the_tables_takes_no_row(key: bytes) -> None:
+    found = RowKeyDecoder(Schema(COLUMNS.fields[0])).decode([b"1", key, b" 2 "])
+    assert (found.columns.column("id").to_pylist(), [verdict.index for verdict in found.bad]) == ([1, 2], [1])
 
 
 def test_the_order_of_an_event_goes_with_its_rows() -> None:

@@ -231,6 +231,48 @@ def test_a_decimal_of_another_scale_must_fit_the_columns_digits() -> None:
     assert found[1][0] == FIT
 
 
+@pytest.mark.parametrize("scale", ["9999999999", "1_0", 2.7, True, "", None])
+def test_a_scale_that_is_none_is_a_dead_letter(scale: object) -> None:
+    schema = struct(data("a", "bytes", "Decimal", scale=scale))  # pyright: ignore[reportArgumentType]
+    reading = ConnectDecoder(Schema(NestedField(1, "a", DecimalType(9, 2))))
+    [(stage, message)] = outcomes(reading.decode([envelope({"a": unscaled(Decimal(1), 2)}, schema)]), 1)
+    assert stage == DECODE
+    assert "no number of digits" in message
+
+
+def test_a_decimal_of_no_bytes_is_none() -> None:
+    schema = struct(data("a", "bytes", "Decimal", scale="2"))
+    reading = ConnectDecoder(Schema(NestedField(1, "a", DecimalType(9, 2))))
+    assert outcomes(reading.decode([envelope({"a": ""}, schema)]), 1) == [(FIT, "a: a decimal of no bytes")]
+
+
+@pytest.mark.parametrize("levels", [60, 250, 490, 985, 20_000])
+def test_a_schema_nested_too_deeply_is_a_dead_letter(levels: int) -> None:
+    deep = '{"type":"array","items":' * levels + '{"type":"int32"}' + "}" * levels
+    field = f'{{"field":"d","optional":true,"type":"array","items":{deep}}}'
+    fields = f'[{{"field":"id","type":"int64"}},{field}]'
+    value = f'{{"schema":{{"type":"struct","fields":{fields}}},"payload":{{"id":1,"d":null}}}}'.encode()
+    for steps in ((), ("add_column",)):
+        reading = ConnectDecoder(Schema(NestedField(1, "id", LongType())), steps)  # pyright: ignore[reportArgumentType]
+        assert outcomes(reading.decode([value]), 1)[0][0] == DECODE
+
+
+@pytest.mark.parametrize("key", ["null", "true", "1"])
+def test_a_key_that_is_no_text_is_none_of_a_map_of_texts(key: str) -> None:
+    numbers = named("by_number", "map", keys={"type": "int64"}, values={"type": "int32"})
+    schema = struct(numbers, named("m", "map", keys={"type": "string"}, values={"type": "int32"}))
+    value = f'{{"schema":{json.dumps(schema)},"payload":{{"by_number":[[1,2]],"m":[[{key},1]]}}}}'.encode()
+    [(stage, message)] = outcomes(ConnectDecoder(columns(schema)).decode([value]), 1)
+    assert (stage, f"{key} is no text" in message or f'"{key}" is no text' in message) == (DECODE, True)
+
+
+@pytest.mark.parametrize("value", ['{"schema":1,"\\ud800":2}', '{"schema":{"type":"\\ud800"},"payload":{}}'])
+def test_a_verdict_can_be_written_whatever_it_names(value: str) -> None:
+    [(stage, message)] = outcomes(decoder().decode([value.encode()]), 1)
+    assert stage == DECODE
+    assert "\\ud800" in message.encode().decode()
+
+
 def test_a_decimal_that_has_too_many_digits_at_the_columns_scale_does_not_fit() -> None:
     schema = struct(data("a", "bytes", "Decimal", scale="0"))
     reading = ConnectDecoder(Schema(NestedField(1, "a", DecimalType(38, 10))))

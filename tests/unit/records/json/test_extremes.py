@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from decimal import Decimal
 from importlib import import_module
 from itertools import count
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
@@ -155,3 +157,34 @@ def test_text_that_is_none_is_found_where_others_have_most_of_the_data() -> None
     mine = values.at([1, 0])  # pyright: ignore[reportArgumentType]
     found = JsonDecoder(Schema(*schema_of({"a": "string"}).fields)).decode(mine)
     assert [row if isinstance(row, dict) else row[0] for row in outcomes(found, 2)] == [{"a": "é"}, "decode"]
+
+
+@pytest.mark.parametrize("columns", [{"id": "long"}, {"id": "long", "m": "map<string,int>"}])
+def test_half_of_a_character_is_no_text_wherever_it_stands(columns: dict[str, str]) -> None:
+    halves = [b'{"id":1,"\\ud800":5}', b'{"id":1,"x":{"y":["\\uDfff"]}}']
+    found = decoded(columns, *halves, b'{"id":2,"\\ud83d\\ude00":1}')
+    assert [bad.index for bad in found.bad] == [0, 1]
+    assert found.dropped == {"\N{GRINNING FACE}": 1}
+
+
+def test_one_record_of_many_fields_makes_no_columns_of_all_others() -> None:
+    many = ",".join(f'"f{n}":{n}' for n in range(20_000))
+    values = [b'{"id":1}'] * 1_000 + [f'{{"id":2,{many}}}'.encode()] + [b'{"id":1}'] * 1_000
+    tracemalloc.start()
+    try:
+        found = decoded({"id": "long", "tags": "list<int>"}, *values)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.columns) == 2_001
+    assert sum(found.dropped.values()) == 20_000
+    assert peak + pa.default_memory_pool().max_memory() < 400 * 2**20
+
+
+@pytest.mark.parametrize("names", [("1a", "_1a"), ("a-b", "a_x2Db")])
+def test_names_that_are_one_in_files_are_not_both_columns(names: tuple[str, str]) -> None:
+    value = f'{{"{names[0]}":1,"s":{{"{names[0]}":1,"{names[1]}":2}},"{names[1]}":"x"}}'.encode()
+    assert infer_schema([value]).column_names == [names[0], f"s.{names[0]}", "s"]
+    wanted = decoded({"id": "long"}, b'{"id":1}', value, steps=("add_column",)).wanted
+    assert wanted is not None
+    assert names[1] not in wanted.column_names

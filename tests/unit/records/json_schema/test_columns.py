@@ -63,6 +63,11 @@ def test_a_type_has_its_column(kind: Any, column: str) -> None:
     assert found.get("a", ("", False))[0].lower() == column.lower()
 
 
+def test_what_draft_3_says_of_a_field_itself_makes_none_required() -> None:
+    found = columns(properties={"id": {"type": "integer", "required": True}}, required=True)
+    assert found == {"id": ("long", False)} or found["id"][1] is False
+
+
 def test_what_must_be_there_and_not_null_is_required() -> None:
     number = {"type": "integer"}
     properties = {"id": number, "n": {"type": ["integer", "null"]}, "o": number}
@@ -89,6 +94,8 @@ def test_what_must_be_there_and_not_null_is_required() -> None:
         ({"$ref": "#anchor"}, "field a refers to #anchor, which isn't there"),
         ({"$ref": "#/properties/a"}, "field a is a schema within itself"),
         ({"$ref": "#"}, "is a schema within itself"),
+        ({"type": "object", "properties": ["b"]}, "field a has the properties ['b']"),
+        ({"oneOf": 3}, "field a has oneOf: 3"),
         ({"type": "array", "items": {"$ref": "#/properties/a"}}, "is a schema within itself"),
     ],
 )

@@ -153,6 +153,40 @@ def test_a_field_that_could_be_no_column_is_one_under_another_name() -> None:
     assert run(named, table, '{"id": 1, "_pos": 5}').columns.to_pylist() == [{"id": 1, "pos": 5}]
 
 
+def test_a_field_may_have_any_name_that_sql_takes() -> None:
+    table = schema_of({"_row": "long", "id": "long"})
+    values = [f'{{"_row":{row},"id":{number}}}' for row, number in ((7, 1), (0, 11), (5, 12))]
+    found = run(made("*", "id > 10"), table, *values)
+    assert (found.good, found.columns.column("_row").to_pylist()) == ([1, 2], [0, 5])
+
+
+@pytest.mark.parametrize(
+    ("kind", "sql", "good", "bad"),
+    [
+        ("decimal(38,0)", "s::HUGEINT::DECIMAL(38,0)", "7", "170141183460469231731687303715884105727"),
+        ("decimal(38,0)", "s::HUGEINT", "7", "170141183460469231731687303715884105727"),
+        ("time", "s::TIME", "23:59:59", "24:00:00"),
+    ],
+)
+def test_what_only_duckdb_holds_is_a_failing_record(kind: str, sql: str, good: str, bad: str) -> None:
+    transform = made(f"{sql} AS v", s="string")
+    found = run(transform, schema_of({"v": kind}), *(json.dumps({"s": text}) for text in (good, bad, good)))
+    assert (found.good, [verdict.index for verdict in found.bad]) == ([0, 2], [1])
+    found.columns.validate(full=True)
+
+
+def test_a_time_with_a_zone_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"v is TIME WITH TIME ZONE, and no column has a time's zone"):
+        Transforming(made("s::TIMETZ AS v", s="string"), schema_of({"v": "time"}), table="ns.t")
+
+
+def test_a_record_that_takes_too_much_memory_fails_alone() -> None:
+    table = schema_of({"u": "string"})
+    values = [json.dumps({"s": "a" * 10, "n": n}) for n in (1, 30_000_000, 2)]
+    found = run(made("repeat(s, n) AS u", s="string", n="long"), table, *values)
+    assert (found.good, [bad.index for bad in found.bad]) == ([0, 2], [1])
+
+
 def test_sql_reaches_no_files_and_no_settings() -> None:
     connection = Transforming(made("*"), TABLE, table="ns.t")._connection
     for statement in (
