@@ -1,9 +1,9 @@
 """What a commit costs, and what it does not depend on: `python -m bench.coordinator`.
 
 Each row publishes one batch and commits it, with one thing made large: files in a batch, tables it feeds, tables that
-it does not feed, snapshots in a table's history. Beside them: planning a batch of many partitions, and what `status`
-and `verify` make of many batches. Broker, catalog (SQLite) and files are real; the tasks run in this process, since
-Spark has no part in what is measured. Wall seconds, medians of `--runs` batches or looks.
+it does not feed, snapshots in a table's history. Beside them: planning a batch of many partitions. Broker, catalog
+(SQLite) and files are real; the tasks run in this process, since Spark has no part in what is measured. Wall seconds,
+medians of `--runs` batches.
 """
 
 from __future__ import annotations
@@ -11,20 +11,16 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import psutil
 
-from bench.batches import publish
 from bench.figure import Aim, Figure
 from bench.history import lengthen
-from bench.looking import looked
 from bench.part import Part, Place, Step, alone
 from bench.proof import prove
 from calve.sink_core.control.rounds import Bounds
@@ -37,13 +33,6 @@ from tests.pipelines import Flow
 from tests.postgres import postgres
 from tests.rest_catalog import RestCatalog, proxied
 
-CALVE = str(Path(sys.executable).with_name("calve"))
-JOINING = {
-    "manifests": {"cron": "0 * * * *"},
-    "compact": {"cron": "0 * * * *", "lag": "0s"},
-}
-"""Manifests first: on local disks Hadoop starts a process for each file it writes, and `compact` writes each manifest
-in which it replaces a file."""
 ONCE = Bounds(max_batches=1, max_duration_s=600.0, linger_s=0.0)
 PARTITIONS = 24
 RECORDS = 100
@@ -54,9 +43,6 @@ BY_NAME: dict[str, Any] = {
 }
 ANSWER_S = 0.02
 """By so much a catalog that is a service answers later than one on the same machine."""
-LOOKS_AT = 10_000
-LOOKS_S = 10.0
-"""`status` and `verify` of as many batches are to take no longer."""
 AIMS_S = {("postgres", 500): 3.0}
 """Of commits, by row and size."""
 
@@ -71,14 +57,7 @@ def _figures(place: Place, name: str, rows: Rows, size: int, runs: int) -> Itera
     done = list(rows(place, size, runs))
     found = {each: round(statistics.median(run[each] for run in done), 3) for each in done[0]}
     what = f"{size:,} {ROWS[name][0]}"
-    if name == "batches":
-        aim = Aim(LOOKS_S, at_most=True) if size >= LOOKS_AT else None
-        for how, said in (("apart", "that nothing has joined"), ("joined", "joined by `calve maintain`")):
-            more = {"s commit": found["commit"], "MiB": found[f"{how}-memory_mib"]}
-            status, proof = f"{how}-status", f"{how}-verify"
-            yield Figure(f"{status}-{size}", f"`status` of {what} {said}", found[status], "s", aim)
-            yield Figure(f"{proof}-{size}", f"`verify` of {what} {said}", found[proof], "s", aim, more=more)
-    elif name == "plan":
+    if name == "plan":
         yield Figure(f"{name}-{size}", f"a plan of {what}", found["plan"], "s")
     else:
         aim = Aim(AIMS_S[name, size], at_most=True) if (name, size) in AIMS_S else None
@@ -96,12 +75,13 @@ def _but(found: Mapping[str, float], shown: str) -> dict[str, float]:
     return {units.get(name, f"s {name}"): value for name, value in found.items() if name != shown}
 
 
-def _flow(place: Place, **options: Any) -> Flow:
+def flow_of(place: Place, **options: Any) -> Flow:
+    """A pipeline of a topic of its own."""
     topic = support.create_topic(place.bootstrap, support.unique("bench"), 1)
     return Flow.create(place.scratch, place.bootstrap, topic, **options)
 
 
-def _produce(flow: Flow, keys: Iterable[object], records_each: int = 1) -> None:
+def produce(flow: Flow, keys: Iterable[object], records_each: int = 1) -> None:
     """So many records for each key, no two in one partition of a table."""
     places = ((key, partition) for key in keys for partition in range(records_each))
     records = ({"id": number, "k": str(key), "p": p, "text": ""} for number, (key, p) in enumerate(places))
@@ -135,10 +115,10 @@ def _timed_batches(flow: Flow, runs: int, produce: Callable[[], None]) -> Iterat
 
 
 def _files(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
-    flow = _flow(place, auto_create={"columns": COLUMNS, "partition_by": ["k"]})
-    _produce(flow, [0])
+    flow = flow_of(place, auto_create={"columns": COLUMNS, "partition_by": ["k"]})
+    produce(flow, [0])
     flow.run()
-    yield from _timed_batches(flow, runs, lambda: _produce(flow, range(size)))
+    yield from _timed_batches(flow, runs, lambda: produce(flow, range(size)))
 
 
 def _tables(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
@@ -185,31 +165,31 @@ def _partitioned(place: Place, size: int, runs: int) -> Iterator[dict[str, float
 
 def _later_batches(flow: Flow, runs: int, tables: int, records: int) -> Iterator[dict[str, float]]:
     """The first one creates the tables."""
-    _produce(flow, range(tables))
+    produce(flow, range(tables))
     flow.run()
-    yield from _timed_batches(flow, runs, lambda: _produce(flow, range(tables), records))
+    yield from _timed_batches(flow, runs, lambda: produce(flow, range(tables), records))
 
 
 def _silent(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
     flow = _by_name(place, [])
-    _produce(flow, range(size + 1))
+    produce(flow, range(size + 1))
     flow.run()
-    yield from _timed_batches(flow, runs, lambda: _produce(flow, [0]))
+    yield from _timed_batches(flow, runs, lambda: produce(flow, [0]))
 
 
 def _by_name(place: Place, partition_by: Sequence[str]) -> Flow:
     """Records name their tables."""
     created = {"auto_create": {"columns": COLUMNS, "partition_by": list(partition_by)}}
-    return _flow(place, extra={"tables": [BY_NAME | created]})
+    return flow_of(place, extra={"tables": [BY_NAME | created]})
 
 
 def _snapshots(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
-    flow = _flow(place)
-    _produce(flow, [0])
+    flow = flow_of(place)
+    produce(flow, [0])
     flow.run()
     with flow.iceberg() as catalog:
         lengthen(catalog, flow.table, flow.pipeline.tag, size)
-    yield from _timed_batches(flow, runs, lambda: _produce(flow, [0]))
+    yield from _timed_batches(flow, runs, lambda: produce(flow, [0]))
 
 
 def _plan(_place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
@@ -230,38 +210,6 @@ def _plan(_place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
         yield {"plan": time.perf_counter() - began}
 
 
-def _batches(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
-    """Looks at the batches as they were published, and when maintenance has joined them."""
-    flow, commit_s = _published(_flow(place, extra={"maintenance": JOINING}), size)
-    apart = [dict(_looks(flow, "apart")) for _run in range(runs)]
-    for task in JOINING:
-        command = [CALVE, "maintain", str(flow.pipeline.path), task]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own command
-    for found in apart:
-        yield {"commit": commit_s, **found, **dict(_looks(flow, "joined"))}
-
-
-def _published(flow: Flow, size: int) -> tuple[Flow, float]:
-    """The pipeline with so many batches, of which the first one created the tables; seconds that the commit took."""
-    _produce(flow, [0])
-    flow.run()
-    _produce(flow, range(1, size))
-    with flow.session() as session:
-        session.bind()
-        publish(session, flow.table, 1, size)
-        began = time.perf_counter()
-        session.coordinator().commit(after_publish=True).raise_failures()
-        return flow, time.perf_counter() - began
-
-
-def _looks(flow: Flow, how: str) -> Iterator[tuple[str, float]]:
-    """By a process of its own each: this one has published the batches."""
-    for look in ("status", "verify"):
-        found = looked(look, flow.pipeline.path)
-        yield f"{how}-{look}", found["s"]
-    yield f"{how}-memory_mib", found["memory_mib"]
-
-
 Rows = Callable[[Place, int, int], Iterator[dict[str, float]]]
 """Makes one thing as large as the first number, and measures as often as the second one."""
 ROWS: Mapping[str, tuple[str, Sequence[int], Rows]] = {
@@ -274,7 +222,6 @@ ROWS: Mapping[str, tuple[str, Sequence[int], Rows]] = {
     "silent": ("tables beside the one that a batch feeds", [0, 499], _silent),
     "snapshots": ("snapshots of a table", [10, 5_000], _snapshots),
     "plan": ("partitions", [100, 10_000], _plan),
-    "batches": ("batches", [10_000], _batches),
 }
 
 
@@ -290,8 +237,7 @@ PART = Part(
     "What a commit costs.",
     _options,
     _steps,
-    smoke="--runs 1 --files 2 --tables 2 --filled 2 --served 2 --postgres 2 --silent 1 --snapshots 3 --plan 4 "
-    "--batches 3",
+    smoke="--runs 1 --files 2 --tables 2 --filled 2 --served 2 --postgres 2 --silent 1 --snapshots 3 --plan 4",
 )
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """`make bench`: what sinks to Iceberg are to reach, in one table. `python -m bench.run --help` lists the options; with
-`--all` memory, mirrors, sources and sinks to Hudi are measured as well.
+`--all` looks at many batches, memory, mirrors, sources and sinks to Hudi are measured as well.
 
 Parts come one after the other, each with a broker and an empty folder. One that fails is a row of the table with its
 error; the others go on. A part's own sizes are options of its own command, such as `python -m bench.freshness --help`.
@@ -11,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bench import coordinator, freshness, hudi, memory, mirror, scale_out, source, starts, throughput
+from bench import coordinator, freshness, hudi, looks, memory, mirror, scale_out, source, starts, throughput
 from bench.part import Part, common, measure, show
 
 PARTS = {
@@ -22,14 +22,15 @@ PARTS = {
         freshness.PART,
         coordinator.PART,
         scale_out.PART,
+        looks.PART,
         memory.PART,
         hudi.PART,
         mirror.PART,
         source.PART,
     )
 }
-OTHERS = (memory.PART.name, hudi.PART.name, mirror.PART.name, source.PART.name)
-"""Not sinks to Iceberg, and the memory that a test bounds."""
+OTHERS = (looks.PART.name, memory.PART.name, hudi.PART.name, mirror.PART.name, source.PART.name)
+"""Not sinks to Iceberg, many batches, which take minutes to publish, and the memory that a test bounds."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -29,7 +29,7 @@ def test_a_step_that_fails_is_noted_and_the_others_go_on(tmp_path: Path) -> None
 
     parser = argparse.ArgumentParser()
     coordinator.PART.options(parser)
-    sizes = "--runs 1 --files 2 --tables --filled --served --postgres --silent --snapshots --plan 4 --batches"
+    sizes = "--runs 1 --files 2 --tables --filled --served --postgres --silent --snapshots --plan 4"
     options = parser.parse_args(sizes.split(), argparse.Namespace(directory=tmp_path))
     found = measure(Part("commits", "", coordinator.PART.options, steps, smoke=""), options)
     assert [figure.name for figure in found.figures] == ["kept", "files-2", "plan-4"]
