@@ -81,7 +81,7 @@ def flow_of(place: Place, **options: Any) -> Flow:
     return Flow.create(place.scratch, place.bootstrap, topic, **options)
 
 
-def produce(flow: Flow, keys: Iterable[object], records_each: int = 1) -> None:
+def send(flow: Flow, keys: Iterable[object], records_each: int = 1) -> None:
     """So many records for each key, no two in one partition of a table."""
     places = ((key, partition) for key in keys for partition in range(records_each))
     records = ({"id": number, "k": str(key), "p": p, "text": ""} for number, (key, p) in enumerate(places))
@@ -116,9 +116,9 @@ def _timed_batches(flow: Flow, runs: int, produce: Callable[[], None]) -> Iterat
 
 def _files(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
     flow = flow_of(place, auto_create={"columns": COLUMNS, "partition_by": ["k"]})
-    produce(flow, [0])
+    send(flow, [0])
     flow.run()
-    yield from _timed_batches(flow, runs, lambda: produce(flow, range(size)))
+    yield from _timed_batches(flow, runs, lambda: send(flow, range(size)))
 
 
 def _tables(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
@@ -165,16 +165,16 @@ def _partitioned(place: Place, size: int, runs: int) -> Iterator[dict[str, float
 
 def _later_batches(flow: Flow, runs: int, tables: int, records: int) -> Iterator[dict[str, float]]:
     """The first one creates the tables."""
-    produce(flow, range(tables))
+    send(flow, range(tables))
     flow.run()
-    yield from _timed_batches(flow, runs, lambda: produce(flow, range(tables), records))
+    yield from _timed_batches(flow, runs, lambda: send(flow, range(tables), records))
 
 
 def _silent(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
     flow = _by_name(place, [])
-    produce(flow, range(size + 1))
+    send(flow, range(size + 1))
     flow.run()
-    yield from _timed_batches(flow, runs, lambda: produce(flow, [0]))
+    yield from _timed_batches(flow, runs, lambda: send(flow, [0]))
 
 
 def _by_name(place: Place, partition_by: Sequence[str]) -> Flow:
@@ -185,11 +185,11 @@ def _by_name(place: Place, partition_by: Sequence[str]) -> Flow:
 
 def _snapshots(place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:
     flow = flow_of(place)
-    produce(flow, [0])
+    send(flow, [0])
     flow.run()
     with flow.iceberg() as catalog:
         lengthen(catalog, flow.table, flow.pipeline.tag, size)
-    yield from _timed_batches(flow, runs, lambda: produce(flow, [0]))
+    yield from _timed_batches(flow, runs, lambda: send(flow, [0]))
 
 
 def _plan(_place: Place, size: int, runs: int) -> Iterator[dict[str, float]]:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.batches import publish
-from bench.coordinator import flow_of, produce
+from bench.coordinator import flow_of, send
 from bench.figure import Aim, Figure
 from bench.looking import looked
 from bench.part import Part, Place, Step, alone
@@ -61,9 +61,9 @@ def _looks(flow: Flow, size: int, runs: int, how: str, said: str, commit_s: floa
 
 def published(flow: Flow, size: int) -> tuple[Flow, float]:
     """The pipeline with so many batches, of which the first one created the tables; seconds that the commit took."""
-    produce(flow, [0])
+    send(flow, [0])
     flow.run()
-    produce(flow, range(1, size))
+    send(flow, range(1, size))
     with flow.session() as session:
         session.bind()
         publish(session, flow.table, 1, size)

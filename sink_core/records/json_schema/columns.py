@@ -45,13 +45,12 @@ from pyiceberg.types import (
 from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.checked import Columns, of_fields
+from calve.sink_core.records.decode.python_json import MOST_LEVELS
 from calve.sink_core.records.json_schema.decoder import JsonSchema
 
 _PLAIN: dict[str, IcebergType] = {"boolean": BooleanType(), "integer": LongType(), "number": DoubleType()}
 _FORMATS: dict[str, IcebergType] = {"date": DateType(), "date-time": TimestamptzType(), "uuid": UUIDType()}
 _KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
-_DEEPEST = 50
-
 Node = dict[str, Any]
 
 
@@ -103,7 +102,7 @@ class _Columns:
         if not isinstance(given, dict):
             raise self._refused(path, f"is {given!r}: it may hold anything")
         node = cast(Node, given)
-        if hops > _DEEPEST:
+        if hops > MOST_LEVELS:
             raise self._refused(path, "is a schema within itself")
         if "$ref" in node:
             target, within = self._referred(str(node["$ref"]), document, path)
@@ -130,7 +129,7 @@ class _Columns:
 
     def _type(self, found: _Found, path: str, depth: int) -> IcebergType | None:
         node, kind = found.node, str(found.node["type"])
-        if depth > _DEEPEST:
+        if depth > MOST_LEVELS:
             raise self._refused(path, "is a schema within itself")
         if kind == "string":
             is_binary = str(node.get("contentEncoding", "")).lower() == "base64"
