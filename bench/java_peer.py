@@ -13,7 +13,7 @@ import psutil
 
 from bench.measure import Measured
 from calve.orchestration.local.broker_files import write_logging
-from calve.orchestration.local.detached import tail
+from calve.sink_core.detached import tail
 from calve.sink_core.java import find_java
 
 HEAP_MB = 2_048

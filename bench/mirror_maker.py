@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.java_peer import JavaPeer
 from bench.measure import Measured
 from calve.orchestration.local.broker_files import write_properties
-from calve.orchestration.local.detached import HOST, free_port
+from calve.sink_core.detached import HOST, free_port
 from calve.sink_core.jars import JarSet, kafka_jars, resolve
 
 MIRROR_MAKER = JarSet(

@@ -24,10 +24,10 @@ from pathlib import Path
 from bench.measure import ROOT
 from bench.workload import new_topic, write_pipeline
 from calve.orchestration.local import broker
-from calve.orchestration.local.detached import free_port
 from calve.sink_core.config.load import load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Paused
+from calve.sink_core.detached import free_port
 from calve.sink_core.sink.loop.session import Session
 from tests.e2e.dagster.stack import Stack, on_postgres, stack
 from tests.postgres import postgres

@@ -28,13 +28,17 @@ from bench.measure import ROOT, Meter, measured
 from bench.part import Part, Place, Step, alone
 from bench.proof import prove
 from bench.workload import fill, write_pipeline
-from calve.orchestration.local import spark_server
+from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.load import load
 from calve.sink_core.control.rounds import Bounds
 from calve.sink_core.jars import spark_jars
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import run_pipeline
+from calve.spark_jobs import warm
 from calve.spark_jobs.session import JAVA_OPTIONS
+
+WARM = "here"
+"""In the place of the folder of a warm Spark."""
 
 CALVE = str(Path(sys.executable).with_name("calve"))
 JARS = ",".join(map(str, spark_jars()))
@@ -63,7 +67,7 @@ class Way:
 
 
 def _ways() -> list[Way]:
-    here = {"master": "local[*]"}
+    here = {"master": "local[*]", "warm": "never"}
 
     def with_conf(**conf: str) -> dict[str, Any]:
         return {**here, "conf": conf}
@@ -79,17 +83,17 @@ def _ways() -> list[Way]:
         Way("logging", "with Spark's own logging", with_conf(**{"spark.log.level": "INFO"})),
         Way("ui", "with Spark's UI", with_conf(**{"spark.ui.enabled": "true"})),
         Way("plain", "with none of these, and Java as it comes", with_conf(**PLAIN)),
-        Way("connect", "on `calve spark start`", {"remote": ""}),
-        Way("connect-again", "on it, a pipeline that ran before", {"remote": ""}, again=True),
+        Way("warm", "on a warm Spark", {**here, "warm": WARM}),
+        Way("warm-again", "on it, a pipeline that ran before", {**here, "warm": WARM}, again=True),
     ]
 
 
 WAYS = _ways()
 NAMES = [way.name for way in WAYS]
-USUAL = ("process", "cold", "connect")
+USUAL = ("process", "cold", "warm")
 """Those that `make bench` has."""
 RECORDS = 1_000
-AIMS_S = {"process": 2.0, "cold": 7.0}
+AIMS_S = {"process": 2.0, "cold": 6.0, "warm": 2.0}
 """Of the usual 1,000 records."""
 
 
@@ -109,21 +113,15 @@ def _steps(place: Place, options: argparse.Namespace) -> Generator[Step]:
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A Spark Connect server, started with the first use."""
+    """A warm Spark, started with the first use."""
 
-    directory: Path
+    folder: Path
 
-    def running(self) -> spark_server.SparkServer:
-        if (running := spark_server.status(self.directory)) is None:
-            # By a process of its own: what its client leaves in the environment would reach the runs.
-            command = [CALVE, "spark", "start", "--dir", str(self.directory)]
-            subprocess.run(command, stdout=sys.stderr, check=True)  # noqa: S603
-            running = spark_server.status(self.directory)
-        assert running, f"no Spark server runs in {self.directory}"
-        return running
+    def running(self) -> warm.WarmSpark:
+        return warm.start(self.folder, SparkSettings(master="local[*]", warm=str(self.folder)))
 
     def stop(self) -> None:
-        spark_server.stop(self.directory)
+        warm.stop(self.folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +149,8 @@ class _Here:
 
 
 def _median(way: Way, here: _Here, runs: int) -> Iterator[Figure]:
-    if "remote" in way.spark:
-        way = replace(way, spark={"remote": here.server.running().remote})
+    if way.spark["warm"] == WARM:
+        way = replace(way, spark={**way.spark, "warm": str(here.server.running().folder)})
     done = [_run(way, here) for _ in range(runs)]
     wall_s, cpu_s = (round(statistics.median(figures), 1) for figures in zip(*done, strict=True))
     aim = Aim(AIMS_S[way.name], at_most=True) if way.name in AIMS_S and here.records == RECORDS else None
@@ -165,7 +163,7 @@ def _run(way: Way, here: _Here) -> tuple[float, float]:
         file = here.pipeline(scratch, way.spark, own_process=way.own_process)
         if way.again:
             _first_batch(file)
-        meter = Meter(of=here.server.running().server.pid) if "remote" in way.spark else None
+        meter = Meter(of=here.server.running().process.pid) if way.spark["warm"] != "never" else None
         run = measured([CALVE, "run", str(file), "--json"], here.records)
         cpu_s = run.cpu_s + (meter.read(here.records).cpu_s if meter else 0.0)
         prove(load(file))

@@ -20,7 +20,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from bench.connector import rows
 from bench.measure import Meter
 from bench.workload import COLUMNS, fill
-from calve.orchestration.local.detached import HOST
+from calve.sink_core.detached import HOST
 from calve.sink_core.jars import JarSet, resolve, spark_jars
 from calve.sink_core.records.columns.type_text import schema_of
 

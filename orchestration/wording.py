@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from calve.sink_core.tasks import WrittenBy
+
 
 def counted(number: int, one: str, many: str) -> str:
     """`1 batch`, `2,000 batches`."""
@@ -24,6 +26,11 @@ def dropped_text(dropped: Mapping[str, int]) -> str:
     return ", ".join(
         f"{name or '(no name)'} ({counted(number, 'value', 'values')})" for name, number in dropped.items()
     )
+
+
+def by_text(engine: WrittenBy | None) -> str:
+    """`; written by spark local-1 on local[*], 2 tasks`; "" where nobody knows."""
+    return f"; written by {engine}" if engine is not None else ""
 
 
 def moment_text(timestamp_ms: int) -> str:

@@ -2,28 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 Task = Callable[[int], T]
 """Gets the number of the task. It and what it refers to must be picklable, and its result too."""
 
+SPARK, IN_PROCESS = "spark", "in-process"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The name of work: the pipeline's group, the batch, and a line for people, which Spark's UI shows."""
+
+    pipeline: str
+    batch_id: str
+    description: str
+
+    @property
+    def group(self) -> str:
+        """Spark's job group."""
+        return f"{self.pipeline} {self.batch_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBy:
+    """The engine of a batch, `spark` or `in-process`, and the number of its tasks.
+
+    Of Spark also the application's id, the master and the address of its UI, each "" where it is not known: Spark
+    Connect says none of them.
+    """
+
+    engine: str
+    tasks: int
+    application_id: str = ""
+    master: str = ""
+    ui: str = ""
+
+    @property
+    def place(self) -> str:
+        """`in-process`, or `spark local-1 on local[*]`."""
+        return f"{self.engine} {self.application_id} on {self.master}" if self.application_id else self.engine
+
+    def __str__(self) -> str:
+        tasks = "1 task" if self.tasks == 1 else f"{self.tasks} tasks"
+        return f"{self.place}, {tasks}" + (f", {self.ui}" if self.ui else "")
+
+    def to_map(self) -> dict[str, str]:
+        """For an event: what is known, as text."""
+        return {name: str(value) for name, value in asdict(self).items() if value != ""}
+
+    @classmethod
+    def from_map(cls, known: Mapping[str, str]) -> WrittenBy | None:
+        """As an event has it; None for an event of an earlier version, which says nothing."""
+        if not known:
+            return None
+        texts = {name: known.get(name, "") for name in ("engine", "application_id", "master", "ui")}
+        return cls(tasks=int(known["tasks"]), **texts)
+
 
 class Tasks(Protocol):
-    """What runs tasks. `records` is the size of the work, by which it may choose where."""
+    """Runs tasks. `records` is the size of the work, by which it may choose where."""
 
     def parallelism(self, records: int) -> int:
         """Tasks that run at the same time for work of that size."""
         ...
 
-    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:
+    def run(self, task: Task[T], n: int, *, records: int, job: Job | None = None) -> list[T]:
         """`[task(0), …, task(n - 1)]`. Raises the CalveError that a task raised, that of the lowest number."""
         ...
 
-    def needs_start(self, records: int) -> bool:
-        """Whether work of that size waits some seconds until what runs it has started."""
+    def written_by(self, n: int, *, records: int) -> WrittenBy:
+        """The engine that ran `n` tasks for work of that size."""
+        ...
+
+    @property
+    def is_up(self) -> bool:
+        """Whether no work has to wait for a start."""
+        ...
+
+    def begin_start(self, records: int) -> bool:
+        """Start in the background what work of that size needs; True if the first task may have to wait for it."""
         ...
 
 
@@ -36,10 +97,17 @@ class InProcessTasks:
     def parallelism(self, records: int) -> int:  # noqa: ARG002 - as all
         return self.tasks
 
-    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:  # noqa: ARG002 - as all
+    def run(self, task: Task[T], n: int, *, records: int, job: Job | None = None) -> list[T]:  # noqa: ARG002 - as all
         return [task(number) for number in range(n)]
 
-    def needs_start(self, records: int) -> bool:  # noqa: ARG002 - as all
+    def written_by(self, n: int, *, records: int) -> WrittenBy:  # noqa: ARG002 - as all
+        return WrittenBy(IN_PROCESS, n)
+
+    @property
+    def is_up(self) -> bool:
+        return True
+
+    def begin_start(self, records: int) -> bool:  # noqa: ARG002 - as all
         return False
 
 
@@ -55,11 +123,18 @@ class TasksBySize:
         # A cluster has to be started to be asked.
         return self._of(records).parallelism(records)
 
-    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:
-        return self._of(records).run(task, n, records=records)
+    def run(self, task: Task[T], n: int, *, records: int, job: Job | None = None) -> list[T]:
+        return self._of(records).run(task, n, records=records, job=job)
 
-    def needs_start(self, records: int) -> bool:
-        return self._of(records).needs_start(records)
+    def written_by(self, n: int, *, records: int) -> WrittenBy:
+        return self._of(records).written_by(n, records=records)
+
+    @property
+    def is_up(self) -> bool:
+        return self.spark.is_up
+
+    def begin_start(self, records: int) -> bool:
+        return self._of(records).begin_start(records)
 
     def _of(self, records: int) -> Tasks:
         return self.small if records < self.spark_from else self.spark

@@ -5,22 +5,17 @@ A release of pyspark may drop or change them without a word; `tests/unit/spark_j
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from threading import Thread
-from typing import TYPE_CHECKING, Any, Protocol
+import os
+import shutil
+import signal
+from contextlib import suppress
+from threading import Thread, current_thread, main_thread
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-
-class Select(Protocol):
-    """What the daemon's loop asks of the module `select`."""
-
-    error: type[OSError]
-
-    def select(self, *asked: Any) -> tuple[Sequence[Any], ...]: ...
 
 
 def gateway() -> JavaGateway | None:
@@ -45,6 +40,65 @@ def session_of(context: SparkContext) -> SparkSession | None:
     return made if made is not None and made.sparkContext is context else None
 
 
+def attached(port: int, secret: str) -> SparkContext | None:
+    """The context of another process's JVM, None if it has none. Its end is not ours: `detach` leaves it.
+
+    Raises what Py4J raises if nobody answers.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    way = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(way)
+    try:
+        gateway: Any = launch_gateway()
+    finally:
+        for name in way:
+            del os.environ[name]
+    # Where there is none, `getOrCreate` would make one; with a context the environment goes.
+    if gateway.jvm.org.apache.spark.SparkEnv.get() is None:
+        gateway.close()
+        return None
+    running = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+    java = gateway.jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(running)
+    # In the main thread pyspark has Ctrl-C cancel all jobs, also those of other runs.
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        return SparkContext(conf=SparkConf(_jconf=java.getConf()), gateway=gateway, jsc=java)
+    finally:
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGINT, interrupt)
+
+
+def new_session(context: SparkContext) -> SparkSession:
+    """A session of an attached context that shares no setting, catalog or view with those of other runs."""
+    from pyspark.sql import SparkSession
+
+    jvm: Any = context._jvm  # pyright: ignore[reportPrivateUsage]
+    java: Any = context._jsc  # pyright: ignore[reportPrivateUsage]
+    made: Any = jvm.org.apache.spark.sql.classic.SparkSession.builder().sparkContext(java.sc()).getOrCreate()
+    return SparkSession(context, made.newSession())
+
+
+def detach(context: SparkContext) -> None:
+    """Leave an attached context as it is, and this process as if it had none."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not context:  # pyright: ignore[reportPrivateUsage]
+        return
+    end_accumulators(context)
+    folder = context._temp_dir  # pyright: ignore[reportPrivateUsage]
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+    way: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
+    SparkContext._active_spark_context = None  # pyright: ignore[reportPrivateUsage]
+    SparkContext._gateway = SparkContext._jvm = None  # pyright: ignore[reportPrivateUsage]
+    SparkSession._instantiatedSession = None  # pyright: ignore[reportPrivateUsage]
+    with suppress(Exception):
+        way.close()
+
+
 def end_accumulators(context: SparkContext) -> None:
     """Have a context's server of accumulators end by itself: `stop` waits for its thread, which looks up once a second
     from what the JVM sends.
@@ -53,10 +107,3 @@ def end_accumulators(context: SparkContext) -> None:
     if server is not None:
         context._accumulatorServer = None  # pyright: ignore[reportPrivateUsage]
         Thread(target=server.shutdown, daemon=True, name="calve-accumulators").start()
-
-
-def put_in_place_of_select(look: Select) -> None:
-    """Have the loop of pyspark's Python daemon, which has no end of its own, ask `look`."""
-    from pyspark import daemon
-
-    daemon.select = look  # pyright: ignore[reportPrivateImportUsage, reportAttributeAccessIssue]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.iceberg.commit.merge import MergeWork
@@ -13,11 +12,10 @@ from calve.sink_core.sink.loop.engine import BySize, Slices
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult
+from calve.sink_core.tasks import Job, WrittenBy
+from calve.spark_jobs.session import Started
 from calve.spark_jobs.tasks import SparkTasks
 from calve.spark_jobs.writing import write
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class SparkEngine(SparkTasks):
@@ -28,8 +26,11 @@ class SparkEngine(SparkTasks):
         if tasks and spec.is_distributed:
             from calve.spark_jobs.shuffle import run_shuffled
 
-            return run_shuffled(spec, tasks, self.session, self.parallelism())
-        return self.run(partial(write, spec, tuple(tasks)), len(tasks))
+            def shuffled(started: Started) -> list[TaskResult]:
+                return run_shuffled(spec, tasks, started.session, self.parallelism())
+
+            return self.on_spark(shuffled, _job(spec, tasks))
+        return self.run(partial(write, spec, tuple(tasks)), len(tasks), job=_job(spec, tasks))
 
     @property
     def merge(self) -> Callable[[MergeWork], None]:
@@ -38,16 +39,24 @@ class SparkEngine(SparkTasks):
 
         return lambda work: merge_into(self.session, work)
 
+    def writer(self, spec: IngestSpec, tasks: Sequence[Slices]) -> WrittenBy:  # noqa: ARG002 - as all engines
+        return self.written_by(len(tasks))
+
+
+def _job(spec: IngestSpec, tasks: Sequence[Slices]) -> Job:
+    offsets = sum(part.span for slices in tasks for part in slices)
+    return Job(spec.group, spec.batch_id, f"{spec.group}: batch {spec.batch_id}, {offsets:,} offsets")
+
 
 @contextmanager
 def session_on_spark(
-    pipeline: SinkPipeline, *, spark: Callable[[], SparkSession] | None = None, made_by: str = ""
+    pipeline: SinkPipeline, *, spark: Callable[[], Started] | None = None, made_by: str = ""
 ) -> Generator[Session]:
     """An open pipeline whose small work is done in this process, the rest on its Spark, which the first of it starts.
 
-    `made_by` as in `Session.open`, `spark` as `session` of `SparkEngine`.
+    `made_by` as in `Session.open`, `spark` as `begin` of `SparkEngine`.
     """
-    with SparkEngine(pipeline.spark, session=spark) as engine:
+    with SparkEngine(pipeline.spark, begin=spark) as engine:
         by_size = BySize(engine, pipeline.config.batch.spark_from_records)
         with Session.open(pipeline, engine=by_size, made_by=made_by) as session:
             yield session

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.error_text import first_line
@@ -18,8 +19,17 @@ from calve.sink_core.error_codes.machine import SPARK_CONNECT, SPARK_START
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import spark_jars
 from calve.sink_core.java import find_java
-from calve.spark_jobs import class_archive
-from calve.spark_jobs.compat import end_accumulators, gateway, running_context, session_of
+from calve.sink_core.tasks import SPARK, WrittenBy
+from calve.spark_jobs import class_archive, warm
+from calve.spark_jobs.compat import (
+    attached,
+    detach,
+    end_accumulators,
+    gateway,
+    new_session,
+    running_context,
+    session_of,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -35,11 +45,15 @@ _LOG_TAIL_LINES = 15
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A Spark that runs, and how to end it: `context` is that of a classic one, `connected` the session of another."""
+    """A Spark that runs, and how to end it: `context` is that of a classic one, `connected` the session of another.
+
+    `place` is there on a warm one.
+    """
 
     stop: Callable[[], None]
     context: SparkContext | None = None
     connected: SparkSession | None = None
+    place: warm.Attached | None = None
 
     @classmethod
     def given(cls, session: SparkSession) -> Started:
@@ -58,21 +72,73 @@ class Started:
         if self.context is None:
             assert self.connected is not None
             return self.connected
-        return session_of(self.context) or SparkSession(self.context)
+        if (session := session_of(self.context)) is not None:
+            return session
+        return new_session(self.context) if self.place else SparkSession(self.context)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its tasks run on this machine."""
+        return self.context is not None and (self.context.master or "").startswith("local")
+
+    def written_by(self, tasks: int) -> WrittenBy:
+        """The engine, for a batch of so many tasks."""
+        if self.context is None:
+            return WrittenBy(SPARK, tasks)
+        return WrittenBy(
+            SPARK, tasks, self.context.applicationId, self.context.master or "", self.context.uiWebUrl or ""
+        )
 
 
-def start(settings: SparkSettings) -> Started:
-    """Spark as `settings` describe it; the process's own classic one if there is one already.
+def start(settings: SparkSettings, *, scratch: Path | None = None) -> Started:
+    """Spark as `settings` describe it: the process's own classic one if there is one already, else the warm one of
+    these settings if there is one. `scratch` is a folder for the files of a new one.
 
-    Raises ConfigError if there is no Java or Spark refuses the settings, Unreachable if the master or the Connect
-    server doesn't answer.
+    Raises ConfigError if there is no Java or Spark refuses the settings, Unreachable if the master, the Connect server
+    or the warm Spark doesn't answer.
     """
     _with_this_python()
     if settings.remote is not None:
         return _connect(_resolved(settings.remote), _own(settings))
+    if (there := running_or_warm(settings)) is not None:
+        return there
+    return _launch(_resolved(settings.master or ""), settings.driver_memory, _own(settings), scratch)
+
+
+def running_or_warm(settings: SparkSettings) -> Started | None:
+    """The classic Spark that this process has, or else the warm one of these settings; None if there is neither. Raises
+    Unreachable if a warm one that died does not come up again.
+    """
     if (running := running_context()) is not None:
-        return Started(_nothing, running)
-    return _launch(_resolved(settings.master or ""), settings.driver_memory, _own(settings))
+        return Started(_nothing, running, place=_places.get(running))
+    spark = warm.find(settings)
+    return _attach(spark) if spark is not None else None
+
+
+_places: WeakKeyDictionary[SparkContext, warm.Attached] = WeakKeyDictionary()
+"""By the context of this process, where that is one of a warm Spark."""
+
+
+def _attach(spark: warm.WarmSpark) -> Started | None:
+    """A warm Spark, for this process; None if it doesn't answer, or has no context any more."""
+    from py4j.protocol import Py4JError
+
+    place = warm.Attached.to(spark)
+    try:
+        context = attached(spark.process.port, spark.secret)
+    except (Py4JError, OSError):
+        context = None
+    if context is None:
+        place.leave()
+        return None
+
+    _places[context] = place
+
+    def stop() -> None:
+        detach(context)
+        place.leave()
+
+    return Started(stop, context, place=place)
 
 
 @contextmanager
@@ -125,7 +191,7 @@ def _connect(remote: str, own: Mapping[str, str]) -> Started:
     return Started(session.stop, connected=session)
 
 
-def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> Started:
+def _launch(master: str, driver_memory: int | None, own: Mapping[str, str], folder: Path | None) -> Started:
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
@@ -133,7 +199,7 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str]) -> S
 
     # The launcher, a JVM of its own, only puts the command together.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", JAVA_OPTIONS)
-    scratch = tempfile.TemporaryDirectory(prefix="calve-spark-", ignore_cleanup_errors=True)
+    scratch = tempfile.TemporaryDirectory(prefix="calve-spark-", ignore_cleanup_errors=True, dir=folder)
     log = Path(scratch.name) / "driver.log"
     conf = SparkConf().setAll(list({**defaults(master, driver_memory, scratch.name), **own}.items()))
     try:

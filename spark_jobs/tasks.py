@@ -1,21 +1,25 @@
-"""Tasks on a Spark session, classic (`local[*]`, standalone, YARN, Kubernetes) or Connect."""
+"""Tasks on a Spark session, classic (`local[*]`, standalone, YARN, Kubernetes), warm or Connect."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import pyarrow as pa
 
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.error_codes.machine import SPARK_LOST
-from calve.sink_core.errors import CalveError, ProtocolError
-from calve.sink_core.tasks import Task
+from calve.sink_core.errors import CalveError, ProtocolError, RetriableError
+from calve.sink_core.tasks import Job, Task, WrittenBy
+from calve.spark_jobs.compat import gateway
 from calve.spark_jobs.session import Started, start
+from calve.spark_jobs.warm import Surroundings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,15 +33,16 @@ _ARROW_RESULT = pa.schema([("task", pa.int64()), ("failed", pa.bool_()), ("resul
 
 
 class SparkTasks:
-    """Runs tasks on Spark. The session starts with the first use and ends with `stop`, or the end of a `with`.
+    """Runs tasks on Spark, which starts with the first use and ends with `stop`, or the end of a `with`.
 
-    `session` gives one that somebody else starts and stops.
+    `begin` starts it in another way than the settings say.
     """
 
-    def __init__(self, settings: SparkSettings, *, session: Callable[[], SparkSession] | None = None) -> None:
+    def __init__(self, settings: SparkSettings, *, begin: Callable[[], Started] | None = None) -> None:
         self._settings = settings
-        self._session = session
+        self._begin = begin or partial(start, settings)
         self._started: Started | None = None
+        self._start: _Start | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -45,15 +50,16 @@ class SparkTasks:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def run(self, task: Task[T], n: int, *, records: int = 0) -> list[T]:  # noqa: ARG002 - as all engines
+    def run(self, task: Task[T], n: int, *, records: int = 0, job: Job | None = None) -> list[T]:  # noqa: ARG002 - as all engines
         """`[task(0), …, task(n - 1)]`, each computed by a Spark task, whatever the number of records.
 
-        Raises the CalveError that a task raised (that of the lowest number), ProtocolError if results are missing, and
-        Spark's own exception, after Spark's retries, for anything else.
+        Raises the CalveError that a task raised (that of the lowest number), ProtocolError if results are missing,
+        RetriableError if the driver is lost, and Spark's own exception, after Spark's retries, for anything else. A
+        warm Spark that is lost is replaced once.
         """
         if n == 0:
             return []
-        outcomes = self._outcomes(task, n)
+        outcomes = self.on_spark(partial(self._outcomes, task, n), job)
         results = {number: (failed, result) for number, failed, result in outcomes}
         if len(outcomes) != n or len(results) != n:
             raise ProtocolError(
@@ -65,14 +71,44 @@ class SparkTasks:
                 raise cast(CalveError, pickle.loads(result))  # noqa: S301 - written by our own task
         return [pickle.loads(results[i][1]) for i in range(n)]  # noqa: S301 - written by our own task
 
-    def _outcomes(self, task: Task[object], n: int) -> list[Outcome]:
+    def on_spark(self, work: Callable[[Started], T], job: Job | None = None) -> T:
+        """What `work` makes of the running Spark. If that was a warm one and is lost, it is done once more on the next:
+        as Spark does it with a task whose executor is lost. Raises RetriableError if the driver is lost.
+        """
+        try:
+            return self._named(work, job)
+        except CalveError:
+            raise
+        except Exception as error:
+            if not self._is_lost():
+                raise
+            was_warm = self._forget()
+            if not was_warm:
+                raise RetriableError(
+                    f"Spark's driver ended: {type(error).__name__}",
+                    hint="run again; `spark.driver_memory` is its heap",
+                    code=SPARK_LOST,
+                ) from error
+        return self._named(work, job)
+
+    def _named(self, work: Callable[[Started], T], job: Job | None) -> T:
+        started = self._spark
+        with _job(started, job):
+            return work(started)
+
+    def _outcomes(self, task: Task[object], n: int, started: Started) -> list[Outcome]:
         """Of a classic session not by its SQL, whose planning takes a second of a first job, and half the CPU of later
         ones that have little to do.
         """
-        if (context := self._spark.context) is not None:
-            return context.parallelize(range(n), n).map(partial(_outcome, task)).collect()
-        rows = self.session.range(0, n, 1, n).mapInArrow(_each(task), _RESULT).collect()
-        return [(int(row["task"]), bool(row["failed"]), bytes(row["result"])) for row in rows]
+        if (context := started.context) is None:
+            rows = started.session.range(0, n, 1, n).mapInArrow(_each(task), _RESULT).collect()
+            return [(int(row["task"]), bool(row["failed"]), bytes(row["result"])) for row in rows]
+        from pyspark import cloudpickle
+
+        each = partial(_outcome, task)
+        if started.place is not None and started.is_local:
+            each = partial(_outcome_here, Surroundings.here(), cloudpickle.dumps(task))
+        return context.parallelize(range(n), n).map(each).collect()
 
     def parallelism(self, records: int = 0) -> int:  # noqa: ARG002 - as all engines
         """Tasks that run at the same time: the setting `tasks`, else a local master's cores, else what Spark reports.
@@ -81,17 +117,33 @@ class SparkTasks:
         """
         return self._settings.tasks or _local_cores(self._settings.master or "") or self._reported_parallelism
 
+    def written_by(self, n: int, *, records: int = 0) -> WrittenBy:  # noqa: ARG002 - as all engines
+        """The Spark that ran them."""
+        return self._spark.written_by(n)
+
     @property
     def session(self) -> SparkSession:
         """The session, started if need be. Raises ConfigError or Unreachable if it can't be had."""
         return self._spark.session
 
-    def needs_start(self, records: int) -> bool:  # noqa: ARG002 - as all engines
-        """Whether the first task has to wait for a session, whatever the number of records."""
-        return self._started is None and self._session is None
+    @property
+    def is_up(self) -> bool:
+        """Whether the session has started."""
+        return self._started is not None
+
+    def begin_start(self, records: int = 0) -> bool:  # noqa: ARG002 - as all engines
+        """Start Spark in the background, so that the first task finds it up; True unless it is up."""
+        if not self.is_up and self._start is None:
+            self._start = _Start(self._begin)
+        return not self.is_up
 
     def stop(self) -> None:
         """End the session; one that was there before us goes on."""
+        pending, self._start = self._start, None
+        if pending is not None:
+            # That it could not start nobody needs to know who had nothing for it to do.
+            with suppress(Exception):
+                self._started = pending.result()
         if self._started is not None:
             self._started.stop()
             self._started = None
@@ -100,8 +152,27 @@ class SparkTasks:
     def _spark(self) -> Started:
         """As `session`, and without one where none is needed."""
         if self._started is None:
-            self._started = Started.given(self._session()) if self._session else start(self._settings)
+            pending, self._start = self._start, None
+            self._started = pending.result() if pending else self._begin()
         return self._started
+
+    def _is_lost(self) -> bool:
+        """Whether the driver has ended, as far as this process can know."""
+        started = self._started
+        if started is None or started.context is None:
+            return False
+        if started.place is not None:
+            return started.place.is_lost()
+        way: Any = gateway()
+        return way is not None and getattr(way, "proc", None) is not None and way.proc.poll() is not None
+
+    def _forget(self) -> bool:
+        """Let go of a driver that has ended; whether it was a warm one, which can be had again."""
+        started, self._started = self._started, None
+        assert started is not None
+        if started.place is not None:
+            started.stop()
+        return started.place is not None
 
     @cached_property
     def _reported_parallelism(self) -> int:
@@ -112,6 +183,51 @@ class SparkTasks:
         # A range that names no number of partitions gets the default one.
         numbers = self.session.range(1_000_000).select(functions.spark_partition_id().alias("number"))
         return 1 + int(numbers.agg(functions.max("number")).collect()[0][0])
+
+
+class _Start:
+    """Spark's start in a thread of its own."""
+
+    def __init__(self, begin: Callable[[], Started]) -> None:
+        self._begin = begin
+        self._started: Started | None = None
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._run, name="calve-spark-start", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._started = self._begin()
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            self._error = error
+
+    def result(self) -> Started:
+        """The Spark, waited for. Raises what its start raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        assert self._started is not None
+        return self._started
+
+
+@contextmanager
+def _job(started: Started, job: Job | None) -> Generator[None]:
+    """Name what Spark runs in this `with`, and cancel it if that ends by an interrupt or an error."""
+    context = started.context
+    if context is None:
+        # Connect ends what a session runs with the session, and shows a tag.
+        yield
+        return
+    group = job.group if job is not None else "calve"
+    context.setJobGroup(group, job.description if job is not None else "calve", interruptOnCancel=False)
+    if started.place is not None:
+        context.addJobTag(started.place.tag)
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            context.cancelJobGroup(group)
+        raise
 
 
 def _local_cores(master: str) -> int | None:
@@ -132,6 +248,12 @@ def _each(task: Task[object]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
                 )
 
     return run
+
+
+def _outcome_here(surroundings: Surroundings, task: bytes, number: int) -> Outcome:
+    """As `_outcome`, in a process like that of the run: only there can the task be told from its bytes."""
+    surroundings.enter()
+    return _outcome(pickle.loads(task), number)  # noqa: S301 - written by our own run
 
 
 def _outcome(task: Task[object], number: int) -> Outcome:

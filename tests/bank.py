@@ -77,10 +77,12 @@ class Bank:
                 "kind": "mirror",
                 "source": {"kafka": "main", "topics": [f"{bank.name}.public.accounts"]},
                 "target": {"kafka": "far", "names": "far.{topic}"},
+                "batch": support.SHORT_CUT,
             }
             bank.mirror.write_text(json.dumps(mirror))
-        bank.file.write_text(ours)
-        source = (EXAMPLE / "source.yaml").read_text()
+        short_cut = f"\nbatch: {json.dumps(support.SHORT_CUT)}\n"
+        bank.file.write_text(ours + short_cut)
+        source = (EXAMPLE / "source.yaml").read_text() + short_cut
         bank.source.write_text(source.replace('"pg.{', f'"{bank.name}.{{'))
         return bank
 

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from calve.orchestration.local import broker_files
-from calve.orchestration.local.detached import HOST, tail
+from calve.sink_core.detached import HOST, tail
 from calve.sink_core.jars import kafka_jars
 from calve.sink_core.java import find_java
 from calve.sink_core.kafka import clients

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 )
 
 from calve.orchestration.local import broker as embedded
-from calve.orchestration.local.detached import HOST, free_port
+from calve.sink_core.detached import HOST, free_port
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.locks import exclusive
 from tests import support

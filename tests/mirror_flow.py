@@ -74,6 +74,7 @@ class MirrorFlow:
             "source": {"kafka": "eu", **({"topics": list(self.topics)} if self.topics else {})},
             "target": {"kafka": "us"},
             "spark": "here",
+            "batch": support.SHORT_CUT,
         }
         # JSON is YAML, and nothing in it needs quoting.
         (self.files / CONNECTIONS_FILE).write_text(json.dumps(connections))

@@ -105,6 +105,7 @@ class Flow:
             "catalog": self.catalog,
             "tables": [{"name": table, "auto_create": dict(self.auto_create)} for table in self.tables],
             "spark": "here",
+            "batch": support.SHORT_CUT,
         }
         # JSON is YAML, and nothing in it needs quoting.
         (self.files / CONNECTIONS_FILE).write_text(json.dumps(connections))

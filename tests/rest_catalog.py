@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from calve.orchestration.local.detached import HOST
+from calve.sink_core.detached import HOST
 from calve.sink_core.jars import JarSet, resolve
 from calve.sink_core.java import find_java
 from tests import support

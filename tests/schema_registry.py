@@ -22,7 +22,7 @@ from typing import Any
 import fastavro
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-from calve.orchestration.local.detached import HOST
+from calve.sink_core.detached import HOST
 from calve.sink_core.jars import JarSet, resolve
 from calve.sink_core.java import find_java
 from tests import support

@@ -92,7 +92,8 @@ def source_file(broker: Broker, directory: Path, config: dict[str, Any]) -> Path
     """The pipeline file, beside a `connections.yaml` that calls the broker `here`."""
     connections = {"deployment": "test", "kafka": {"here": {"bootstrap.servers": broker.bootstrap}}}
     (directory / "connections.yaml").write_text(yaml.safe_dump(connections))
-    (file := directory / "source.yaml").write_text(yaml.safe_dump(config))
+    batch = {**support.SHORT_CUT, **config.get("batch", {})}
+    (file := directory / "source.yaml").write_text(yaml.safe_dump({**config, "batch": batch}))
     return file
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from calve.orchestration.local.detached import HOST, free_port
+from calve.sink_core.detached import HOST, free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
 START_S = 120.0

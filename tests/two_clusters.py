@@ -33,6 +33,7 @@ def mirror_file(
         "kind": "mirror",
         "source": {"kafka": source, **({"topics": list(topics)} if topics else {})},
         "target": {"kafka": target},
+        "batch": dict(support.SHORT_CUT),
     }
     for key, value in keys.items():
         document[key] = {**document.get(key, {}), **value} if isinstance(value, Mapping) else value

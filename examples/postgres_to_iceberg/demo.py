@@ -27,9 +27,9 @@ from rich.console import Console
 
 from calve import CalveError
 from calve.orchestration.local import broker
-from calve.orchestration.local.detached import free_port
 from calve.sink_core.config.load import load_as
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.detached import free_port
 from calve.spark_jobs import catalog, session
 from examples.flights import local
 from examples.postgres_to_iceberg import database

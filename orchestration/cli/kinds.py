@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from calve.sink_core.config.source_pipeline import SourcePipeline
     from calve.sink_core.control.plane import AnyPlane
 
-OF_ALL = ("config", "maintain keep-alive", "maintain trim", "pause", "resume")
+OF_ALL = (
+    "config",
+    "maintain keep-alive",
+    "maintain trim",
+    "pause",
+    "resume",
+    "spark start",
+    "spark status",
+    "spark stop",
+)
 """The commands of every kind: they need a pipeline's files and its control plane, and no more."""
 
 

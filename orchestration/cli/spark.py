@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from calve.orchestration.cli.boundary import command
-from calve.orchestration.cli.options import AsJson
+from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile
 from calve.orchestration.cli.output import say, say_json, working
-from calve.sink_core.error_codes.files import OPTION
 from calve.sink_core.errors import EXIT_STOPPED, ConfigError
 
 if TYPE_CHECKING:
-    from calve.orchestration.local.spark_server import SparkServer
+    from calve.sink_core.config.connections import SparkSettings
+    from calve.spark_jobs.warm import WarmSpark
 
 app = typer.Typer(help="What makes Spark start faster, and a Spark that is up already.")
-
-Directory = Annotated[Path, typer.Option("--dir", metavar="D", help="Where everything of the server is kept.")]
-Port = Annotated[int, typer.Option("--port", metavar="P", min=0, max=65535, help="0: the one it had, or a free one.")]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, such as spark.driver.memory=4g."),
-]
-
-DEFAULT_DIRECTORY = Path(".calve/spark")
 
 
 @command(app, "prepare")
@@ -47,64 +38,89 @@ def prepare(as_json: AsJson = False) -> None:
 
 
 @command(app, "start")
-def start(directory: Directory = DEFAULT_DIRECTORY, port: Port = 0, conf: Conf = None, as_json: AsJson = False) -> None:
-    """Start the Spark Connect server of a folder, or find it running; it outlives this command.
+def start(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
+    """Start a warm Spark with the pipeline's `spark`, or find it running; it stays up until `calve spark stop`.
 
-    Its address is for `remote` under `spark` in connections.yaml. Who can connect to its port, on this machine, can run
-    code as you, unless the variable SPARK_CONNECT_AUTHENTICATE_TOKEN is set here and for runs.
+    Runs of all pipelines with the same `spark` use it. Only its owner can: the key to it is in its folder.
     """
-    from calve.orchestration.local import spark_server
+    from calve.spark_jobs import warm
 
+    settings, folder = _place(file, connections)
     with working("starting Spark"):
-        running = spark_server.start(directory, port, conf=_settings(conf or []))
-    _say_running(running, directory, as_json=as_json)
+        running = warm.start(folder, settings)
+        warm.stay_file(folder).touch()
+    _say_running(running, folder, as_json=as_json)
 
 
 @command(app, "stop")
-def stop(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
-    """Stop the server of a folder, with the runs on it, and wait until it is gone."""
-    from calve.orchestration.local import spark_server
+def stop(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
+    """Stop the warm Spark of the pipeline's `spark`, and wait until it is gone; a run that is on it goes on without.
 
+    Dagster starts it again for as long as `warm` is `auto`.
+    """
+    from calve.spark_jobs import warm
+
+    _, folder = _place(file, connections)
     with working("stopping Spark"):
-        stopped = spark_server.stop(directory)
+        stopped = warm.stop(folder)
     if as_json:
         say_json({"stopped": stopped})
     else:
-        say("stopped" if stopped else f"no Spark server runs in {directory}")
+        say("stopped" if stopped else f"no Spark runs in {folder}")
 
 
 @command(app, "status")
-def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
-    """Say whether the server of a folder runs; exit code 1 if it doesn't."""
-    from calve.orchestration.local import spark_server
+def status(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
+    """Say whether a warm Spark of the pipeline's `spark` runs, and for whom; exit code 1 if none does."""
+    from calve.spark_jobs import warm
 
-    running = spark_server.status(directory)
-    _say_running(running, directory, as_json=as_json)
+    _, folder = _place(file, connections)
+    running = warm.running(folder)
+    _say_running(running, folder, as_json=as_json)
     if running is None:
         raise typer.Exit(EXIT_STOPPED)
 
 
-def _settings(given: list[str]) -> dict[str, str]:
-    pairs = [each.partition("=") for each in given]
-    wrong = [key for key, equals, _ in pairs if not (key.strip() and equals)]
-    if wrong:
-        raise ConfigError(
-            f"--conf {wrong[0]}: not KEY=VALUE", hint="write, for example, --conf spark.driver.memory=4g", code=OPTION
+def _place(file: Path, connections: Path | None) -> tuple[SparkSettings, Path]:
+    """The settings and the folder. Raises ConfigError where none is to be used."""
+    from calve.sink_core.config.load import load
+    from calve.spark_jobs import warm
+
+    settings = load(file, connections).spark
+    folder = warm.folder_of(settings)
+    if folder is None:
+        why = (
+            "has `warm: never`" if settings.remote is None else "uses Spark Connect at `remote`, which is up by itself"
         )
-    return {key.strip(): value for key, _, value in pairs}
+        raise ConfigError(
+            f"the pipeline's `spark` {why}",
+            hint="leave `warm` out, or give it a folder, with `master` in connections.yaml",
+        )
+    return settings, folder
 
 
-def _say_running(running: SparkServer | None, directory: Path, *, as_json: bool) -> None:
+def _say_running(running: WarmSpark | None, folder: Path, *, as_json: bool) -> None:
     if as_json:
-        say_json(_document(running))
-    elif running:
-        say(f"Spark runs at {running.remote} (pid {running.server.pid}, files in {running.directory})")
+        say_json(_document(running, folder))
+    elif running is None:
+        say(f"no Spark runs in {folder}")
+    elif not running.is_up:
+        say(f"Spark is starting in {folder} (pid {running.process.pid})")
     else:
-        say(f"no Spark server runs in {directory}")
+        runs = f"; {len(running.runs)} runs on it" if running.runs else ""
+        page = f", {running.ui}" if running.ui else ""
+        say(f"Spark runs: {running.application_id} on {running.master}{page} (pid {running.process.pid}){runs}")
 
 
-def _document(running: SparkServer | None) -> dict[str, Any]:
+def _document(running: WarmSpark | None, folder: Path) -> dict[str, Any]:
     if running is None:
-        return {"running": False}
-    server, where = running.server, str(running.directory)
-    return {"running": True, "pid": server.pid, "remote": running.remote, "port": server.port, "directory": where}
+        return {"running": False, "directory": str(folder)}
+    return {
+        "running": running.is_up,
+        "pid": running.process.pid,
+        "application_id": running.application_id,
+        "master": running.master,
+        "ui": running.ui,
+        "runs": len(running.runs),
+        "directory": str(folder),
+    }

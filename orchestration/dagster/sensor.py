@@ -9,6 +9,7 @@ import dagster as dg
 from calve.orchestration.dagster.common import trigger
 from calve.orchestration.dagster.common.parts import Parts
 from calve.orchestration.dagster.common.runs import last_runs, short
+from calve.orchestration.dagster.common.spark import keep_warm
 from calve.orchestration.dagster.common.trigger import Decision, Memory, Sight
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError
@@ -33,6 +34,8 @@ def lag_sensor(pipeline: Pipeline, parts: Parts) -> dg.SensorDefinition:
         "Dagster's daemon evaluates it every 5 s.",
     )
     def lag(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        if told := keep_warm(pipeline):
+            context.log.info(told)
         now_s, memory = time.time(), Memory.loads(context.cursor)
         if (gone := trigger.unreached(memory, now_s)) is not None:
             return dg.SkipReason(gone.reason)

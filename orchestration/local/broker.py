@@ -15,7 +15,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from calve.orchestration.local import broker_files
-from calve.orchestration.local.detached import HOST, Detached, choose_port, free_port, launch
+from calve.sink_core.detached import HOST, Detached, choose_port, free_port, launch
 from calve.sink_core.error_codes.machine import BROKER_STORAGE, RUNS_OTHERWISE
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.jars import kafka_jars

@@ -37,9 +37,10 @@ class Batch(Model):
     min_task_bytes: Bytes = Field(default=16 * MIB, gt=0)
     """A partition is split over several Spark tasks only into pieces of at least this size."""
 
-    spark_from_records: int = Field(default=200_000, ge=0)
-    """Work of fewer records is done by the run's own process, which is spared the start of Spark: a batch, a replay.
-    What only Spark can do it always does: merges, and changes that are held against their table's rows."""
+    spark_from_records: int = Field(default=0, ge=0)
+    """Work of fewer records, a batch or a replay, is done by the run's own process, without Spark: that saves Spark's
+    start, and costs that one process of one machine does it all. 0: Spark does all work. What only Spark can do it
+    always does: merges, and changes that are held against their table's rows."""
 
     every: Duration | None = None
     """The least time between the batches of a run that lingers, unless `trigger.or_records` wait. Default:

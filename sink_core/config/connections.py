@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -164,6 +165,12 @@ class SparkSettings(Model):
     driver_memory: Bytes | None = None
     """Heap of the driver that `master` starts. Default: Spark's own."""
 
+    warm: Text = "auto"
+    """A Spark that stays up for the runs of this machine, which are spared its start. `auto`: runs use the one in
+    `.calve/spark/<name>` beside `connections.yaml` where `calve spark start` or Dagster has started one, and each run
+    starts a Spark of its own where not; another folder: the same, there; `never`: always one of its own. With `remote`
+    it means nothing."""
+
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if (self.master is None) == (self.remote is None):
@@ -172,6 +179,13 @@ class SparkSettings(Model):
                 f"needs exactly one of master and remote, {given} given; for one machine set master: 'local[*]'"
             )
         return self
+
+    def placed(self, folder: Path, name: str) -> Self:
+        """The same with a folder for `warm`; `folder` is that of the file, and `name` the connection's."""
+        if self.warm == "never":
+            return self
+        warm = Path(".calve", "spark", name) if self.warm == "auto" else Path(self.warm)
+        return self.model_copy(update={"warm": str((folder / warm).absolute())})
 
 
 class Connections(Model):

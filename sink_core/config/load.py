@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from calve.sink_core.config.assemble import names_of_connections, unknown_names
 from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import Connections
-from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.config.effective import Pipeline, name_of
 from calve.sink_core.config.kinds import DEFAULT, KINDS, Kind
 from calve.sink_core.config.model import Model
 from calve.sink_core.config.problems import problem, problems
@@ -51,7 +51,9 @@ def load(path: Path, connections: Path | None = None, *, name: str | None = None
     if kind and config and shared:
         found += [problem(pipeline_file, at, text) for at, text in unknown_names(config, shared)]
         if not found:
-            return kind.assemble(config, shared, path)
+            pipeline = kind.assemble(config, shared, path)
+            spark = pipeline.spark.placed(shared_file.parent, name_of(config.spark))
+            return replace(pipeline, spark=spark)
     raise ConfigError("\n".join(found), hint="docs/reference.md lists every key", code=SETTINGS)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self, cast
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from calve.sink_core.config.common import Batch, PipelineConfig
+from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import KafkaChoice
 from calve.sink_core.config.fields import Regex
 from calve.sink_core.config.maintenance import Maintenance, Trim
@@ -134,15 +134,6 @@ class Transaction(Model):
     """A transaction ends after so long; readers of remote topics see its records then. At most 30 s."""
 
 
-class MirrorBatch(Batch):
-    """The most one batch reads, and how soon the next one follows."""
-
-    # A record that is copied as it is costs a fifth of one that becomes a row: Spark's start pays later.
-    spark_from_records: int = Field(default=5_000_000, ge=0)
-    """A batch of fewer records is copied by one slot in the run's own process, which is spared the start of Spark;
-    one of more by several slots on Spark."""
-
-
 class MirrorTrim(Trim):
     """Delete events of the control topic that are no longer needed."""
 
@@ -171,10 +162,6 @@ class MirrorConfig(PipelineConfig):
 
     target: MirrorTarget
     """The cluster that is written to, and its topics: the remote topics."""
-
-    # Of a mirror Spark pays later.
-    batch: MirrorBatch = MirrorBatch()  # pyright: ignore[reportIncompatibleVariableOverride]
-    """The most one batch reads, and how soon the next one follows."""
 
     groups: Groups = Groups()
     """Consumer groups whose positions go to the target as well."""

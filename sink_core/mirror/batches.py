@@ -32,6 +32,7 @@ from calve.sink_core.mirror.state import MirrorState
 from calve.sink_core.mirror.topic_config import topic_configs
 from calve.sink_core.mirror.topics import Seen
 from calve.sink_core.offsets import Offsets, TopicPartition
+from calve.sink_core.tasks import WrittenBy
 
 _SAMPLE_RECORDS = 200
 _LARGEST_BATCH = 1_000_000
@@ -41,6 +42,7 @@ _LARGEST_BATCH = 1_000_000
 class CopyReport:
     """One generation. `ranges` are what its slots committed, of which some may have failed: `failed` is then the first
     error. `seconds` of wall time by step. `overtaken`: another driver leads by now, and has the rest.
+    `written_by` is the engine of its slots, None if none ran to its end.
     """
 
     batch_id: str
@@ -50,6 +52,7 @@ class CopyReport:
     seconds: Mapping[str, float]
     overtaken: bool = False
     failed: CalveError | None = None
+    written_by: WrittenBy | None = None
 
     @property
     def given_up(self) -> bool:
@@ -124,6 +127,7 @@ class Copier:
         self.lag = self._lag(seen)
         if not self.lag and self._stands_at_the_end(seen):
             return None
+        self._plane.tasks.begin_start(self.lag)
         self._check_no_cycle(seen)
         remote_ids = topics.ensure_remote(self._plane, seen)
         led = self._plane.leader.lead(partial(self._wanted, seen, remote_ids))
@@ -149,6 +153,7 @@ class Copier:
         why, failed = "", None
         given: list[Ranges] = []
         results: list[SlotResult] = []
+        by: WrittenBy | None = None
         try:
             shares = self._shares(led, seen)
             if is_due(led.state, time.time_ns() // 1_000_000):
@@ -161,19 +166,20 @@ class Copier:
                 offsets = spans(given)
                 where = f"{len(given)} slots" if len(given) > 1 else "one slot"
                 self._progress(Progress("write", f"copying {offsets:,} offsets by {where}", led.generation, offsets))
-                results = self._plane.tasks.run(
-                    partial(copy_slot, self._spec(led.generation, given, seen)), len(given), records=offsets
-                )
+                work = partial(copy_slot, self._spec(led.generation, given, seen))
+                job = self._plane.job(led.generation, f"{offsets:,} offsets")
+                results = self._plane.tasks.run(work, len(given), records=offsets, job=job)
+                by = self._plane.tasks.written_by(len(given), records=offsets)
         except CalveError as error:
             failed, why = error, error.message
         finally:
             seconds["write"] = time.monotonic() - begun - seconds.get("plan", 0.0)
-            state, overtaken = self._plane.concluded(led.generation, why or "done")
+            state, overtaken = self._plane.concluded(led.generation, why or "done", by)
         if failed is None and not overtaken:
             failed = unexplained(results)
         self.lag = self._lag(seen)
         ranges = tuple(state.of_generation()) if not overtaken else ()
-        return CopyReport(led.generation, ranges, len(given), self.lag, seconds, overtaken, failed)
+        return CopyReport(led.generation, ranges, len(given), self.lag, seconds, overtaken, failed, by)
 
     def _shares(self, led: Led[MirrorState], seen: Seen) -> Shares | None:
         """What the generation copies. Raises FindingError for positions that contradict log or source."""

@@ -31,6 +31,7 @@ from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.state import MirrorState
 from calve.sink_core.mirror.topics import Seen
 from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.tasks import WrittenBy
 
 OLDEST_S = 3.0
 """For the first pending records; a source that has not given them by then is slow."""
@@ -75,6 +76,7 @@ class LastGeneration:
     records: int
     bytes: int
     ended: str | None
+    written_by: WrittenBy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ def last_generation(state: MirrorState) -> LastGeneration | None:
         records=sum(part.records for part in ranges),
         bytes=sum(part.bytes for part in ranges),
         ended=state.ended.why if state.ended else None,
+        written_by=WrittenBy.from_map(state.ended.written_by) if state.ended else None,
     )
 
 

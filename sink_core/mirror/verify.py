@@ -26,6 +26,7 @@ from calve.sink_core.mirror.digest import Digest
 from calve.sink_core.mirror.events import CopiedRange
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
+from calve.sink_core.tasks import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,8 @@ def _deep(plane: MirrorPlane, proofs: Sequence[CopyProof], ends: Offsets) -> lis
     source = list(_sides_of_source(plane, proofs))
     sides = [*(side for side, _ in target), *(side for side, _ in source)]
     records = sum(part.span for side in sides for part, _ in side.ranges)
-    found = plane.tasks.run(partial(_prove, tuple(sides), plane.pipeline.group), len(sides), records=records)
+    job = Job(plane.pipeline.group, "verify", f"{plane.pipeline.group}: verify, {records:,} records")
+    found = plane.tasks.run(partial(_prove, tuple(sides), plane.pipeline.group), len(sides), records=records, job=job)
     done: list[CopyProof] = []
     for number, proof in enumerate(proofs):
         (checked, wrong), (source_checked, source_wrong) = found[number], found[len(proofs) + number]

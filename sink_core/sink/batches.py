@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -35,6 +36,7 @@ from calve.sink_core.sink.range_jobs.missing import check_new, check_stated
 from calve.sink_core.tables.batch import BatchPlan, WrittenBatch
 from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.internal import LEDGER_SCHEMA
+from calve.sink_core.tasks import WrittenBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class BatchReport:
 
     `unrouted` records no table takes, `filtered` ones the SQL of every table that takes them leaves out; `left_out` are
     others, by the table whose rule or SQL leaves them out. `dropped` are fields that tables have no column for.
+    `written_by` is the engine.
 
     `given_up`: it is stale because orphan removal gave it up; the next batch of the run is planned in its place.
     """
@@ -64,6 +67,7 @@ class BatchReport:
     filtered: int = 0
     left_out: dict[str, int] = field(default_factory=dict[str, int])
     dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
+    written_by: WrittenBy | None = None
 
     @property
     def not_stored(self) -> dict[str, int]:
@@ -97,6 +101,11 @@ class Ingest:
         """Bind the pipeline. That is all for a paused one: it can be paused before anything is read for it."""
         self._progress(Progress("start", "binding the pipeline"))
         self._session.bind()
+        if not self._session.engine.is_up and not self.paused:
+            # Spark starts while tables are looked at. What is wrong is told by who looks closer.
+            with suppress(CalveError):
+                if pending := self._planner.pending_by_log():
+                    self._session.engine.begin_start(pending)
 
     def prepare(self) -> None:
         """Create missing tables and put the start positions in place. Harmless when done before."""
@@ -136,7 +145,7 @@ class Ingest:
         """The batch's files, and the table of its dead letters."""
         plan, engine = planned.plan, self._session.engine
         tasks = "1 task" if len(plan.tasks) == 1 else f"{len(plan.tasks)} tasks"
-        starting = "; starting Spark, which takes some seconds" if engine.needs_start(plan.offsets) else ""
+        starting = "; starting Spark, which takes some seconds" if engine.begin_start(plan.offsets) else ""
         of = f" of {self.lag:,}" if self.lag > plan.offsets else ""
         what = f"{plan.offsets:,}{of} offsets in {tasks}{starting}"
         self._progress(Progress("write", what, plan.batch_id, plan.offsets))
@@ -293,4 +302,5 @@ def _report(planned: Planned, written: WrittenBatch, decision: Decision, seconds
         filtered=sum(c.filtered for c in written.counts),
         left_out=dict(sum((Counter(c.left_out) for c in written.counts), Counter[str]())),
         dropped=written.dropped,
+        written_by=written.written_by,
     )

@@ -37,6 +37,7 @@ from calve.sink_core.sink.verify.world import table_names, unchanged
 from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
+from calve.sink_core.tasks import WrittenBy
 
 LAST_BATCHES = 100
 """That fields are counted over which have no column."""
@@ -48,7 +49,10 @@ _LAST_BATCH_COUNTS = ("records", "value_bytes", "unrouted", "filtered", "dead_le
 
 @dataclass(frozen=True, slots=True)
 class LastBatch:
-    """The last batch that was published. Of its records `unrouted` ones no table took, `filtered` ones SQL left out."""
+    """The last batch that was published. Of its records `unrouted` ones no table took, `filtered` ones SQL left out.
+
+    `written_by` is the engine, None of a batch of an earlier version.
+    """
 
     batch_id: str
     published_at: str
@@ -58,6 +62,7 @@ class LastBatch:
     filtered: int = 0
     dead_lettered: int = 0
     tombstones: int = 0
+    written_by: WrittenBy | None = None
 
     @property
     def not_stored(self) -> dict[str, int]:
@@ -186,7 +191,9 @@ def last_batch(state: CommitState) -> LastBatch | None:
     if event is None or event.kind == "bootstrap":
         return None
     counted = {name: event.totals.get(name, 0) for name in _LAST_BATCH_COUNTS}
-    return LastBatch(event.batch_id, iso(event.written_at_ms), **counted)
+    return LastBatch(
+        event.batch_id, iso(event.written_at_ms), **counted, written_by=WrittenBy.from_map(event.written_by)
+    )
 
 
 def dropped_lately(state: CommitState) -> dict[str, dict[str, int]]:

@@ -38,7 +38,7 @@ from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.send import WHOLE_S, SendSpec, send_slot
 from calve.sink_core.source.state import SourceState
 from calve.sink_core.source.systems import spec_of
-from calve.sink_core.tasks import InProcessTasks
+from calve.sink_core.tasks import InProcessTasks, WrittenBy
 from calve.sink_core.timing import Deadline
 
 _KNOWN_S = 30.0
@@ -49,6 +49,7 @@ _POLL_S = 0.05
 class SendReport:
     """One generation. `sent` is what its slots committed, of which some may have failed: `failed` is then the first
     error. `seconds` of wall time by step. `overtaken`: another driver leads by now, and has the rest.
+    `written_by` is the engine of its slots, None if none ran to its end.
     """
 
     batch_id: str
@@ -58,6 +59,7 @@ class SendReport:
     seconds: Mapping[str, float]
     overtaken: bool = False
     failed: CalveError | None = None
+    written_by: WrittenBy | None = None
 
     @property
     def given_up(self) -> bool:
@@ -140,8 +142,10 @@ class Sender:
         if not work and not news and not _updates(self._plane, known):
             return None
         self._plane.ensure_offsets_topic()
-        # One part needs one slot, and no Spark.
-        slots = self._plane.tasks.parallelism(sum(each.size for each in work)) if len(work) > 1 else 1
+        size = sum(each.size for each in work)
+        if work:
+            self._plane.tasks.begin_start(size)
+        slots = self._plane.tasks.parallelism(size) if len(work) > 1 else 1
         if connect is not None:
             # Its tasks have the same ids: each side fences as many as the other may have.
             slots = connect.tasks
@@ -190,6 +194,7 @@ class Sender:
         why, failed = "", None
         given: list[tuple[Work, ...]] = []
         results: list[SlotResult] = []
+        by: WrittenBy | None = None
         stored: Stored = {}
         try:
             settled = self._plane.rules.offsets_are_settled
@@ -207,13 +212,16 @@ class Sender:
             parts = f"{len(work):,} part{'s' * (len(work) != 1)}"
             where = f"{len(given)} slots" if len(given) > 1 else "one slot"
             self._progress(Progress("write", f"reading {parts} by {where}", led.generation, size))
-            tasks = self._plane.tasks if len(given) > 1 else InProcessTasks()
-            results = tasks.run(partial(send_slot, self._spec(led.generation, given)), len(given), records=size)
+            # Offsets that move without records need no engine.
+            tasks = self._plane.tasks if work else InProcessTasks()
+            task, job = partial(send_slot, self._spec(led.generation, given)), self._plane.job(led.generation, parts)
+            results = tasks.run(task, len(given), records=size, job=job)
+            by = tasks.written_by(len(given), records=size)
         except CalveError as error:
             failed, why = error, error.message
         finally:
             seconds["write"] = time.monotonic() - begun - seconds.get("plan", 0.0)
-            state, overtaken = self._plane.concluded(led.generation, why or "done")
+            state, overtaken = self._plane.concluded(led.generation, why or "done", by)
         sent = tuple(state.of_generation()) if not overtaken else ()
         if overtaken:
             # What somebody found who was late is none: who leads by now has moved what it was held against.
@@ -226,7 +234,7 @@ class Sender:
             self._found = _moved(stored, sent)
             self._plane.source.acknowledge(self._found)
         self.lag = self._plane.source.waiting(self._known(state)).records
-        return SendReport(led.generation, sent, len(given), self.lag, seconds, overtaken, failed)
+        return SendReport(led.generation, sent, len(given), self.lag, seconds, overtaken, failed, by)
 
     def _known(self, state: SourceState) -> Stored:
         """Source offsets by the log, and those that the offsets topic had before the first run."""

@@ -20,6 +20,7 @@ from calve.sink_core.source.base import Waiting
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.state import SourceState
+from calve.sink_core.tasks import WrittenBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class LastBatch:
     dropped: int
     dead_letters: int
     ended: str | None
+    written_by: WrittenBy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,7 @@ def last_batch(state: SourceState) -> LastBatch | None:
         dropped=sum(event.dropped for event in sent),
         dead_letters=letters,
         ended=state.ended.why if state.ended else None,
+        written_by=WrittenBy.from_map(state.ended.written_by) if state.ended else None,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from calve.sink_core.counts import Dropped, PartitionCounts
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.tasks import WrittenBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,7 @@ class WrittenBatch:
     tables: tuple[TableOutput, ...]
     counts: tuple[PartitionCounts, ...]
     dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
+    written_by: WrittenBy | None = None
 
     @property
     def records(self) -> int:

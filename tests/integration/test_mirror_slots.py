@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Thread
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from calve.sink_core.errors import CalveError, RetriableError
 from calve.sink_core.mirror.copy import CopySpec, SlotResult, copy_slot
 from calve.sink_core.mirror.events import RecordsCopied
-from calve.sink_core.tasks import InProcessTasks, T, Task
+from calve.sink_core.tasks import InProcessTasks, Job, T, Task
 from calve.spark_jobs.tasks import SparkTasks
 from tests import support
 from tests.integration.conftest import NewMirror
@@ -37,19 +37,13 @@ def mirror(kafka_topic: TopicFactory, new_mirror: NewMirror) -> MirrorFlow:
 
 
 @dataclass(frozen=True)
-class Around:
+class Around(InProcessTasks):
     """Slots one after the other, each by `way`, which gets the task and its number."""
 
-    way: Callable[[Task[Any], int], Any]
     tasks: int = 3
+    way: Callable[[Task[Any], int], Any] = field(kw_only=True)
 
-    def parallelism(self, records: int) -> int:  # noqa: ARG002 - as all
-        return self.tasks
-
-    def needs_start(self, records: int) -> bool:  # noqa: ARG002 - as all
-        return False
-
-    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:  # noqa: ARG002 - as all
+    def run(self, task: Task[T], n: int, *, records: int, job: Job | None = None) -> list[T]:  # noqa: ARG002 - as all
         return [self.way(task, number) for number in range(n)]
 
 
@@ -105,7 +99,7 @@ def test_a_slot_that_died_goes_on_when_it_is_tried_again(place: str, mirror: Mir
                 task(number)
         return task(number)
 
-    report = mirror.run(Around(twice))
+    report = mirror.run(Around(way=twice))
     assert [batch.slots for batch in report.batches] == [3]
     assert mirror.assert_same() == report.records == 18_000
 
@@ -131,7 +125,7 @@ def test_three_attempts_of_one_slot_at_once_copy_everything_once(mirror: MirrorF
             thread.join()
         return SlotResult()
 
-    report = mirror.run(Around(thrice))
+    report = mirror.run(Around(way=thrice))
     assert len(said) == 9
     # Whoever was fenced says so by its result, never by an error.
     assert {type(each) for each in said} == {SlotResult}
@@ -147,7 +141,7 @@ def test_a_task_of_an_earlier_generation_copies_nothing(mirror: MirrorFlow) -> N
         kept.append(task)
         return task(number)
 
-    mirror.run(Around(keep, 2))
+    mirror.run(Around(2, way=keep))
     support.produce(mirror.source, mirror.topics[0], [b"more"] * 10)
     mirror.run(InProcessTasks(2))
     before = len(mirror.events(RecordsCopied))
@@ -166,7 +160,7 @@ def test_a_task_whose_token_is_missing_copies_nothing_and_says_so(mirror: Mirror
         return copy_slot(replace(spec, slots=(lost,) * len(spec.slots)), number)
 
     with pytest.raises(RetriableError, match="the token names no generation"):
-        mirror.run(Around(elsewhere))
+        mirror.run(Around(way=elsewhere))
     assert [mirror.copied(mirror.topics[0], partition) for partition in range(6)] == [[]] * 6
     mirror.run()
     assert mirror.assert_same() == 18_000
@@ -179,7 +173,7 @@ def test_a_slot_that_fails_does_not_take_back_what_others_have_copied(mirror: Mi
         return task(number)
 
     with pytest.raises(RetriableError, match="its host is gone"):
-        mirror.run(Around(failing))
+        mirror.run(Around(way=failing))
     there = [len(mirror.copied(mirror.topics[0], partition)) for partition in range(6)]
     assert sorted(there) == [0, 0, 3_000, 3_000, 3_000, 3_000]
     mirror.run()

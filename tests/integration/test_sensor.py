@@ -25,9 +25,9 @@ from calve.orchestration.dagster.common.topics import topic_key
 from calve.orchestration.dagster.common.trigger import Memory
 from calve.orchestration.dagster.sink.names import INGEST
 from calve.orchestration.local.broker import Broker
-from calve.orchestration.local.detached import free_port
 from calve.sink_core.control.events import Event, Paused, Resumed
 from calve.sink_core.control.log import CREATED_CONFIG
+from calve.sink_core.detached import free_port
 from calve.sink_core.errors import CalveError, FindingError, Unreachable
 from calve.sink_core.kafka.source import end_offsets
 from calve.sink_core.offsets import TopicPartition

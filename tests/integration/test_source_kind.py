@@ -199,7 +199,7 @@ def test_a_bad_row_without_a_topic_for_it_stops_and_nothing_is_there(made: Made)
 
 def test_slots_on_spark_share_the_parts_out(made: Made, warm_spark: WarmSpark) -> None:
     written = yaml.safe_load(made.file.read_text())
-    written["spark"], written["batch"] = {"remote": warm_spark.remote, "tasks": 2}, {"spark_from_records": 0}
+    written["spark"], written["batch"] = {**warm_spark.settings, "tasks": 2}, {"spark_from_records": 0}
     made.file.write_text(yaml.safe_dump(written))
     for name in "abc":
         made.write(name, *(f"{name}{i}" for i in range(15)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.orchestration.local.broker_files import write_logging, write_properties
-from calve.orchestration.local.detached import HOST
+from calve.sink_core.detached import HOST
 from calve.sink_core.jars import JarSet, kafka_jars, resolve
 from calve.sink_core.java import find_java
 from calve.spark_jobs.session import JAVA_OPTIONS

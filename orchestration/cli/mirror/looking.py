@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from calve.orchestration.cli.output import say, say_json, say_table, working
-from calve.orchestration.wording import bytes_text, counted
+from calve.orchestration.wording import by_text, bytes_text, counted
 
 if TYPE_CHECKING:
     from calve.sink_core.config.mirror_pipeline import MirrorPipeline
@@ -82,7 +82,7 @@ def _say_status(report: MirrorStatus) -> None:
         ended = f"ended: {last.ended}" if last.ended else "has not ended"
         moved = f"{counted(last.records, 'record', 'records')}, {bytes_text(last.bytes)}"
         by = f"{counted(last.slots, 'slot', 'slots')}, {counted(last.transactions, 'transaction', 'transactions')}"
-        say(f"last batch {last.batch_id} of {last.started_at}: {moved} by {by}; {ended}")
+        say(f"last batch {last.batch_id} of {last.started_at}: {moved} by {by}; {ended}{by_text(last.written_by)}")
     for batch in report.in_flight:
         say(f"in flight: {batch.batch_id}, for {batch.age_s:,.0f} s, by Calve {batch.calve_version}")
     if (log := report.control_topic) and log.oldest:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from calve.orchestration.cli.output import error_document, say, say_json, working
-from calve.orchestration.wording import bytes_text, counted
+from calve.orchestration.wording import by_text, bytes_text, counted
 
 if TYPE_CHECKING:
     from calve.sink_core.config.mirror_pipeline import MirrorPipeline
@@ -39,7 +40,7 @@ def say_batch(batch: CopyReport) -> None:
     of = f" by {counted(batch.slots, 'slot', 'slots')}" if batch.slots else ""
     rest = f"; {batch.lag_after:,} offsets are pending" if batch.lag_after else ""
     copied = f"{counted(batch.records, 'record', 'records')}, {bytes_text(batch.bytes)}{of}"
-    say(f"batch {batch.batch_id or 'none'}: {copied} ({seconds}){rest}")
+    say(f"batch {batch.batch_id or 'none'}: {copied} ({seconds}){by_text(batch.written_by)}{rest}")
     if batch.adjusted:
         say(f"    {counted(batch.adjusted, 'record', 'records')} adjusted", style="yellow")
     if batch.failed is not None:
@@ -57,6 +58,7 @@ def _document(report: MirrorReport) -> dict[str, Any]:
             "overtaken": batch.overtaken,
             "lag_after": batch.lag_after,
             "seconds": dict(batch.seconds),
+            "written_by": asdict(batch.written_by) if batch.written_by else None,
             "failed": error_document(batch.failed) if batch.failed else None,
         }
         for batch in report.batches

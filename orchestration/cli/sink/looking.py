@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from calve.orchestration.cli.output import say, say_json, say_table, working
-from calve.orchestration.wording import counted, dropped_text
+from calve.orchestration.wording import by_text, counted, dropped_text
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.errors import EXIT_STOPPED
 from calve.sink_core.sink.loop.planning import Planner
@@ -101,7 +101,7 @@ def _say_status(report: StatusReport) -> None:
     if report.paused:
         say(f"paused since {report.paused.since} by {report.paused.by}: {report.paused.reason}", style="yellow")
     if last := report.last_batch:
-        say(f"last batch {last.batch_id} at {last.published_at}: {_moved(last)}")
+        say(f"last batch {last.batch_id} at {last.published_at}: {_moved(last)}{by_text(last.written_by)}")
     for batch in report.in_flight:
         say(f"in flight: {batch.batch_id}, for {batch.age_s:,.0f} s, by Calve {batch.calve_version}")
     for topic in report.topics:

@@ -8,7 +8,7 @@ from typing import Any
 from calve.orchestration.cli.output import say, say_json, working
 from calve.orchestration.cli.replay import range_document, say_range
 from calve.orchestration.cli.run import commit_document
-from calve.orchestration.wording import dropped_text
+from calve.orchestration.wording import by_text, dropped_text
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.rounds import Bounds
 from calve.sink_core.sink.batches import BatchReport
@@ -36,7 +36,8 @@ def say_batch(batch: BatchReport) -> None:
     seconds = ", ".join(f"{step} {spent_s:.2f} s" for step, spent_s in batch.seconds.items())
     others = "".join(f", {number:,} {what}" for what, number in batch.not_stored.items())
     rest = f"; {batch.lag_after:,} offsets wait, {batch.rest_s:,.0f} s at this rate" if batch.lag_after else ""
-    say(f"batch {batch.batch_id}: {batch.verdict.value}: {batch.records:,} records{others} ({seconds}){rest}")
+    by = by_text(batch.written_by)
+    say(f"batch {batch.batch_id}: {batch.verdict.value}: {batch.records:,} records{others} ({seconds}){by}{rest}")
     for table, dropped in batch.dropped.items():
         say(f"    {table} has no column for {dropped_text(dropped)}", style="yellow")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from calve.orchestration.cli.output import say, say_json, say_table, working
-from calve.orchestration.wording import bytes_text, counted
+from calve.orchestration.wording import by_text, bytes_text, counted
 
 if TYPE_CHECKING:
     from calve.sink_core.config.source_pipeline import SourcePipeline
@@ -75,7 +75,7 @@ def _say_status(report: SourceStatus) -> None:
         ended = f"ended: {last.ended}" if last.ended else "has not ended"
         by = f"{counted(last.slots, 'slot', 'slots')}, {counted(last.transactions, 'transaction', 'transactions')}"
         sent = f"{counted(last.records, 'record', 'records')} by {by}"
-        say(f"last batch {last.batch_id} of {last.started_at}: {sent}; {ended}")
+        say(f"last batch {last.batch_id} of {last.started_at}: {sent}; {ended}{by_text(last.written_by)}")
     for batch in report.in_flight:
         say(f"in flight: {batch.batch_id}, for {batch.age_s:,.0f} s, by Calve {batch.calve_version}")
     if (log := report.control_topic) and log.oldest:

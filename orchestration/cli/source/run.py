@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from calve.orchestration.cli.output import error_document, say, say_json, working
-from calve.orchestration.wording import bytes_text, counted
+from calve.orchestration.wording import by_text, bytes_text, counted
 
 if TYPE_CHECKING:
     from calve.sink_core.config.source_pipeline import SourcePipeline
@@ -39,7 +40,7 @@ def say_batch(batch: SendReport) -> None:
     of = f" by {counted(batch.slots, 'slot', 'slots')}" if batch.slots else ""
     rest = f"; {batch.lag_after:,} records wait" if batch.lag_after else ""
     sent = f"{counted(batch.records, 'record', 'records')}, {bytes_text(batch.bytes)}{of}"
-    say(f"batch {batch.batch_id or 'none'}: {sent} ({seconds}){rest}")
+    say(f"batch {batch.batch_id or 'none'}: {sent} ({seconds}){by_text(batch.written_by)}{rest}")
     if batch.dropped:
         say(f"    {counted(batch.dropped, 'row', 'rows')} dropped by the source")
     if batch.dead_letters:
@@ -61,6 +62,7 @@ def _document(report: SourceReport) -> dict[str, Any]:
             "overtaken": batch.overtaken,
             "lag_after": batch.lag_after,
             "seconds": dict(batch.seconds),
+            "written_by": asdict(batch.written_by) if batch.written_by else None,
             "failed": error_document(batch.failed) if batch.failed else None,
         }
         for batch in report.batches

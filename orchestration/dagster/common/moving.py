@@ -2,8 +2,9 @@
 
 # Without postponed annotations: Dagster looks at `config`'s as it stands.
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -12,6 +13,7 @@ from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
     from calve.sink_core.control.rounds import Bounds, Progress
+    from calve.sink_core.tasks import WrittenBy
 
 MOVED_TAG = "calve/moved"
 
@@ -43,9 +45,29 @@ def log_progress(context: dg.AssetExecutionContext, step: "Progress") -> None:
         context.log.info(f"{step.phase}: {step.message}")
 
 
-def say_moved(context: dg.AssetExecutionContext, records: int, batches: int, ended: str) -> None:
-    """In the log, and as a tag of a run that has moved something."""
+def engine_metadata(engine: "WrittenBy | None") -> dict[str, Any]:
+    """The engine of a batch, as metadata of its materialization; Spark's page as a link."""
+    if engine is None:
+        return {}
+    spark = {"spark application": engine.application_id, "spark master": engine.master}
+    return {
+        "engine": engine.engine,
+        "tasks": engine.tasks,
+        **{name: value for name, value in spark.items() if value},
+        **({"spark page": dg.MetadataValue.url(engine.ui)} if engine.ui else {}),
+    }
+
+
+def say_moved(
+    context: dg.AssetExecutionContext,
+    records: int,
+    batches: int,
+    ended: str,
+    engines: "Iterable[WrittenBy | None]",
+) -> None:
+    """In the log, and as a tag of a run that has moved something. `engines` wrote its batches."""
     moved = f"{counted(records, 'record', 'records')} in {counted(batches, 'batch', 'batches')}"
-    context.log.info(f"{moved}; {ended}")
+    by = ", ".join(dict.fromkeys(engine.place for engine in engines if engine))
+    context.log.info(f"{moved}{f' by {by}' if by else ''}; {ended}")
     if batches:
         context.instance.add_run_tags(context.run.run_id, {MOVED_TAG: moved})

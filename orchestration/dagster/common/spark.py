@@ -12,10 +12,13 @@ import dagster as dg
 from calve.orchestration.dagster.common.names import resource_key
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.errors import CalveError
 
 if TYPE_CHECKING:
     from dagster_pyspark import LazyPySparkResource
     from pyspark.sql import SparkSession
+
+    from calve.spark_jobs.session import Started
 
 
 def own_resources(pipeline: Pipeline) -> dict[str, dg.ResourceDefinition]:
@@ -51,12 +54,47 @@ class LazySpark:
 
     @cached_property
     def spark_session(self) -> SparkSession:
-        return self._held.enter_context(_lazy(self._settings)).spark_session
+        return self.start().session
+
+    def start(self) -> Started:
+        """The warm Spark of these settings where there is one, else one of this process, which ends with the run."""
+        from calve.spark_jobs.session import Started, running_or_warm
+
+        if (there := running_or_warm(self._settings)) is None:
+            return Started.given(self._own.spark_session)
+        self._held.callback(there.stop)
+        return there
+
+    @cached_property
+    def _own(self) -> LazyPySparkResource:
+        return self._held.enter_context(_lazy(self._settings))
 
 
-def session_of(resource: LazySpark | LazyPySparkResource) -> Callable[[], SparkSession]:
-    """What starts the session when it is needed."""
-    return lambda: resource.spark_session
+def start_of(resource: LazySpark | LazyPySparkResource) -> Callable[[], Started]:
+    """A function that starts Spark when it is needed. Of a resource that the user put there its session is taken."""
+    if isinstance(resource, LazySpark):
+        return resource.start
+
+    def start() -> Started:
+        from calve.spark_jobs.session import Started
+
+        return Started.given(resource.spark_session)
+
+    return start
+
+
+def keep_warm(pipeline: Pipeline) -> str:
+    """Have a warm Spark up for a pipeline of this machine whose batches go to Spark; a line that says what was done, ""
+    if nothing was. Its start is not waited for.
+    """
+    from calve.spark_jobs import warm
+
+    if pipeline.config.batch.spark_from_records or not (pipeline.spark.master or "").startswith("local"):
+        return ""
+    try:
+        return warm.keep(pipeline.spark)
+    except (CalveError, OSError) as error:
+        return f"no warm Spark: {error}"
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from calve.orchestration.dagster.common import tags
 from calve.orchestration.dagster.common.moving import RunConfig, bounds_of, log_progress, say_moved
 from calve.orchestration.dagster.common.names import op_name, pool, resource_key
 from calve.orchestration.dagster.common.runs import held_by_pause
-from calve.orchestration.dagster.common.spark import session_of
+from calve.orchestration.dagster.common.spark import start_of
 from calve.orchestration.dagster.mirror import checks, metadata, specs
 from calve.orchestration.dagster.mirror.names import COPY, asset_key
 from calve.orchestration.dagster.mirror.plane import run_plane
@@ -39,8 +39,8 @@ def copy_of(pipeline: MirrorPipeline) -> dg.AssetsDefinition:
         can_subset=False,
     )
     def copy(context: dg.AssetExecutionContext, config: RunConfig) -> Iterator[Told]:
-        start_session = session_of(getattr(context.resources, resource_key(pipeline)))
-        with run_plane(context, pipeline, start_session) as plane:
+        start = start_of(getattr(context.resources, resource_key(pipeline)))
+        with run_plane(context, pipeline, start) as plane:
             yield from _through(context, pipeline, plane, bounds_of(pipeline, config))
 
     return copy
@@ -56,7 +56,7 @@ def _through(
         yield from _told(pipeline, batch)
     if not held_by_pause(context, pipeline, plane.log.state.paused) or report.batches:
         copied = [batch for batch in report.batches if batch.ranges]
-        say_moved(context, report.records, len(copied), report.ended)
+        say_moved(context, report.records, len(copied), report.ended, (each.written_by for each in copied))
     try:
         found = checks.look(pipeline, plane)
     except CalveError as error:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from calve.orchestration.dagster.common.moving import engine_metadata
+
 if TYPE_CHECKING:
     from calve.sink_core.mirror.batches import CopyReport
     from calve.sink_core.mirror.events import CopiedRange
@@ -36,6 +38,7 @@ def of_batch(batch: CopyReport) -> dict[str, Any]:
         "adjusted records": batch.adjusted,
         "remote topics": len(topics),
         "slots": batch.slots,
+        **engine_metadata(batch.written_by),
         "lag after": batch.lag_after,
         **{f"seconds to {step}": round(seconds, 3) for step, seconds in batch.seconds.items()},
     }

@@ -10,16 +10,15 @@ from calve.orchestration.dagster.common.runs import Context, failures_told, made
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from calve.sink_core.mirror.plane import MirrorPlane
+    from calve.spark_jobs.session import Started
 
 
 @contextmanager
 def run_plane(
-    context: Context, pipeline: MirrorPipeline, spark: Callable[[], SparkSession] | None = None
+    context: Context, pipeline: MirrorPipeline, spark: Callable[[], Started] | None = None
 ) -> Generator[MirrorPlane]:
-    """The mirror of a run, which tells its failures. `spark` starts its Spark session."""
+    """The mirror of a run, which tells its failures. `spark` starts its Spark."""
     # Imported late: definitions are loaded without what a run needs.
     from calve.sink_core.mirror.plane import MirrorPlane
     from calve.spark_jobs.slots import on_spark

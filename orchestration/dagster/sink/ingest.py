@@ -14,7 +14,7 @@ from calve.orchestration.dagster.common import tags
 from calve.orchestration.dagster.common.moving import RunConfig, bounds_of, log_progress, say_moved
 from calve.orchestration.dagster.common.names import op_name, pool, resource_key
 from calve.orchestration.dagster.common.runs import held_by_pause
-from calve.orchestration.dagster.common.spark import session_of
+from calve.orchestration.dagster.common.spark import start_of
 from calve.orchestration.dagster.sink import checks, metadata, specs, table_page, verdicts
 from calve.orchestration.dagster.sink.names import COMMIT, INGEST, batches_key, table_key
 from calve.orchestration.dagster.sink.session import run_session
@@ -46,8 +46,8 @@ def ingest_of(pipeline: SinkPipeline) -> dg.AssetsDefinition:
         required_resource_keys={resource_key(pipeline)},
     )
     def ingest(context: dg.AssetExecutionContext, config: RunConfig) -> Iterator[Told]:
-        start_session = session_of(getattr(context.resources, resource_key(pipeline)))
-        with run_session(context, pipeline, start_session) as session:
+        start = start_of(getattr(context.resources, resource_key(pipeline)))
+        with run_session(context, pipeline, start) as session:
             yield from _Run(context, pipeline, session).through(bounds_of(pipeline, config))
 
     return ingest
@@ -150,4 +150,4 @@ class _Run:
             return
         published = [batch for batch in report.batches if batch.published]
         records = sum(batch.records for batch in published)
-        say_moved(self.context, records, len(published), report.ended)
+        say_moved(self.context, records, len(published), report.ended, (each.written_by for each in published))

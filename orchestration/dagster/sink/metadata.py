@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from calve.orchestration.dagster.common.moving import engine_metadata
 from calve.orchestration.wording import moment_text
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def of_batch(batch: BatchReport) -> dict[str, Any]:
         **batch.not_stored,
         **({"rows left out": sum(batch.left_out.values())} if batch.left_out else {}),
         **({"dropped fields": dg.MetadataValue.json(batch.dropped)} if batch.dropped else {}),
+        **engine_metadata(batch.written_by),
         "lag after": batch.lag_after,
         **{f"seconds to {step}": seconds for step, seconds in batch.seconds.items()},
         "ranges": _ranges(batch.ranges),

@@ -11,16 +11,15 @@ from calve.sink_core import imports
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from calve.sink_core.sink.loop.session import Session
+    from calve.spark_jobs.session import Started
 
 
 @contextmanager
 def run_session(
-    context: Context, pipeline: SinkPipeline, spark: Callable[[], SparkSession] | None = None
+    context: Context, pipeline: SinkPipeline, spark: Callable[[], Started] | None = None
 ) -> Generator[Session]:
-    """The session of a run, which tells its failures; snapshots name the run. `spark` starts its Spark session."""
+    """The session of a run, which tells its failures; snapshots name the run. `spark` starts its Spark."""
     # Imported late: definitions are loaded without what a run needs. A search through all of it for garbage would hold
     # up a batch, again and again.
     with imports.for_good(pandas=True):

@@ -10,16 +10,15 @@ from calve.orchestration.dagster.common.runs import Context, failures_told, made
 from calve.sink_core.config.source_pipeline import SourcePipeline
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from calve.sink_core.source.plane import SourcePlane
+    from calve.spark_jobs.session import Started
 
 
 @contextmanager
 def run_plane(
-    context: Context, pipeline: SourcePipeline, spark: Callable[[], SparkSession] | None = None
+    context: Context, pipeline: SourcePipeline, spark: Callable[[], Started] | None = None
 ) -> Generator[SourcePlane]:
-    """The source of a run, which tells its failures. `spark` starts its Spark session."""
+    """The source of a run, which tells its failures. `spark` starts its Spark."""
     # Imported late: definitions are loaded without what a run needs.
     from calve.sink_core.source.plane import SourcePlane
     from calve.spark_jobs.slots import on_spark

@@ -10,10 +10,10 @@ import dagster as dg
 
 from calve.orchestration.dagster.common import tags
 from calve.orchestration.dagster.common.assets import group_and_owners, pipeline_file
-from calve.orchestration.dagster.common.moving import RunConfig, bounds_of, log_progress, say_moved
+from calve.orchestration.dagster.common.moving import RunConfig, bounds_of, engine_metadata, log_progress, say_moved
 from calve.orchestration.dagster.common.names import op_name, pool, resource_key
 from calve.orchestration.dagster.common.runs import held_by_pause
-from calve.orchestration.dagster.common.spark import session_of
+from calve.orchestration.dagster.common.spark import start_of
 from calve.orchestration.dagster.common.topics import COPY, copy_key, system_key, table_key, written_key
 from calve.orchestration.dagster.source import checks
 from calve.orchestration.dagster.source.plane import run_plane
@@ -93,8 +93,8 @@ def copy_of(pipeline: SourcePipeline) -> dg.AssetsDefinition:
         can_subset=False,
     )
     def send(context: dg.AssetExecutionContext, config: RunConfig) -> Iterator[Told]:
-        start_session = session_of(getattr(context.resources, resource_key(pipeline)))
-        with run_plane(context, pipeline, start_session) as plane:
+        start = start_of(getattr(context.resources, resource_key(pipeline)))
+        with run_plane(context, pipeline, start) as plane:
             yield from _through(context, pipeline, plane, bounds_of(pipeline, config))
 
     return send
@@ -109,7 +109,8 @@ def _through(
     for batch in run_steps(plane, report, bounds=bounds, on_progress=partial(log_progress, context)):
         yield from _told(pipeline, batch)
     if not held_by_pause(context, pipeline, plane.log.state.paused) or report.batches:
-        say_moved(context, report.records, len([batch for batch in report.batches if batch.sent]), report.ended)
+        sent = [batch for batch in report.batches if batch.sent]
+        say_moved(context, report.records, len(sent), report.ended, (batch.written_by for batch in sent))
     try:
         found = [*checks.look(pipeline, plane)]
     except CalveError as error:
@@ -146,6 +147,7 @@ def _of_batch(batch: "SendReport") -> dict[str, Any]:
         "rows dropped": batch.dropped,
         "dead letters": batch.dead_letters,
         "slots": batch.slots,
+        **engine_metadata(batch.written_by),
         "waiting after": batch.lag_after,
         **{f"seconds to {step}": round(seconds, 3) for step, seconds in batch.seconds.items()},
     }

@@ -35,11 +35,15 @@ class SlotCommitted(BatchPublished):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerationEnded(Event):
-    """The driver of a generation has no task left. For people, and for who waits for a pause; no rule rests on it."""
+    """The driver of a generation has no task left. For people, and for who waits for a pause; no rule rests on it.
+
+    `written_by` is the engine of its slots, as of `WrittenBy.to_map`; empty if there were none.
+    """
 
     event_type: ClassVar[str] = "GENERATION_ENDED"
     batch_id: str
     why: str
+    written_by: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +97,10 @@ SLOT_COMMITTED: schemas.Fields = [
     {"name": "topic_ids", "type": schemas.STRING_MAP},
 ]
 POSITIONS_KEPT: schemas.Fields = schemas.strings("batch_id")
-GENERATION_ENDED: schemas.Fields = schemas.strings("batch_id", "why")
+GENERATION_ENDED: schemas.Fields = [
+    *schemas.strings("batch_id", "why"),
+    {"name": "written_by", "type": schemas.STRING_MAP, "default": {}},
+]
 POSITIONS_SET: schemas.Fields = [
     *schemas.strings("batch_id", "predecessor", "by", "reason"),
     {"name": "positions", "type": schemas.BY_PARTITION},

@@ -18,7 +18,7 @@ from calve.sink_core.control.slots.slot import SlotSpec
 from calve.sink_core.control.slots.state import SlotState
 from calve.sink_core.errors import CalveError
 from calve.sink_core.rules import ALL, Rules
-from calve.sink_core.tasks import InProcessTasks, Tasks
+from calve.sink_core.tasks import InProcessTasks, Job, Tasks, WrittenBy
 
 HIDDEN_S = 3.0
 """So long a living slot may take to commit an event that it has written; a dead one is fenced then."""
@@ -102,11 +102,16 @@ class SlotPlane(ControlPlane[P, S]):
         """A generation that moves nothing: no slot is at work from then on. None if another run is faster."""
         return self.leader.lead(lambda _state: Wanted(self.pipeline_id, 0, {}, {}, {}))
 
-    def end(self, generation: str, why: str) -> None:
+    def end(self, generation: str, why: str, written_by: WrittenBy | None = None) -> None:
         """Say, for people, that a generation has no task left."""
-        self.log.append(GenerationEnded(pipeline_id=self.pipeline_id, batch_id=generation, why=why))
+        by = written_by.to_map() if written_by is not None else {}
+        self.log.append(GenerationEnded(pipeline_id=self.pipeline_id, batch_id=generation, why=why, written_by=by))
 
-    def concluded(self, generation: str, why: str) -> tuple[S, bool]:
+    def job(self, generation: str, description: str) -> Job:
+        """The name of what the slots of a generation do."""
+        return Job(self.pipeline.group, generation, f"{self.pipeline.group}: batch {generation}, {description}")
+
+    def concluded(self, generation: str, why: str, written_by: WrittenBy | None = None) -> tuple[S, bool]:
         """The log to its end after the slots of a generation, which is then said to have ended; True if another one has
         overtaken it.
         """
@@ -115,5 +120,5 @@ class SlotPlane(ControlPlane[P, S]):
         if not overtaken:
             # For people: that it can't be said must not hide what came before.
             with suppress(CalveError):
-                self.end(generation, why)
+                self.end(generation, why, written_by)
         return state, overtaken

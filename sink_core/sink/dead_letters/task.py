@@ -30,6 +30,7 @@ from calve.sink_core.sink.write.outputs import Output
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.internal import DeadLetter, dead_letter_rows
+from calve.sink_core.tasks import Job
 
 Places = dict[TopicPartition, list[int]]
 Set = tuple[str, ...]
@@ -63,7 +64,8 @@ def try_letters(
     records = sum(file.rows for file in files)
     number = min(len(files), engine.parallelism(records))
     groups = [files[i::number] for i in range(number)]
-    return engine.run(partial(_run, spec, groups, runs, only), number, records=records)
+    job = Job(spec.group, spec.batch_id, f"{spec.group}: {records:,} dead letters tried again, job {spec.batch_id}")
+    return engine.run(partial(_run, spec, groups, runs, only), number, records=records, job=job)
 
 
 def _run(

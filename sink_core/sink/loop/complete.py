@@ -77,6 +77,7 @@ def data_complete(
         records_by_topic=_by_topic(batch, "records"),
         ledger_manifest=ledger,
         dropped=batch.dropped,
+        written_by=batch.written_by.to_map() if batch.written_by is not None else {},
     )
 
 

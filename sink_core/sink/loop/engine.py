@@ -10,7 +10,7 @@ from calve.sink_core.iceberg.commit.merge import MergeWork
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult, run_task
-from calve.sink_core.tasks import InProcessTasks, Tasks, TasksBySize
+from calve.sink_core.tasks import InProcessTasks, Tasks, TasksBySize, WrittenBy
 
 Slices = Sequence[OffsetRange]
 
@@ -30,6 +30,10 @@ class Engine(Tasks, Protocol):
         """Merges changes into a branch of their table, in one snapshot or none; None where that can't be done."""
         ...
 
+    def writer(self, spec: IngestSpec, tasks: Sequence[Slices]) -> WrittenBy:
+        """The engine that wrote these tasks."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class InProcess(InProcessTasks):
@@ -45,6 +49,9 @@ class InProcess(InProcessTasks):
     def merge(self) -> None:
         return None
 
+    def writer(self, spec: IngestSpec, tasks: Sequence[Slices]) -> WrittenBy:  # noqa: ARG002 - as all
+        return self.written_by(len(tasks), records=0)
+
 
 @dataclass(frozen=True, slots=True)
 class BySize(TasksBySize):
@@ -58,13 +65,18 @@ class BySize(TasksBySize):
     small: Engine = InProcess()
 
     def write(self, spec: IngestSpec, tasks: Sequence[Slices]) -> list[TaskResult]:
-        records = sum(part.span for slices in tasks for part in slices)
-        engine = self.small if records < self.spark_from and not spec.looks_at_tables else self.spark
-        return engine.write(spec, tasks)
+        return self._writes(spec, tasks).write(spec, tasks)
 
     @property
     def merge(self) -> Callable[[MergeWork], None] | None:
         return self.spark.merge
+
+    def writer(self, spec: IngestSpec, tasks: Sequence[Slices]) -> WrittenBy:
+        return self._writes(spec, tasks).writer(spec, tasks)
+
+    def _writes(self, spec: IngestSpec, tasks: Sequence[Slices]) -> Engine:
+        records = sum(part.span for slices in tasks for part in slices)
+        return self.small if records < self.spark_from and not spec.looks_at_tables else self.spark
 
 
 def joined(tasks: Sequence[Slices]) -> list[list[OffsetRange]]:

@@ -125,6 +125,15 @@ class Planner:
             except _Overtaken:
                 continue
 
+    def pending_by_log(self) -> int:
+        """The number of pending offsets by what was read of the control log, not held against anything. Raises
+        CalveError where there is no answer.
+        """
+        known = self._session.log.state.positions() or {}
+        topics = describe_topics(self._session.admin, self._session.source_topics(), timeout_s=ADMIN_TIMEOUT_S)
+        ends = end_offsets(self._session.admin, _partitions(topics), timeout_s=ADMIN_TIMEOUT_S)
+        return sum(max(0, end - known.get(at, 0)) for at, end in ends.items())
+
     def _topics(self) -> dict[str, Topic]:
         topics = describe_topics(self._session.admin, self._session.source_topics(), timeout_s=ADMIN_TIMEOUT_S)
         topic_ids = {name: topic.topic_id for name, topic in topics.items()}

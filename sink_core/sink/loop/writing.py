@@ -20,6 +20,7 @@ from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
 from calve.sink_core.sink.write.task import FirstBad, TaskResult
 from calve.sink_core.tables.batch import BatchPlan, WrittenBatch
 from calve.sink_core.tables.format.lake import LoadedTable
+from calve.sink_core.tasks import WrittenBy
 
 
 def write_batch(
@@ -37,7 +38,10 @@ def write_batch(
     (also for more bad records than `dead_letters.stop_above` allows), and what reading, storage and Spark raise.
     """
 
+    written_by: WrittenBy | None = None
+
     def write(tables: Tables, evolving: bool) -> list[TaskResult]:
+        nonlocal written_by
         for table in tables.values():
             table.check_usable()
         spec = task_spec(
@@ -48,7 +52,9 @@ def write_batch(
             evolving=evolving,
             read=[part.at for part in plan.ranges],
         )
-        return engine.write(spec, plan.tasks)
+        results = engine.write(spec, plan.tasks)
+        written_by = engine.writer(spec, plan.tasks)
+        return results
 
     tables, results = write_with_evolution(tables, write, change)
     reach("write.after-files")
@@ -68,7 +74,7 @@ def write_batch(
         for name, table in tables.items()
     )
     reach("write.after-manifests")
-    return WrittenBatch(plan, outputs, counts, sum_dropped(result.dropped for result in results))
+    return WrittenBatch(plan, outputs, counts, sum_dropped(result.dropped for result in results), written_by)
 
 
 def merge_counts(

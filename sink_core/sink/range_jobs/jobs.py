@@ -358,7 +358,7 @@ class RangeJobs:
             check_same(plan.table, read_again(plan, counts), made.replacing.expected)
             self._progress(Progress("write", f"{len(made.replacing.files)} files of {plan.table}", plan.batch_id))
             [target] = task_spec(plan.batch_id, pipeline, tables, instant_ms=instant_ms).tables
-            rewrite = RewriteSpec(plan.batch_id, target.target, runs_of(plan.ranges))
+            rewrite = RewriteSpec(pipeline.group, plan.batch_id, target.target, runs_of(plan.ranges))
             files, head = made.replacing.files, made.replacing.base_snapshot_id
             rewritten = rewrite_files(rewrite, files, engine)
             reach("replay.after-files")

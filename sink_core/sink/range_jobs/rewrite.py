@@ -12,12 +12,14 @@ from calve.sink_core.iceberg.replace.tasks import written_without
 from calve.sink_core.iceberg.write.rewrite import Rewritten
 from calve.sink_core.sink.loop.engine import Engine
 from calve.sink_core.tables.format.target import Target
+from calve.sink_core.tasks import Job
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteSpec:
     """What all tasks have in common. The catalog's settings are unresolved: each task reads its own environment."""
 
+    job_group: str
     batch_id: str
     target: Target
     runs: Runs
@@ -27,7 +29,9 @@ def rewrite_files(spec: RewriteSpec, files: Sequence[HeadFile], engine: Engine) 
     """Those of `files` that hold rows of the ranges, written again without them."""
     records = sum(file.rows for file in files)
     groups = _even(files, min(len(files), engine.parallelism(records)))
-    return [each for done in engine.run(partial(_run, spec, groups), len(groups), records=records) for each in done]
+    job = Job(spec.job_group, spec.batch_id, f"{spec.job_group}: {len(files)} files written again for {spec.batch_id}")
+    done = engine.run(partial(_run, spec, groups), len(groups), records=records, job=job)
+    return [each for some in done for each in some]
 
 
 def _even(files: Sequence[HeadFile], groups: int) -> list[list[HeadFile]]:

@@ -95,7 +95,8 @@ class DataComplete(BatchPublished):
 
     `kind` is `bootstrap`, `batch` or `range`; a range job moves no position. `positions` are the next offsets of every
     partition afterwards; `through_ms` says per partition up to which record timestamp it has been read. `ranges` are
-    what a range job has read; `dropped` are fields that tables have no column for.
+    what a range job has read; `dropped` are fields that tables have no column for. `written_by` is the engine, as of
+    `WrittenBy.to_map`.
     """
 
     event_type: ClassVar[str] = "DATA_COMPLETE"
@@ -109,6 +110,7 @@ class DataComplete(BatchPublished):
     ledger_manifest: str | None = None
     ranges: tuple[RangeRead, ...] = ()
     dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
+    written_by: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def moves_positions(self) -> bool:

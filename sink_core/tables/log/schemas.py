@@ -123,6 +123,7 @@ DATA_COMPLETE: Fields = [
     {"name": "ledger_manifest", "type": ["null", "string"], "default": None},
     {"name": "ranges", "type": _RANGES, "default": []},
     {"name": "dropped", "type": {"type": "map", "values": _COUNTS}, "default": {}},
+    {"name": "written_by", "type": STRING_MAP, "default": {}},
 ]
 COMMIT_TO_TABLE: Fields = [
     *strings("table", "table_uuid"),

@@ -19,7 +19,7 @@ from playwright.sync_api import Page, expect
 
 from calve.orchestration.dagster.common.names import PIPELINE_TAG, STAGE_TAG
 from calve.orchestration.local import broker
-from calve.orchestration.local.detached import free_port
+from calve.sink_core.detached import free_port
 from examples.flights import produce
 from tests.e2e.dagster.browser import THEMES, browser, group_path, sensor_path
 from tests.e2e.dagster.stack import ROOT, answers, until

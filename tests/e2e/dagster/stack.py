@@ -21,7 +21,7 @@ from dagster import DagsterInstance
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
 from calve.orchestration.dagster.common.names import PIPELINE_TAG, STAGE_TAG
-from calve.orchestration.local.detached import free_port
+from calve.sink_core.detached import free_port
 from tests.postgres import Postgres
 
 ROOT = Path(__file__).parents[3]

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from calve.orchestration.local.detached import free_port
+from calve.sink_core.detached import free_port
 from calve.sink_core.jars import spark_jars
 from calve.spark_jobs import daemon
 from tests.e2e.faults.processes import ROOT

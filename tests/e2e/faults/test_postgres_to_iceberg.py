@@ -23,7 +23,7 @@ MOMENTS, KILLS = 10, 2
 @pytest.fixture
 def bank(broker: Broker, warm_spark: WarmSpark, tmp_path: Path) -> Generator[Bank]:
     with postgres() as server:
-        yield Bank.create(server, broker.bootstrap, tmp_path, {"remote": warm_spark.remote, "tasks": 2})
+        yield Bank.create(server, broker.bootstrap, tmp_path, {**warm_spark.settings, "tasks": 2})
 
 
 @pytest.mark.faults

@@ -135,7 +135,7 @@ def flow_of(settings: dict[str, Any], broker: Broker, warm_spark: WarmSpark, dir
         directory,
         broker.bootstrap,
         support.create_topic(broker.bootstrap, support.unique("changes"), PARTITIONS),
-        spark={"remote": warm_spark.remote, "tasks": 2},
+        spark={**warm_spark.settings, "tasks": 2},
         extra={
             "tables": [{"name": "db.events", "key": ["id"], **settings}],
             "batch": {"max_records": 50, "min_task_bytes": "1KiB"},

@@ -62,7 +62,7 @@ class World:
     spark: dict[str, Any]
     random: random.Random
     max_records: int = 150
-    spark_from_records: int = 200_000
+    spark_from_records: int = support.SHORT_CUT["spark_from_records"]
     name: str = field(default_factory=lambda: support.unique("faults").replace("-", "_"))
     events: set[int] = field(default_factory=set[int])
     broken: int = 0

@@ -187,7 +187,7 @@ class SourceWorld(SlotWorld):
         Lines.acknowledged = self.oracle.acknowledged
 
     def plane(self) -> SourcePlane:
-        return SourcePlane(self.pipeline, self.rules, tasks=SlotTasks(self))
+        return SourcePlane(self.pipeline, self.rules, tasks=SlotTasks(world=self))
 
     def move(self) -> None:
         with self.plane() as plane:

@@ -17,7 +17,8 @@ from calve.sink_core.errors import CalveError, FindingError, RetriableError
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.run import run_mirror
 from calve.sink_core.rules import ALL, Rules
-from calve.sink_core.tasks import Task
+from calve.sink_core.tasks import InProcessTasks, Task
+from calve.sink_core.tasks import Job as Name
 from tests.simulation.broker import At, Cluster, Outcome
 from tests.simulation.clients import Network
 from tests.simulation.scheduler import Process
@@ -59,32 +60,28 @@ class Job:
 
 
 @dataclass(frozen=True)
-class SlotTasks:
+class SlotTasks(InProcessTasks):
     """In place of Spark: each attempt of a task is a process, which outlives its driver."""
 
-    world: SlotWorld
+    world: SlotWorld = field(kw_only=True)
 
     def parallelism(self, records: int) -> int:
         del records
         return self.world.slots
 
-    def needs_start(self, records: int) -> bool:
-        del records
-        return False
-
-    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:
-        del records
-        job = self.world.start_job(task)
+    def run(self, task: Task[T], n: int, *, records: int, job: Name | None = None) -> list[T]:
+        del records, job
+        started = self.world.start_job(task)
         for number in range(n):
-            job.attempt(number)
-        while len(job.outcomes) < n:
+            started.attempt(number)
+        while len(started.outcomes) < n:
             self.world.scheduler.sleep(LOOK_S)
-            for number, attempts in job.attempts.items():
-                if number not in job.outcomes and all(actor.process.ended for actor in attempts):
+            for number, attempts in started.attempts.items():
+                if number not in started.outcomes and all(actor.process.ended for actor in attempts):
                     if len(attempts) == ATTEMPTS:
                         raise RetriableError(f"task {number} died {ATTEMPTS} times")
-                    job.attempt(number)
-        outcomes = [job.outcomes[number] for number in range(n)]
+                    started.attempt(number)
+        outcomes = [started.outcomes[number] for number in range(n)]
         failed = next((each for each in outcomes if isinstance(each, CalveError)), None)
         if failed is not None:
             raise failed
@@ -186,7 +183,7 @@ class MirrorWorld(SlotWorld):
         self._upstream = 0
 
     def plane(self) -> MirrorPlane:
-        return MirrorPlane(self.pipeline, self.rules, tasks=SlotTasks(self))
+        return MirrorPlane(self.pipeline, self.rules, tasks=SlotTasks(world=self))
 
     def move(self) -> None:
         with self.plane() as plane:

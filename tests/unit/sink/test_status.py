@@ -97,6 +97,7 @@ def test_a_bootstrap_is_no_batch() -> None:
         "filtered": 0,
         "dead_lettered": 0,
         "tombstones": 2,
+        "written_by": None,
     }
     assert shown.not_stored == {"tombstones": 2}
 

@@ -1,26 +1,25 @@
-"""Names that pyspark keeps to itself are there; what the daemon asks, `test_session_daemon.py` shows."""
+"""Names that pyspark keeps to itself are there."""
 
 from __future__ import annotations
 
 import inspect
-import select
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pyspark.daemon
 import pytest
 from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from calve.spark_jobs.compat import (
+    detach,
     end_accumulators,
     gateway,
-    put_in_place_of_select,
     running_context,
     session_of,
 )
-from calve.spark_jobs.session_daemon import Looks
 
 
 def test_the_way_to_the_jvm_is_known_before_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,12 +72,24 @@ class Server:
         self.ended.set()
 
 
-def test_the_daemons_loop_asks_the_module_that_is_in_place_of_select(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pyspark.daemon.select is select, "pyspark.daemon has no module select any more"
-    monkeypatch.setattr(pyspark.daemon, "select", select)
-    asked = inspect.getsource(pyspark.daemon.manager)
-    names = {word for word in ("select", "error") if f"select.{word}" in asked}
-    assert names == {"select", "error"}, "the daemon's loop asks select in another way"
-    looks = Looks()
-    put_in_place_of_select(looks)
-    assert pyspark.daemon.select is looks
+def test_an_attached_context_is_left_without_being_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    names = inspect.getsource(SparkContext._do_init)
+    for name in ("self._jsc", "self._temp_dir", "self._jvm", "_accumulatorServer"):
+        assert name in names, f"pyspark has no {name} any more"
+    (scratch := tmp_path / "pyspark").mkdir()
+    closed: list[bool] = []
+    way: Any = SimpleNamespace(close=lambda: closed.append(True))
+    context: Any = SimpleNamespace(_accumulatorServer=None, _temp_dir=str(scratch))
+    for name, value in (("_gateway", way), ("_jvm", "the JVM's"), ("_active_spark_context", context)):
+        monkeypatch.setattr(SparkContext, name, value)
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", "one")
+    detach(context)
+    detach(context)
+    assert (gateway(), running_context(), SparkSession._instantiatedSession) == (None, None, None)
+    assert (closed, scratch.exists()) == ([True], False)
+
+
+def test_the_way_to_another_process_is_taken_from_the_environment() -> None:
+    taken = inspect.getsource(launch_gateway)
+    names = {name for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET") if f'os.environ["{name}"]' in taken}
+    assert len(names) == 2, "pyspark finds the gateway of another process in another way"

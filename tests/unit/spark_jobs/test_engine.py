@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.errors import ProtocolError
 from calve.spark_jobs.engine import SparkEngine
+from calve.spark_jobs.session import Started
 
 
 class Wayward:
@@ -49,7 +50,7 @@ class Wayward:
 def run(settings: SparkSettings, *numbers: int) -> list[str]:
     """Three tasks on a Spark that runs these."""
     session = cast(SparkSession, Wayward(*numbers))
-    return SparkEngine(settings, session=lambda: session).run(str, 3)
+    return SparkEngine(settings, begin=lambda: Started.given(session)).run(str, 3)
 
 
 @pytest.fixture(params=["classic", "connect"])

@@ -11,14 +11,13 @@ import dagster as dg
 from calve.orchestration.dagster.common.names import job_name, op_name, pool, resource_key, run_tags
 from calve.orchestration.dagster.common.opening import Opens
 from calve.orchestration.dagster.common.runs import held_by_pause, made_by
-from calve.orchestration.dagster.common.spark import own_resources, session_of
+from calve.orchestration.dagster.common.spark import own_resources, start_of
 from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from calve.sink_core.control.plane import AnyPlane
     from calve.sink_core.control.rounds import Progress
+    from calve.spark_jobs.session import Started
 
 Told = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 Config = TypeVar("Config", bound=dg.Config)
@@ -32,7 +31,7 @@ class Work(Generic[P]):
     context: dg.OpExecutionContext
     pipeline: Pipeline
     plane: P
-    spark: "Callable[[], SparkSession]"
+    spark: "Callable[[], Started]"
 
     @property
     def by(self) -> str:
@@ -71,7 +70,7 @@ def job_of(pipeline: Pipeline, operation: Operation[P, Config], opens: Opens[P])
     """To be launched by hand; a run may last as long as one of maintenance. `opens` opens the pipeline for it."""
 
     def through(context: dg.OpExecutionContext, config: Any) -> Iterator[Told | dg.Output[None]]:
-        start = session_of(getattr(context.resources, resource_key(pipeline)))
+        start = start_of(getattr(context.resources, resource_key(pipeline)))
         with opens(context, pipeline, start) as plane:
             metadata = yield from operation.work(Work(context, pipeline, plane, start), config)
             yield dg.Output(None, metadata=metadata)

@@ -13,7 +13,7 @@ from calve.orchestration.dagster.common.opening import Opens
 from calve.orchestration.dagster.common.operations.job import P, Work, of_config
 from calve.orchestration.dagster.common.parts import StateWatch
 from calve.orchestration.dagster.common.schedules import default_status, own_minute
-from calve.orchestration.dagster.common.spark import own_resources, session_of
+from calve.orchestration.dagster.common.spark import own_resources, start_of
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError
 
@@ -101,7 +101,7 @@ def _job(pipeline: Pipeline, task: str, maintaining: Maintaining[P]) -> dg.JobDe
     description = DESCRIPTIONS[task].format(pipeline.name)
 
     def through(context: dg.OpExecutionContext, config: Any) -> Iterator[Told]:
-        start = session_of(getattr(context.resources, resource_key(pipeline)))
+        start = start_of(getattr(context.resources, resource_key(pipeline)))
         with maintaining.opens(context, pipeline, start) as plane:
             report = maintaining.run(task, Work(context, pipeline, plane, start), config)
             for done in report.done:

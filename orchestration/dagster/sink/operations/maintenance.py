@@ -39,7 +39,7 @@ def _run(task: str, at: "Work[Session]", config: MaintenanceConfig) -> "Maintena
     from calve.sink_core.sink.maintenance.tasks import run_task
     from calve.spark_jobs.procedures import SparkProcedures
 
-    procedures = SparkProcedures(at.spark, at.plane.pipeline.catalog)
+    procedures = SparkProcedures(lambda: at.spark().session, at.plane.pipeline.catalog)
     return run_task(
         task, at.plane, procedures, tables=config.tables, dry_run=config.dry_run, on_progress=at.context.log.info
     )

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -29,7 +29,7 @@ from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.run import run_mirror
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.run import run_source
-from calve.sink_core.tasks import T, Task
+from calve.sink_core.tasks import InProcessTasks, Job, T, Task
 from tests.launch import FORK, begin
 
 FORKED = multiprocessing.get_context("fork")
@@ -64,29 +64,23 @@ class Strike:
 NONE = Strike()
 
 
-@dataclass
-class SlotProcesses:
+@dataclass(frozen=True)
+class SlotProcesses(InProcessTasks):
     """Each task in a process of its own, which leaves a note of its pid; one that died is tried again, as Spark does,
     up to `tries` in all. `waiting` are processes that have no task yet.
     """
 
-    tasks: int
-    strike: Strike
-    tries: int
-    waiting: list[Connection]
+    strike: Strike = field(kw_only=True)
+    tries: int = field(kw_only=True)
+    waiting: list[Connection] = field(kw_only=True)
 
     @classmethod
     def forked(cls, tasks: int, notes: Path, strike: Strike, tries: int) -> SlotProcesses:
         """To be called before anything is opened that a fork would break: a client's threads do not come along."""
-        return cls(tasks, strike, tries, [_forked(notes) for _ in range(tasks * tries * GENERATIONS)])
+        waiting = [_forked(notes) for _ in range(tasks * tries * GENERATIONS)]
+        return cls(tasks, strike=strike, tries=tries, waiting=waiting)
 
-    def parallelism(self, records: int) -> int:  # noqa: ARG002 - as all
-        return self.tasks
-
-    def needs_start(self, records: int) -> bool:  # noqa: ARG002 - as all
-        return False
-
-    def run(self, task: Task[T], n: int, *, records: int) -> list[T]:  # noqa: ARG002 - as all
+    def run(self, task: Task[T], n: int, *, records: int, job: Job | None = None) -> list[T]:  # noqa: ARG002 - as all
         begun = [self._begin(task, number, 0) for number in range(n)]
         results = [self._result(task, number, at) for number, at in enumerate(begun)]
         failed = next((failed for failed, _ in results if failed), None)

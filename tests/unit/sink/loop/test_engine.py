@@ -16,9 +16,9 @@ class Named(InProcess):
 
     done: list[int] = field(default_factory=list[int])
 
-    def run(self, task, n, *, records):
+    def run(self, task, n, *, records, job=None):
         self.done.append(records)
-        return super().run(task, n, records=records)
+        return super().run(task, n, records=records, job=job)
 
 
 def part(start: int, end: int, partition: int = 0) -> OffsetRange:

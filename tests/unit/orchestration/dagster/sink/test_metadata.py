@@ -15,9 +15,9 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 from calve.orchestration.dagster.common import tags
 from calve.orchestration.dagster.common.runs import error_tags
 from calve.orchestration.dagster.sink import metadata
-from calve.orchestration.local.detached import free_port
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.control.decision import Verdict
+from calve.sink_core.detached import free_port
 from calve.sink_core.errors import (
     BadRecord,
     CalveError,

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from calve.orchestration.local.detached import Detached, launch
+from calve.sink_core.detached import Detached, launch
 
 WAITS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 

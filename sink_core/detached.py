@@ -91,6 +91,11 @@ class Detached:
         return cls(state["pid"], state["created"], state["port"])
 
 
+def process_of(pid: int, port: int = 0) -> Detached:
+    """A process that lives."""
+    return Detached(pid, psutil.Process(pid).create_time(), port)
+
+
 def launch(command: list[str], port: int, log: Path, environment: Mapping[str, str] = os.environ) -> Detached:
     """Start a server in a session of its own, its output added to `log`."""
     # Not subprocess.Popen: its object must be waited for, and this process is to outlive us.
@@ -100,7 +105,7 @@ def launch(command: list[str], port: int, log: Path, environment: Mapping[str, s
     # What our starter left open for us, such as the lock of `flock`, would be held for as long as the server runs.
     closed = [(os.POSIX_SPAWN_CLOSE, number) for number in _inherited()]
     pid = os.posix_spawn(command[0], command, environment, file_actions=[*closed, *silent, *output], setsid=True)
-    return Detached(pid, psutil.Process(pid).create_time(), port)
+    return process_of(pid, port)
 
 
 def _inherited() -> list[int]:

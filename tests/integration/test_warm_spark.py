@@ -20,7 +20,7 @@ import pytest
 
 from calve.orchestration.local import spark_server
 from calve.orchestration.local.broker import Broker
-from calve.orchestration.local.detached import HOST, free_port
+from calve.sink_core.detached import HOST, free_port
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED, EXIT_UNREACHABLE, ConfigError
 from tests.pipelines import COLUMNS, Flow
 from tests.support import TopicFactory
