@@ -68,12 +68,14 @@ class Detached:
         process = self.process()
         if process is None:
             return
-        process.terminate()
-        try:
-            process.wait(timeout)
-        except psutil.TimeoutExpired:
-            process.kill()
-            process.wait()
+        # It may end by itself meanwhile.
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+            try:
+                process.wait(timeout)
+            except psutil.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def record(self, path: Path, **more: str) -> None:
         """Write it to `path`, with what others may want to read there."""

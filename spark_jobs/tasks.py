@@ -19,7 +19,7 @@ from calve.sink_core.errors import CalveError, ProtocolError, RetriableError
 from calve.sink_core.tasks import Job, Task, WrittenBy
 from calve.spark_jobs.compat import gateway
 from calve.spark_jobs.session import Started, start
-from calve.spark_jobs.warm import Surroundings
+from calve.spark_jobs.warm import Surroundings, own_tag
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -218,15 +218,16 @@ def _job(started: Started, job: Job | None) -> Generator[None]:
         # Connect ends what a session runs with the session, and shows a tag.
         yield
         return
-    group = job.group if job is not None else "calve"
-    context.setJobGroup(group, job.description if job is not None else "calve", interruptOnCancel=False)
-    if started.place is not None:
-        context.addJobTag(started.place.tag)
+    # A warm one has jobs of other runs, some of which may have the same name.
+    tag = own_tag()
+    context.addJobTag(tag)
+    if job is not None:
+        context.setJobGroup(job.group, job.description)
     try:
         yield
     except BaseException:
         with suppress(Exception):
-            context.cancelJobGroup(group)
+            context.cancelJobsWithTag(tag)
         raise
 
 

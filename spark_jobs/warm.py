@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -226,8 +227,7 @@ class Attached:
     def to(cls, spark: WarmSpark) -> Attached:
         """Register this process, so that the keeper cancels what it leaves."""
         touch(spark.folder)
-        process = process_of(os.getpid())
-        tag = f"calve-{process.pid}-{process.created:.2f}"
+        tag = own_tag()
         (runs_in(spark.folder) / tag).touch()
         return cls(spark, tag)
 
@@ -244,6 +244,12 @@ class Attached:
                 return False
             time.sleep(_POLL_S)
         return True
+
+
+def own_tag() -> str:
+    """The tag of this process's jobs."""
+    process = process_of(os.getpid())
+    return f"calve-{process.pid}-{process.created:.2f}"
 
 
 def is_gone(tag: str) -> bool:
@@ -303,10 +309,10 @@ def _reap() -> None:
 
 
 def _write_private(file: Path, text: str) -> None:
-    scratch = file.with_name(f"{file.name}.{os.getpid()}")
-    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+    descriptor, scratch = tempfile.mkstemp(prefix=f"{file.name}.", dir=file.parent)
+    with os.fdopen(descriptor, "w") as out:
         out.write(text + "\n")
-    scratch.rename(file)
+    Path(scratch).rename(file)
 
 
 def started_with(folder: Path) -> tuple[SparkSettings, float | None]:

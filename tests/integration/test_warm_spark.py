@@ -1,16 +1,16 @@
-"""`calve spark start`: a Spark that is up already, for runs on this machine."""
+"""A warm Spark: started once, used by all runs, ended by whoever may, and never there twice."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import suppress
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,150 +18,258 @@ from typing import Any
 import psutil
 import pytest
 
-from calve.orchestration.local import spark_server
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.detached import HOST, free_port
-from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED, EXIT_UNREACHABLE, ConfigError
+from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.error_codes.machine import NOT_STARTED, RUNS_OTHERWISE
+from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED, ConfigError, Unreachable
+from calve.sink_core.timing import Deadline
+from calve.spark_jobs import warm
+from tests.launch import calve, started
 from tests.pipelines import COLUMNS, Flow
 from tests.support import TopicFactory
 
-TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-CONF = ["--conf", "spark.master=local[2]", "--conf", "spark.driver.memory=1g"]
+WITHIN_S = 60.0
+ON_SPARK = {"batch": {"spark_from_records": 0}}
 
 
 @dataclass(frozen=True)
-class Shell:
-    """Commands as a user types them who has set a token."""
+class Warm:
+    """Its folder, and a pipeline's `spark` that uses it."""
 
-    directory: Path
+    folder: Path
 
-    def __call__(self, *command: str, exit_code: int = 0, with_token: bool = True) -> Any:
-        """What `calve … --json` says."""
-        calve = str(Path(sys.executable).with_name("calve"))
-        environment = {**os.environ, TOKEN: "of the tests"}
-        if not with_token:
-            del environment[TOKEN]
-        done = subprocess.run(
-            [calve, *command, "--json"], env=environment, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert done.returncode == exit_code, (done.stdout, done.stderr)
-        return json.loads(done.stdout)
+    @property
+    def spark(self) -> dict[str, Any]:
+        return {"master": "local[2]", "driver_memory": "512MiB", "warm": str(self.folder)}
 
-    def spark(self, *command: str, exit_code: int = 0) -> Any:
-        verb, *rest = command
-        return self("spark", verb, "--dir", str(self.directory), *rest, exit_code=exit_code)
+    @property
+    def settings(self) -> SparkSettings:
+        return SparkSettings.model_validate(self.spark)
 
-
-@pytest.fixture(scope="module")
-def calve(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    return Shell(tmp_path_factory.mktemp("spark") / "größer")
+    def kill(self) -> None:
+        """With its driver, which would else end a moment later."""
+        running = warm.running(self.folder)
+        assert running is not None
+        keeper = psutil.Process(running.process.pid)
+        family = [keeper, *keeper.children(recursive=True)]
+        for process in family:
+            process.kill()
+        psutil.wait_procs(family, timeout=WITHIN_S)
 
 
 @pytest.fixture(scope="module")
-def server(calve: Shell) -> Generator[dict[str, Any]]:
-    """As `calve spark start --json` says it."""
-    try:
-        yield calve.spark("start", *CONF)
-    finally:
-        spark_server.stop(calve.directory)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Generator[Warm]:
+    place = Warm(tmp_path_factory.mktemp("spark") / "größer")
+    yield place
+    warm.stop(place.folder)
 
 
 @pytest.fixture
-def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, server: dict[str, Any]) -> Flow:
-    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), spark={"remote": server["remote"]})
+def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, place: Warm) -> Flow:
+    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(1), spark=place.spark, extra=ON_SPARK)
 
 
-def test_runs_share_it_and_merge_on_it(calve: Shell, server: dict[str, Any], flow: Flow) -> None:
+def document(*words: object, exit_code: int = 0) -> Any:
+    """What a command says with `--json`, in a process of its own: this one may have a Spark."""
+    done = started(*words, "--json").done()
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def run(flow: Flow) -> dict[str, Any]:
+    """The engine of the run's one batch."""
+    [batch] = document("run", flow.pipeline.path)["batches"]
+    return batch["written_by"]
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = Deadline.after(WITHIN_S)
+    while not holds():
+        assert not deadline.passed
+        time.sleep(0.1)
+
+
+def test_runs_share_it_and_merge_on_it(place: Warm, flow: Flow) -> None:
+    first = document("spark", "start", flow.pipeline.path)
     rows = {"name": "db.events", "mode": "upsert", "key": ["id"], "write_mode": "merge"}
-    flow = flow.but(extra={"tables": [rows | {"auto_create": {"columns": COLUMNS}}]})
-    for first in (0, 500):
-        flow.produce(range(first, first + 1000))
-        assert calve("run", str(flow.pipeline.path))["ended"] == "caught up"
+    flow = flow.but(extra={**ON_SPARK, "tables": [rows | {"auto_create": {"columns": COLUMNS}}]})
+    for number in (0, 500):
+        flow.produce(range(number, number + 1000))
+        used = run(flow)
+        assert (used["engine"], used["application_id"], used["ui"]) == ("spark", first["application_id"], first["ui"])
     assert flow.ids() == list(range(1500))
-    assert any("calve.spark_jobs.session_daemon" in command for command in _commands_under(server["pid"]))
+    assert document("spark", "status", flow.pipeline.path) == first | {"runs": 0}
 
 
-def _commands_under(pid: int) -> Generator[list[str]]:
-    """Of the children that still run: Spark's daemon may have one that has just ended."""
-    for child in psutil.Process(pid).children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            yield child.cmdline()
+def test_a_second_start_finds_the_first_and_other_settings_do_not(place: Warm, flow: Flow) -> None:
+    running = warm.start(place.folder, place.settings)
+    assert document("spark", "start", flow.pipeline.path)["pid"] == running.process.pid
+    other = {**place.spark, "conf": {"spark.sql.shuffle.partitions": "2"}}
+    refused = calve("spark", "start", flow.but(spark=other).pipeline.path, "--json")
+    assert (refused.returncode, json.loads(refused.stdout)["code"]) == (EXIT_BAD_INPUT, RUNS_OTHERWISE.code)
+    flow.produce(range(3))
+    assert run(flow.but(spark=other))["application_id"] != running.application_id
 
 
-GIVEN = """
-import sys
+def test_only_its_owner_can_read_the_way_to_it(place: Warm) -> None:
+    running = warm.start(place.folder, place.settings)
+    assert stat.S_IMODE(place.folder.stat().st_mode) == 0o700
+    for file in ("spark.json", "settings.json", "spark.log"):
+        assert stat.S_IMODE((place.folder / file).stat().st_mode) == 0o600
+    assert running.secret not in repr(running)
+    words = [word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or ()]
+    assert not any(running.secret in word for word in words)
+
+
+TASKS = """
+import os, sys
+from pathlib import Path
 from calve.sink_core.config.connections import SparkSettings
-from calve.spark_jobs.session import start
 from calve.spark_jobs.tasks import SparkTasks
-
-given = start(SparkSettings(remote=sys.argv[1]))
-tasks = SparkTasks(SparkSettings(master="spark://elsewhere:7077"), session=lambda: given.session)
-print(tasks.run(str, 3), tasks.parallelism())
-given.stop()
+sys.path.insert(0, sys.argv[2])
+import in_the_task
+with SparkTasks(SparkSettings(master="local[2]", driver_memory="512MiB", warm=sys.argv[1])) as tasks:
+    print(tasks.run(in_the_task.answer, 2))
+    print(tasks.run(in_the_task.answer, 1)[0].endswith("0"))
 """
+"""A run whose task is of a module that only the run can import."""
 
 
-def test_a_session_that_is_given_need_not_be_what_settings_say(server: dict[str, Any]) -> None:
-    command = [sys.executable, "-c", GIVEN, server["remote"]]
-    environment = {**os.environ, TOKEN: "of the tests"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout == "['0', '1', '2'] 2\n", done.stderr
+def in_a_run(place: Warm, folder: Path, answer: str, **environment: str) -> subprocess.Popen[str]:
+    """A run in `folder` whose tasks give `answer`, an expression."""
+    folder.mkdir(exist_ok=True)
+    code = f"import os, sys, time\nfrom pathlib import Path\nfor_all = []\n\ndef answer(number):\n    return {answer}\n"
+    (folder / "in_the_task.py").write_text(code)
+    return subprocess.Popen(
+        [sys.executable, "-c", TASKS, str(place.folder), str(folder)],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
-def test_a_run_without_the_token_is_refused(calve: Shell, flow: Flow) -> None:
-    flow = flow.but(extra={"batch": {"spark_from_records": 1}})
-    flow.produce(range(1))
-    error = calve("run", str(flow.pipeline.path), with_token=False, exit_code=EXIT_UNREACHABLE)
-    assert error["message"].startswith("Spark Connect at ")
+def test_a_task_finds_folder_modules_and_environment_of_its_run_and_nothing_of_others(
+    place: Warm, tmp_path: Path
+) -> None:
+    warm.start(place.folder, place.settings)
+    answer = "f'{Path.cwd().name} {os.environ.get(\"OF_THE_RUN\")} {for_all.append(1)} {len(for_all)} {number}'"
+    for name, value in (("one", "first"), ("two", "second")):
+        run = in_a_run(place, tmp_path / name, answer, OF_THE_RUN=value)
+        stdout, stderr = run.communicate(timeout=WITHIN_S)
+        expected = [f"{name} {value} None 1 {number}" for number in (0, 1)]
+        assert stdout == f"{expected}\nTrue\n", stderr
+    assert "OF_THE_RUN" not in os.environ
 
 
-def test_a_second_start_finds_the_first(calve: Shell, server: dict[str, Any]) -> None:
-    assert calve.spark("status") == calve.spark("start", *CONF) == server
-    other = calve.spark("start", "--port", str(free_port()), exit_code=EXIT_BAD_INPUT)
-    assert f"already runs on port {server['port']}" in other["message"]
-    other = calve.spark("start", "--conf", "spark.master=local[1]", exit_code=EXIT_BAD_INPUT)
-    assert other["message"].endswith("already runs with other settings than asked for: spark.master")
-    assert f"calve spark stop --dir {calve.directory}" in other["hint"]
+def test_a_killed_run_has_its_tasks_ended(place: Warm, tmp_path: Path) -> None:
+    running = warm.start(place.folder, place.settings)
+    run = in_a_run(place, tmp_path / "long", "Path(f'{os.getpid()}.pid').touch() or time.sleep(600)")
+    eventually(lambda: len(list((tmp_path / "long").glob("*.pid"))) == 2)
+    tasks = [psutil.Process(int(file.stem)) for file in (tmp_path / "long").glob("*.pid")]
+    assert len(running.runs) == 1
+    run.kill()
+    run.communicate()
+    assert psutil.wait_procs(tasks, timeout=WITHIN_S)[1] == []
+    eventually(lambda: running.runs == [])
 
 
-def test_only_its_owner_can_read_its_settings(calve: Shell, server: dict[str, Any]) -> None:
-    for name in ("spark.properties", "spark.log"):
-        assert stat.S_IMODE((calve.directory / name).stat().st_mode) == 0o600
-    assert "of the tests" not in " ".join(psutil.Process(server["pid"]).cmdline())
+def test_an_interrupted_run_has_its_own_tasks_ended_and_no_others(place: Warm, tmp_path: Path) -> None:
+    warm.start(place.folder, place.settings)
+    runs = [
+        in_a_run(place, tmp_path / name, f"Path('{name}').write_text(str(os.getpid())) and time.sleep(600)")
+        for name in ("a", "b")
+    ]
+    files = [tmp_path / name / name for name in ("a", "b")]
+    # Each takes a core; both have a task at work once one of the two tasks of each is.
+    eventually(lambda: any(file.is_file() and file.read_text() for file in files))
+    first = next(number for number, file in enumerate(files) if file.is_file() and file.read_text())
+    runs[first].send_signal(signal.SIGINT)
+    runs[first].communicate(timeout=WITHIN_S)
+    # Those of the other get the cores.
+    eventually(lambda: files[1 - first].is_file() and files[1 - first].read_text() != "")
+    task = psutil.Process(int(files[1 - first].read_text()))
+    assert task.is_running()
+    runs[1 - first].kill()
+    runs[1 - first].communicate()
+    psutil.wait_procs([task], timeout=WITHIN_S)
 
 
-def test_a_killed_one_is_started_again_and_stopped(calve: Shell, server: dict[str, Any]) -> None:
-    process = psutil.Process(server["pid"])
-    family = process.children(recursive=True)
-    process.send_signal(signal.SIGKILL)
-    psutil.wait_procs([process, *family], timeout=30)
-    assert calve.spark("status", exit_code=EXIT_STOPPED) == {"running": False}
-    again = calve.spark("start", *CONF)
-    assert (again["remote"], again["pid"] != server["pid"]) == (server["remote"], True)
-    family = [psutil.Process(again["pid"]), *psutil.Process(again["pid"]).children(recursive=True)]
-    assert calve.spark("stop") == {"stopped": True}
-    assert psutil.wait_procs(family, timeout=30)[1] == []
-    assert calve.spark("stop") == {"stopped": False}
+def test_a_dead_one_is_replaced_by_the_runs_that_find_it_and_by_one_only(place: Warm, flow: Flow) -> None:
+    dead = warm.start(place.folder, place.settings)
+    place.kill()
+    assert document("spark", "status", flow.pipeline.path, exit_code=EXIT_STOPPED)["running"] is False
+    flow.produce(range(10))
+    other = Flow.create(flow.files.parent, flow.bootstrap, flow.topic, spark=place.spark, extra=ON_SPARK)
+    with ThreadPoolExecutor() as pool:
+        used = [each["application_id"] for each in pool.map(run, (flow, other))]
+    running = warm.running(place.folder)
+    assert running is not None
+    assert used == [running.application_id] * 2
+    assert running.process.pid != dead.process.pid
+    assert keepers(place) == [running.process.pid]
 
 
-def test_a_recycled_pid_is_not_taken_for_the_server(tmp_path: Path) -> None:
-    (tmp_path / "spark.json").write_text(json.dumps({"pid": os.getpid(), "created": 1.0, "port": 15002}))
-    assert spark_server.status(tmp_path) is None
-    assert not spark_server.stop(tmp_path)
-    assert not spark_server.stop(tmp_path / "nowhere")
+def keepers(place: Warm) -> list[int]:
+    """Of its folder, by the processes of this machine."""
+    found = (p for p in psutil.process_iter(["cmdline"]) if "calve.spark_jobs.keeper" in (p.info["cmdline"] or ()))
+    return [process.pid for process in found if str(place.folder) in process.info["cmdline"]]
 
 
-def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
-    with socket.create_server((HOST, 0)) as other:
-        port = other.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"port {port} for the Spark server in .* is taken"):
-            spark_server.start(tmp_path, port)
+def test_of_several_starts_at_once_one_is_left(tmp_path: Path) -> None:
+    place = Warm(tmp_path / "warm")
+    try:
+        with ThreadPoolExecutor() as pool:
+            running = set(pool.map(lambda _: warm.start(place.folder, place.settings), range(4)))
+        [one] = running
+        eventually(lambda: keepers(place) == [one.process.pid])
+    finally:
+        warm.stop(place.folder)
+
+
+def test_a_stopped_one_is_not_started_again_by_a_run(place: Warm, flow: Flow) -> None:
+    stopped = warm.start(place.folder, place.settings)
+    family = psutil.Process(stopped.process.pid).children(recursive=True)
+    assert document("spark", "stop", flow.pipeline.path) == {"stopped": True}
+    assert psutil.wait_procs(family, timeout=WITHIN_S)[1] == []
+    assert document("spark", "stop", flow.pipeline.path) == {"stopped": False}
+    flow.produce(range(10))
+    used = run(flow)
+    assert (used["engine"], used["application_id"] != stopped.application_id) == ("spark", True)
+    assert warm.recorded(place.folder) is None
+
+
+def test_one_that_dagster_started_ends_once_nobody_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Warm(tmp_path / "warm")
+    monkeypatch.setattr(warm, "UNUSED_S", 1.0)
+    assert warm.keep(place.settings)
+    running = warm.start(place.folder, place.settings)
+    assert warm.keep(place.settings) == ""
+    eventually(lambda: warm.recorded(place.folder) is None)
+    psutil.wait_procs([psutil.Process(running.process.pid)] if running.is_alive() else [], timeout=WITHIN_S)
+
+
+def test_one_of_another_version_is_ended_where_nobody_uses_it(place: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = warm.start(place.folder, place.settings)
+    monkeypatch.setattr(warm, "_code", lambda: ("0.0.0", 0.0))
+    assert warm.find(place.settings) is None
+    with pytest.raises(ConfigError) as refused:
+        warm.start(place.folder, place.settings)
+    assert refused.value.kind is RUNS_OTHERWISE
+    assert "ended" in warm.keep(place.settings)
+    assert not running.is_alive()
+
+
+def test_none_is_used_where_the_file_says_never(flow: Flow) -> None:
+    refused = calve("spark", "start", flow.but(spark={"master": "local[2]", "warm": "never"}).pipeline.path)
+    assert refused.returncode == EXIT_BAD_INPUT
+    assert warm.find(SparkSettings(master="local[2]", warm="never")) is None
 
 
 def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
-    calve = Shell(tmp_path)
-    error = calve.spark("start", "--conf", "spark.master=nowhere", exit_code=EXIT_UNREACHABLE)
-    assert "ended while starting" in error["message"]
-    assert "Master must either be" in error["message"]
-    error = calve.spark("start", "--conf", "spark.master", exit_code=EXIT_BAD_INPUT)
-    assert error["message"] == "--conf spark.master: not KEY=VALUE"
+    settings = SparkSettings(master="nowhere", warm=str(tmp_path / "warm"))
+    with pytest.raises(Unreachable) as failed:
+        warm.start(tmp_path / "warm", settings)
+    assert failed.value.kind is NOT_STARTED
+    assert "Could not parse Master URL" in failed.value.message or "Master must" in failed.value.message

@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 
 from calve.sink_core.counts import Dropped, PartitionCounts
 from calve.sink_core.errors import BadRecord
+from calve.sink_core.failpoints import reach
 from calve.sink_core.garbage import infrequent_gc
 from calve.sink_core.kafka.messages import Messages, UnreadableHeaders, only
 from calve.sink_core.kafka.reader import RangeReader
@@ -77,6 +78,7 @@ def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int, outbox:
                 return TaskResult({}, tuple(reader.counts), wanted=wanted)
             work.left_out()
             files = {output.name: output.close() for output in work.outputs}
+            reach("task.after-files")
         except BaseException:
             for output in work.outputs:
                 output.abort()

@@ -99,5 +99,5 @@ def test_every_failpoint_has_a_case() -> None:
     # Those of mirrors are in mirror/, and groups are ended between in tests/integration/test_mirror_groups.py.
     # Those of sources are in tests/integration/test_source_kind.py.
     # Those of Hudi tables are in hudi/.
-    elsewhere = {*MERGING, "trim.after-part", *MIRRORS, *SOURCES, *HUDI}
+    elsewhere = {*MERGING, "trim.after-part", "task.after-files", *MIRRORS, *SOURCES, *HUDI}
     assert {failpoint for _, failpoint in CASES} | elsewhere == set(FAILPOINTS)
