@@ -108,8 +108,9 @@ screenshots: setup browser ## Take the screenshots of the Dagster UI for the doc
 	$(VENV)/bin/python -m tests.e2e.dagster.screenshots
 
 clean: ## Remove what the other targets made here (the jars stay in ~/.cache/calve)
-	@for state in $$(find .bench -name spark.json 2>/dev/null); do \
-	  $(VENV)/bin/calve spark stop --dir "$$(dirname "$$state")" || exit 1; done
+	@for state in $$(find .demo .bench -name spark.json 2>/dev/null); do \
+	  $(VENV)/bin/python -c 'import pathlib, sys; from calve.spark_jobs import warm; warm.stop(pathlib.Path(sys.argv[1]))' \
+	    "$$(dirname "$$state")" || exit 1; done
 	@for state in $$(find .demo .bench -name broker.json 2>/dev/null); do \
 	  $(VENV)/bin/calve broker stop --dir "$$(dirname "$$state")" || exit 1; done
 	rm -rf $(VENV) .demo .bench build *.egg-info .pytest_cache .ruff_cache .hypothesis spark-warehouse

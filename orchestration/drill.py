@@ -69,6 +69,7 @@ PREFIX = "calve_drill_"
 NAMESPACE = "calve"
 PARTITIONS = 4
 READY_S = 60.0
+SHORT_CUT = 1_000_000_000
 _CALVE = "from calve.orchestration.cli.main import app; app()"
 _GONE = {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART}
 _SHOWN_CHARACTERS = 500
@@ -177,6 +178,8 @@ class Drill:
             "catalog": catalog,
             "tables": [{"name": self.table, "auto_create": {"columns": {"id": "long"}}}],
             "spark": pipeline.spark.model_dump(mode="json", by_alias=True, exclude_none=True),
+            # The kills are of runs: what a run leaves on a warm Spark would be written behind the clean-up.
+            "batch": {"spark_from_records": SHORT_CUT},
         }
         for name, content in (("pipeline.yaml", document), (CONNECTIONS_FILE, {"deployment": pipeline.deployment})):
             (self.directory / name).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")

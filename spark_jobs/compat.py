@@ -107,3 +107,8 @@ def end_accumulators(context: SparkContext) -> None:
     if server is not None:
         context._accumulatorServer = None  # pyright: ignore[reportPrivateUsage]
         Thread(target=server.shutdown, daemon=True, name="calve-accumulators").start()
+
+
+def worker_died(error: Exception) -> bool:
+    """Whether Spark says that the process of a Python task ended in the middle of it: it has no class for that."""
+    return "Python worker exited unexpectedly" in str(error)

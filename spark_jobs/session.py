@@ -107,8 +107,9 @@ def start(settings: SparkSettings, *, scratch: Path | None = None) -> Started:
 
 def running_or_warm(settings: SparkSettings) -> Started | None:
     """The classic Spark that this process has, or else the warm one of these settings; None if there is neither. Raises
-    Unreachable if a warm one that died does not come up again.
+    Unreachable if a warm one that died does not come up again, ConfigError for settings that can't be resolved.
     """
+    resolve(settings.conf)
     if (running := running_context()) is not None:
         return Started(_nothing, running, place=_places.get(running))
     spark = warm.find(settings)

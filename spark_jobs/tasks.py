@@ -17,7 +17,7 @@ from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, ProtocolError, RetriableError
 from calve.sink_core.tasks import Job, Task, WrittenBy
-from calve.spark_jobs.compat import gateway
+from calve.spark_jobs.compat import gateway, worker_died
 from calve.spark_jobs.session import Started, start
 from calve.spark_jobs.warm import Surroundings, own_tag
 
@@ -80,6 +80,12 @@ class SparkTasks:
         except CalveError:
             raise
         except Exception as error:
+            if worker_died(error):
+                raise RetriableError(
+                    "a Python process of Spark's died in the middle of a task, as many times as Spark tries it",
+                    hint="see Spark's log; where memory is scarce set batch.max_bytes, or fewer `tasks` under `spark`",
+                    code=SPARK_LOST,
+                ) from error
             if not self._is_lost():
                 raise
             was_warm = self._forget()

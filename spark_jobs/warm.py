@@ -103,8 +103,12 @@ def running(folder: Path) -> WarmSpark | None:
 
 
 def folder_of(settings: SparkSettings) -> Path | None:
-    """The folder where a warm Spark of these settings is, or would be; None where none is to be used."""
-    return Path(settings.warm) if settings.remote is None and settings.warm not in ("auto", "never") else None
+    """The folder where a warm Spark of these settings is, or would be; None where none is to be used. Raises
+    ConfigError for a reference to a variable that is not set.
+    """
+    if settings.remote is not None or settings.warm in ("auto", "never"):
+        return None
+    return Path(resolve({"warm": settings.warm})["warm"]).absolute()
 
 
 def find(settings: SparkSettings) -> WarmSpark | None:
@@ -118,6 +122,13 @@ def find(settings: SparkSettings) -> WarmSpark | None:
     if folder is None or spark is None or spark.identity != identity_of(settings):
         return None
     return _await_up(folder) if spark.is_alive() else start(folder, settings)
+
+
+def ready(settings: SparkSettings) -> WarmSpark | None:
+    """The warm Spark of these settings that runs could attach to now, None if there is none. Starts nothing."""
+    folder = folder_of(settings)
+    spark = running(folder) if folder is not None else None
+    return spark if spark is not None and spark.is_up and spark.identity == identity_of(settings) else None
 
 
 def start(folder: Path, settings: SparkSettings, *, unused_s: float | None = None) -> WarmSpark:

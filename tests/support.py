@@ -31,7 +31,7 @@ Produce = Callable[..., int]
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Java options of servers that live for minutes: the optimising compiler costs more than it gains."""
 
-SHORT_CUT = {"spark_from_records": 1_000_000}
+SHORT_CUT = {"spark_from_records": 1_000_000_000}
 """Part of `batch` of pipelines whose tests are not about Spark: all that they move is moved by the run's process."""
 
 TIMEOUT_S = 30.0

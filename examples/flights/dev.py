@@ -35,6 +35,7 @@ from calve.orchestration.dagster.common.names import WHY_TAG
 from calve.orchestration.local import broker
 from calve.sink_core.errors import CalveError, Unreachable
 from calve.sink_core.kafka.clients import LOGGER
+from calve.spark_jobs import warm
 
 HOST = "127.0.0.1"
 PORT = 3000
@@ -99,6 +100,8 @@ def _dagster(instance: DagsterInstance, port: int) -> Generator[subprocess.Popen
             finally:
                 # Also when the terminal is gone.
                 _end(services, instance)
+                # That Dagster has kept up for its runs.
+                warm.stop(Path(instance.root_directory).with_name("spark"), timeout=local.PROCESSES_END_WITHIN_S)
 
 
 def _end(services: subprocess.Popen[bytes], instance: DagsterInstance) -> None:

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from calve.orchestration.dagster.common.runs import IN_PROGRESS
 from calve.orchestration.local import broker
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.errors import ConfigError, Unreachable
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -68,6 +68,17 @@ def calve(console: Console, *words: str, **environment: str) -> int:
     show_command(console, ["calve", *words], **environment)
     command = [str(BIN / "calve"), *words]
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode  # noqa: S603
+
+
+@contextmanager
+def warm_spark(console: Console, pipeline: Path) -> Generator[None]:
+    """A Spark that is up for all runs in this `with`, as a deployment has one; gone afterwards. Raises Unreachable."""
+    if code := calve(console, "spark", "start", str(pipeline)):
+        raise Unreachable(f"Spark does not start: exit code {code}")
+    try:
+        yield
+    finally:
+        calve(console, "spark", "stop", str(pipeline))
 
 
 class Interrupted(SystemExit):

@@ -105,7 +105,14 @@ def _materialization(asset: str, metadata: Mapping[str, dg.MetadataValue]) -> st
     numbers = {name: value.value for name, value in metadata.items() if isinstance(value, dg.IntMetadataValue)}
     if "rows added" in numbers:
         return f"{asset}: {numbers['rows added'] or 0:,} rows, snapshot {metadata['snapshot id'].value}"
-    return f"{asset}: {numbers.get('records') or 0:,} records published"
+    return f"{asset}: {numbers.get('records') or 0:,} records published{_engine(metadata)}"
+
+
+def _engine(metadata: Mapping[str, dg.MetadataValue]) -> str:
+    """The Spark application that wrote a batch, and in how many tasks."""
+    known = {name: value.value for name, value in metadata.items()}
+    spark = f" {known['spark application']} on {known['spark master']}" if "spark application" in known else ""
+    return f", written by {known['engine']}{spark} in {known['tasks']} tasks" if "engine" in known else ""
 
 
 def _sum(column: pa.ChunkedArray) -> int:

@@ -38,7 +38,11 @@ def main() -> int:
     local.interruptible()
     directory = Path(os.environ.get("CALVE_DEMO_DIR") or local.ROOT / ".demo" / "hudi").absolute()
     try:
-        with local.alone(directory), local.running_broker(directory / "broker") as bootstrap:
+        with (
+            local.alone(directory),
+            local.running_broker(directory / "broker") as bootstrap,
+            local.warm_spark(CONSOLE, PIPELINE),
+        ):
             return _demo(bootstrap, options.limit, directory)
     except CalveError as error:
         print(f"demo: {error}", file=sys.stderr)

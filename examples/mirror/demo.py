@@ -23,6 +23,7 @@ from rich.console import Console
 
 from calve import CalveError
 from calve.orchestration.local import broker
+from calve.sink_core.errors import EXIT_UNREACHABLE
 from examples.flights import local
 from examples.mirror import compare, produce
 
@@ -30,8 +31,7 @@ PIPELINE = Path("examples/mirror/pipeline.yaml")
 CLUSTERS = {"eu": "CALVE_DEMO_EU", "us": "CALVE_DEMO_US"}
 """And the variables by which connections.yaml finds them."""
 KILLED_AT = "transaction.after-offsets=kill@2"
-"""The second transaction has its records and positions, and lacks only its end."""
-KILLED = -signal.SIGKILL
+"""In each task of a run: its second transaction has its records and positions, and lacks only its end."""
 HEAP_MB = 384
 CONSOLE = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
@@ -41,7 +41,11 @@ def main() -> int:
     local.interruptible()
     directory = Path(os.environ.get("CALVE_DEMO_DIR") or local.ROOT / ".demo" / "mirror").absolute()
     try:
-        with local.alone(directory), _clusters(directory) as (eu, us):
+        with (
+            local.alone(directory),
+            _clusters(directory) as (eu, us),
+            local.warm_spark(CONSOLE, PIPELINE),
+        ):
             return _demo(eu, us, options.records, directory)
     except CalveError as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -59,16 +63,16 @@ def _demo(eu: str, us: str, records: int, directory: Path) -> int:
         return code
     partitions = produce.add_partition(eu)
     _say(f"{produce.GROWING} has {partitions} partitions now; {_produced(produce.fill(eu, records // 2))}")
-    _say("a run that is killed in its second transaction, between its last write and its commit:")
+    _say("a run whose tasks are killed in their second transaction, between its last write and its commit:")
     code = _calve("run", CALVE_FAILPOINT=KILLED_AT)
-    if code != KILLED:
-        _say(f"the run was to be killed, and ended with {code}")
+    if code != EXIT_UNREACHABLE:
+        _say(f"tasks of the run were to be killed, and it ended with {code}")
         return code or 1
     pairs = compare.compare(eu, us, produce.TOPICS, "eu")
     some = sum(pair.remote.records for pair in pairs if pair.remote)
     of = sum(pair.source.records for pair in pairs)
-    _say(f"killed. A consumer of us sees {some:,} of {of:,} records: the first transaction, and nothing of the second")
-    _say("another run finds out what became of both, and goes on behind the first:")
+    _say(f"killed. A consumer of us sees {some:,} of {of:,} records: first transactions, and nothing of the second")
+    _say("another run finds out what became of all, and goes on behind the first ones:")
     if code := _calve("run"):
         return code
     pairs = compare.compare(eu, us, produce.TOPICS, "eu")

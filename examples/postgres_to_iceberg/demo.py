@@ -30,6 +30,7 @@ from calve.orchestration.local import broker
 from calve.sink_core.config.load import load_as
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.detached import free_port
+from calve.sink_core.errors import EXIT_UNREACHABLE
 from calve.spark_jobs import catalog, session
 from examples.flights import local
 from examples.postgres_to_iceberg import database
@@ -49,7 +50,7 @@ def main() -> int:
     local.interruptible()
     directory = Path(os.environ.get("CALVE_DEMO_DIR") or local.ROOT / ".demo" / "postgres").absolute()
     try:
-        with local.alone(directory), _servers(directory) as dsn:
+        with local.alone(directory), _servers(directory) as dsn, local.warm_spark(CONSOLE, SINK):
             return _demo(dsn, options.transactions)
     except (CalveError, FileNotFoundError, PermissionError) as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -65,9 +66,9 @@ def _demo(dsn: str, transactions: int) -> int:
     with _load(dsn, transactions):
         if code := _calve("run", SOURCE):
             return code
-    _say("a run that is killed between its last write and its commit:")
+    _say("a run whose task is killed between its last write and its commit:")
     code = _calve("run", SOURCE, CALVE_FAILPOINT=KILLED_AT)
-    if code not in (-signal.SIGKILL, 0):
+    if code not in (EXIT_UNREACHABLE, 0):
         return code
     _say("another run finds nothing of it, reads the same from PostgreSQL's log, and goes on:")
     if code := _calve("run", SOURCE) or _calve("run", SINK):

@@ -19,6 +19,7 @@ from calve.sink_core.java import find_java
 
 if TYPE_CHECKING:
     from calve.sink_core.config.connections import SparkSettings
+    from calve.sink_core.config.effective import Pipeline
     from calve.sink_core.control.checking.checklist import Check, Outcome
     from calve.sink_core.control.checking.executors import Probe
 
@@ -73,19 +74,32 @@ def check(
     raise typer.Exit(exit_code(outcomes))
 
 
-def engine_check(settings: SparkSettings, probe: Callable[[], Probe], *, spark: bool) -> Check:
-    """Whether there is a Java that a run could start Spark with; with `spark` Spark is started, and its executors asked
-    by `probe`, which asks more.
+def engine_check(pipeline: Pipeline, probe: Callable[[], Probe], *, spark: bool) -> Check:
+    """The engine that a run would have; with `spark` Spark is started, and its executors asked by `probe`, which asks
+    more.
     """
     from calve.sink_core.control.checking.checklist import Check
 
-    return Check("spark", lambda: _ask_spark(settings, probe())) if spark else Check("java", lambda: _java(settings))
+    settings = pipeline.spark
+    if spark:
+        return Check("spark", lambda: _ask_spark(settings, probe()))
+    return Check("engine", lambda: engine_text(pipeline))
 
 
-def _java(settings: SparkSettings) -> str:
+def engine_text(pipeline: Pipeline) -> str:
+    """By which engine a run would write, and from where it would have it. Raises ConfigError if there is no Java."""
+    from calve.spark_jobs import warm
+
+    settings, short_cut = pipeline.spark, pipeline.config.batch.spark_from_records
+    small = f"in-process for fewer than {short_cut:,} records, else " if short_cut else ""
     if settings.remote is not None:
-        return "not needed here: Spark runs elsewhere; --spark asks it"
-    return f"{find_java()} can run Spark; --spark starts it"
+        return f"{small}spark by Connect; --spark asks it"
+    java = find_java()
+    if (there := warm.ready(settings)) is not None:
+        return (
+            f"{small}spark {there.application_id} on {there.master}, which is up{f': {there.ui}' if there.ui else ''}"
+        )
+    return f"{small}spark on {settings.master}, started by each run with {java}; `calve spark start` keeps one up"
 
 
 def _ask_spark(settings: SparkSettings, probe: Probe) -> str:

@@ -25,6 +25,13 @@ class Trigger(Model):
     """Start a run at once when this many records wait."""
 
 
+BATCH_LINES = """\
+# The most that one batch reads. Spark writes it; one of fewer records than spark_from_records the run itself, which is
+# spared Spark's start, and has one process on one machine to do it.
+# batch: {max_records: 10000000, max_bytes: 4GiB, spark_from_records: 0}"""
+"""What a new pipeline file says of its batches."""
+
+
 class Batch(Model):
     """The most one batch reads, and how soon the next one follows."""
 

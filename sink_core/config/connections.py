@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -166,10 +168,10 @@ class SparkSettings(Model):
     """Heap of the driver that `master` starts. Default: Spark's own."""
 
     warm: Text = "auto"
-    """A Spark that stays up for the runs of this machine, which are spared its start. `auto`: runs use the one in
-    `.calve/spark/<name>` beside `connections.yaml` where `calve spark start` or Dagster has started one, and each run
-    starts a Spark of its own where not; another folder: the same, there; `never`: always one of its own. With `remote`
-    it means nothing."""
+    """A Spark that stays up for the runs of this machine, which are spared its start. `auto`: runs use the one that
+    `calve spark start` or Dagster has started, and each starts a Spark of its own where there is none; its files are in
+    a folder of this `connections.yaml` and name in `~/.cache/calve/spark` (`CALVE_SPARK` names another place). A
+    folder: the same, there. `never`: always one of its own. With `remote` it means nothing."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -180,12 +182,16 @@ class SparkSettings(Model):
             )
         return self
 
-    def placed(self, folder: Path, name: str) -> Self:
-        """The same with a folder for `warm`; `folder` is that of the file, and `name` the connection's."""
-        if self.warm == "never":
+    def placed(self, file: Path, name: str) -> Self:
+        """The same with a folder for `warm`, perhaps with references in it. `file` is that of the connections."""
+        if self.warm == "never" or self.warm.startswith("${"):
             return self
-        warm = Path(".calve", "spark", name) if self.warm == "auto" else Path(self.warm)
-        return self.model_copy(update={"warm": str((folder / warm).absolute())})
+        if self.warm == "auto":
+            place = Path(os.environ.get("CALVE_SPARK") or Path.home() / ".cache" / "calve" / "spark")
+            warm = place / f"{name}-{hashlib.sha256(str(file.absolute()).encode()).hexdigest()[:12]}"
+        else:
+            warm = file.parent.absolute() / self.warm
+        return self.model_copy(update={"warm": str(warm)})
 
 
 class Connections(Model):

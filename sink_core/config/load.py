@@ -52,7 +52,7 @@ def load(path: Path, connections: Path | None = None, *, name: str | None = None
         found += [problem(pipeline_file, at, text) for at, text in unknown_names(config, shared)]
         if not found:
             pipeline = kind.assemble(config, shared, path)
-            spark = pipeline.spark.placed(shared_file.parent, name_of(config.spark))
+            spark = pipeline.spark.placed(shared_file, name_of(config.spark))
             return replace(pipeline, spark=spark)
     raise ConfigError("\n".join(found), hint="docs/reference.md lists every key", code=SETTINGS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calve.sink_core.config.common import BATCH_LINES
 from calve.sink_core.config.mirror import MirrorConfig
 from calve.sink_core.config.problems import checked
 
@@ -34,6 +35,7 @@ target:
 # When Dagster starts a run, and how much of its work becomes visible at a time.
 # trigger: {{every: 1m, or_records: 1000000}}
 # transaction: {{max_bytes: 64MiB, max_duration: 10s}}
+{BATCH_LINES}
 # run: {{linger: 5m}}  # stay for more
 """
     return checked(text, MirrorConfig)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
+from calve.sink_core.config.common import BATCH_LINES
 from calve.sink_core.config.connections import Connections
 from calve.sink_core.config.model import Model
 from calve.sink_core.config.problems import problems
@@ -123,8 +124,8 @@ on_bad_record: dead_letter  # or stop
 
 # When Dagster starts a run: a topic that never stops makes one batch, file and snapshot in this time.
 # trigger: {{every: 1m, or_records: 1000000}}
-# batch: {{max_records: 10000000, max_bytes: 4GiB}}  # the most that one reads
-# run: {{linger: 5m}}  # stay for more, without a new Spark start; with batch: {{every: 5s}} for fresher tables
+{BATCH_LINES}
+# run: {{linger: 5m}}  # stay for more, without a new start; with batch: {{every: 5s}} for fresher tables
 
 # Maintenance of the tables, on a schedule under Dagster; by hand: calve maintain FILE compact
 # maintenance:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calve.sink_core.config.common import BATCH_LINES
 from calve.sink_core.config.problems import checked
 from calve.sink_core.config.source import SourceConfig
 
@@ -41,6 +42,7 @@ target:
 
 # When Dagster starts a run.
 # trigger: {{every: 1m, or_records: 1000000}}
+{BATCH_LINES}
 # run: {{linger: 5m}}  # stay for more
 """
     return checked(text, SourceConfig)

@@ -114,7 +114,10 @@ def test_a_long_run_says_how_much_waits_and_for_how_long(
         )
     written = [step.partition(" in ")[0] for step in steps if step.startswith("write: ")]
     assert written == ["write: 10 of 25 offsets", "write: 10 of 15 offsets", "write: 5 offsets"]
-    rests = [line.partition(")")[2] for line in capsys.readouterr().out.splitlines() if line.startswith("batch ")]
+    said = [line.partition(")")[2] for line in capsys.readouterr().out.splitlines() if line.startswith("batch ")]
+    by = f"; written by {report.batches[0].written_by}"
+    assert all(line.startswith(by) for line in said)
+    rests = [line.removeprefix(by) for line in said]
     rest_s = [sum(batch.seconds.values()) * batch.lag_after / 10 for batch in report.batches]
     assert rests == [
         f"; 15 offsets wait, {rest_s[0]:,.0f} s at this rate",

@@ -30,5 +30,5 @@ def _outcomes(pipeline: MirrorPipeline, before: Callable[[Check], None], *, spar
         f"kafka {config.source_alias}": dict(pipeline.source.properties),
         f"kafka {config.target_alias}": dict(pipeline.kafka.properties),
     }
-    engine = engine_check(pipeline.spark, lambda: Probe(settings), spark=spark)
+    engine = engine_check(pipeline, lambda: Probe(settings), spark=spark)
     yield from answers([*MirrorChecks(pipeline).checks(), engine], before=before)

@@ -26,7 +26,7 @@ def _outcomes(pipeline: SinkPipeline, before: Callable[[Check], None], *, spark:
     kafka = KafkaChecks(pipeline)
     with TableChecks(pipeline, kafka.sample_values) as tables:
         registry = registry_checks(pipeline, kafka.sample_values)
-        engine = engine_check(pipeline.spark, partial(probe_of, pipeline), spark=spark)
+        engine = engine_check(pipeline, partial(probe_of, pipeline), spark=spark)
         needs = ("kafka", "topics", "control topic", "source group", "catalog")
         state = Check("pipeline", lambda: pipeline_state(pipeline), needs=needs)
         checks = [*kafka.checks(), *registry, *tables.checks(), state, reading_check(), engine]

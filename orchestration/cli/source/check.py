@@ -27,6 +27,6 @@ def _outcomes(pipeline: SourcePipeline, before: Callable[[Check], None], *, spar
     from calve.sink_core.source.checking import SourceChecks
 
     settings = {f"kafka {pipeline.kafka.name}": dict(pipeline.kafka.properties)}
-    engine = engine_check(pipeline.spark, lambda: Probe(settings), spark=spark)
+    engine = engine_check(pipeline, lambda: Probe(settings), spark=spark)
     with closing(SourceChecks(pipeline)) as source:
         yield from answers([*source.checks(), engine], before=before)
