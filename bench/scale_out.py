@@ -39,6 +39,7 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.run import RunReport, run_pipeline
 from calve.spark_jobs.engine import SparkEngine
+from calve.spark_jobs.session import Started
 from tests.standalone import SETTINGS, Cluster, standalone
 
 WARM_UP_RECORDS = 200_000
@@ -162,7 +163,7 @@ class Bench:
         """Median seconds in which batches of `tasks` are written that have a few records each."""
         say(f"  batches of {tasks} tasks")
         more = f"batch: {{min_task_bytes: 1KiB, max_records: {FEW_RECORDS // BATCHES_OF_FEW}}}\n"
-        of_tasks = SparkEngine(SparkSettings(master="given", tasks=tasks), session=lambda: engine.session)
+        of_tasks = SparkEngine(SparkSettings(master="given", tasks=tasks), begin=lambda: Started.given(engine.session))
         report = self._run(of_tasks, self._pipeline(f"few-{tasks}", self.few, more), FEW_RECORDS)
         return statistics.median(batch.seconds["write"] for batch in report.batches)
 

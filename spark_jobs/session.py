@@ -109,6 +109,7 @@ def running_or_warm(settings: SparkSettings) -> Started | None:
     """The classic Spark that this process has, or else the warm one of these settings; None if there is neither. Raises
     Unreachable if a warm one that died does not come up again, ConfigError for settings that can't be resolved.
     """
+    _with_this_python()
     resolve(settings.conf)
     if (running := running_context()) is not None:
         return Started(_nothing, running, place=_places.get(running))

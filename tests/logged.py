@@ -60,6 +60,7 @@ class Logged:
             "source": {"database": "here", **(by_query if tables_by else by_log)},
             "target": {"kafka": "here", "topics": "{schema}.{table}", "partitions": PARTITIONS} | target,
             "dead_letters": {"topic": f"{made.name}.dead"},
+            "batch": dict(support.SHORT_CUT),
         }
         connections = {
             "deployment": "test",

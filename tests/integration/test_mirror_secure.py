@@ -53,6 +53,7 @@ class GuardedMirror:
             "source": {"kafka": "eu", "topics": [topic], "topics_regex": f"{other}.*"},
             "target": {"kafka": "us"},
             "groups": {"include": [f"{topic}-readers"]},
+            "batch": support.SHORT_CUT,
             # Nothing of the control topic is younger than what a trim may delete.
             "maintenance": {"trim": {"older_than": 0}},
         }

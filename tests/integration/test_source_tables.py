@@ -47,6 +47,7 @@ class Shop:
             "kind": "source",
             "source": {"database": "shop", "tables": list(tables)},
             "target": {"kafka": "here", "partitions": 1, "topics": f"{self.name}.{{schema}}.{{table}}"},
+            "batch": dict(support.SHORT_CUT),
             **config,
         }
         (self.folder / "source.yaml").write_text(yaml.safe_dump(written))
