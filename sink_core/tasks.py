@@ -63,6 +63,17 @@ class WrittenBy:
         return cls(tasks=int(known["tasks"]), **texts)
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Records and bytes that a task has moved."""
+
+    records: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.records + other.records, self.bytes + other.bytes)
+
+
 class Tasks(Protocol):
     """Runs tasks. `records` is the size of the work, by which it may choose where."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Mapping
 from contextlib import suppress
 from threading import Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
@@ -64,10 +65,14 @@ def attached(port: int, secret: str) -> SparkContext | None:
     # In the main thread pyspark has Ctrl-C cancel all jobs, also those of other runs.
     interrupt = signal.getsignal(signal.SIGINT)
     try:
-        return SparkContext(conf=SparkConf(_jconf=java.getConf()), gateway=gateway, jsc=java)
+        context = SparkContext(conf=SparkConf(_jconf=java.getConf()), gateway=gateway, jsc=java)
     finally:
         if current_thread() is main_thread():
             signal.signal(signal.SIGINT, interrupt)
+    # When the JVM ends, whoever reads accumulators prints a traceback.
+    server: Any = context._accumulatorServer  # pyright: ignore[reportPrivateUsage]
+    server.handle_error = lambda *_: None
+    return context
 
 
 def new_session(context: SparkContext) -> SparkSession:
@@ -107,6 +112,28 @@ def end_accumulators(context: SparkContext) -> None:
     if server is not None:
         context._accumulatorServer = None  # pyright: ignore[reportPrivateUsage]
         Thread(target=server.shutdown, daemon=True, name="calve-accumulators").start()
+
+
+def add_to_counters(context: SparkContext, counters: Mapping[str, int]) -> None:
+    """Add to counters of the application, which are among the metrics of its driver under these names from then on.
+
+    A counter is one of Spark's long accumulators. Which one has a name, the JVM's properties say: runs on a warm Spark
+    go on with those of the runs before.
+    """
+    jvm: Any = context._jvm  # pyright: ignore[reportPrivateUsage]
+    java: Any = context._jsc  # pyright: ignore[reportPrivateUsage]
+    system, known = jvm.java.lang.System, jvm.org.apache.spark.util.AccumulatorContext
+    for name, number in counters.items():
+        key = f"calve.counter.{context.applicationId}.{name}"
+        there = system.getProperty(key)
+        if there is None:
+            counter = java.sc().longAccumulator(name)
+            system.setProperty(key, str(counter.id()))
+            scala = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({name: counter})
+            jvm.org.apache.spark.metrics.source.LongAccumulatorSource.register(java.sc(), scala)
+        else:
+            counter = known.get(int(there)).get()
+        counter.add(number)
 
 
 def worker_died(error: Exception) -> bool:

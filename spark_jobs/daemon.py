@@ -23,8 +23,16 @@ from pyspark.daemon import manager
 
 from calve.sink_core import imports
 
-NEEDED = ("calve.spark_jobs.tasks", "calve.spark_jobs.writing", "calve.sink_core.iceberg.format.target")
-"""What the task of a batch is unpickled from."""
+NEEDED = (
+    "calve.spark_jobs.tasks",
+    "calve.spark_jobs.writing",
+    "calve.sink_core.iceberg.format.target",
+    "calve.sink_core.records.json.format",
+    "calve.sink_core.mirror.copy",
+    "calve.sink_core.source.send",
+    "numpy.ma",
+)
+"""What tasks are unpickled from, and what the first record of one would import."""
 
 with imports.for_good():
     for module in NEEDED:

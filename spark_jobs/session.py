@@ -41,6 +41,8 @@ run here and gain nothing."""
 
 _MIB = 1024 * 1024
 _LOG_TAIL_LINES = 15
+_SOCKETS_LENGTH = 60
+"""Characters of a folder with sockets: the path of one has 107 at most, of which its name takes 42."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +203,10 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str], fold
 
     # The launcher, a JVM of its own, only puts the command together.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", JAVA_OPTIONS)
-    scratch = tempfile.TemporaryDirectory(prefix="calve-spark-", ignore_cleanup_errors=True, dir=folder)
+    scratch = tempfile.TemporaryDirectory(prefix="calve-spark-", ignore_cleanup_errors=True)
     log = Path(scratch.name) / "driver.log"
-    conf = SparkConf().setAll(list({**defaults(master, driver_memory, scratch.name), **own}.items()))
+    ours = defaults(master, driver_memory, str(folder or scratch.name), scratch.name)
+    conf = SparkConf().setAll(list({**ours, **own}.items()))
     try:
         with log.open("ab") as output:
             # The JVM writes to the terminal it inherits before any of its log settings apply. A JVM of an earlier
@@ -237,8 +240,11 @@ def _end(context: SparkContext) -> None:
     (session or context).stop()
 
 
-def defaults(master: str, driver_memory: int | None, scratch: str) -> dict[str, str]:
-    """Spark's settings for a driver whose scratch files are in `scratch`; `driver_memory` in bytes."""
+def defaults(master: str, driver_memory: int | None, scratch: str, sockets: str = "") -> dict[str, str]:
+    """Spark's settings for a driver whose scratch files are in the folder `scratch`, and the sockets of its Python
+    processes in `sockets`, by default there too: nobody else may enter it. `driver_memory` in bytes.
+    """
+    sockets = sockets or scratch
     conf = {
         "spark.master": master,
         "spark.app.name": "calve",
@@ -254,6 +260,9 @@ def defaults(master: str, driver_memory: int | None, scratch: str) -> dict[str, 
         loopback = "127.0.0.1"
         conf |= {"spark.driver.host": loopback, "spark.driver.bindAddress": loopback, "spark.local.dir": scratch}
         conf["spark.python.daemon.module"] = "calve.spark_jobs.daemon"
+        if len(sockets) <= _SOCKETS_LENGTH:
+            # Between two processes of a machine TCP waits 40 ms in each task until what was sent is acknowledged.
+            conf |= {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": sockets}
         # `spark.jars` would copy them for executors, which are the driver itself here.
         conf["spark.driver.extraClassPath"] = os.pathsep.join(map(str, spark_jars()))
     else:

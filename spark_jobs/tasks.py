@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from threading import Thread
@@ -16,8 +16,8 @@ import pyarrow as pa
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, ProtocolError, RetriableError
-from calve.sink_core.tasks import Job, Task, WrittenBy
-from calve.spark_jobs.compat import gateway, worker_died
+from calve.sink_core.tasks import Job, Size, Task, WrittenBy
+from calve.spark_jobs.compat import add_to_counters, gateway, worker_died
 from calve.spark_jobs.session import Started, start
 from calve.spark_jobs.warm import Surroundings, own_tag
 
@@ -69,7 +69,20 @@ class SparkTasks:
             failed, result = results[i]
             if failed:
                 raise cast(CalveError, pickle.loads(result))  # noqa: S301 - written by our own task
-        return [pickle.loads(results[i][1]) for i in range(n)]  # noqa: S301 - written by our own task
+        done = [pickle.loads(results[i][1]) for i in range(n)]  # noqa: S301 - written by our own task
+        self._count(done, job)
+        return done
+
+    def _count(self, results: Sequence[Any], job: Job | None) -> None:
+        """Records and bytes as metrics of the driver. Those of Connect's are another process's."""
+        sizes = [size for result in results if isinstance(size := getattr(result, "size", None), Size)]
+        if job is None or not sizes or (context := self._spark.context) is None:
+            return
+        size = sum(sizes, Size())
+        names = {f"calve.{job.pipeline}.records": size.records, f"calve.{job.pipeline}.bytes": size.bytes}
+        # Metrics are no reason to lose what was written.
+        with suppress(Exception):
+            add_to_counters(context, names)
 
     def on_spark(self, work: Callable[[Started], T], job: Job | None = None) -> T:
         """What `work` makes of the running Spark. If that was a warm one and is lost, it is done once more on the next:

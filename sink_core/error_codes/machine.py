@@ -12,16 +12,16 @@ SPARK_CONNECT = ErrorCode(
     "CLV-6102",
     "The Spark Connect server doesn't answer",
     "It is down, or wants another token.",
-    "Check `remote`; `calve spark status` says whether the one of this machine runs.",
+    "Check `remote` under `spark` in connections.yaml, and that the server runs.",
 )
 SPARK_LOST = ErrorCode(
     "CLV-6103",
     "Spark lost a task, or rows of one",
     (
-        "A task vanished; or an executor was lost, and a topic that was compacted meanwhile was read again. Nothing "
-        "was published."
+        "A task vanished, its process died as often as Spark tries it, or the driver ended; or an executor was lost, "
+        "and a topic that was compacted meanwhile was read again. What was not published before is read again."
     ),
-    "Look at Spark's log, run again.",
+    "Look at Spark's log, run again. Where memory is scarce lower `batch.max_bytes`, or `tasks` under `spark`.",
 )
 EXECUTORS = ErrorCode(
     "CLV-6104",
@@ -53,15 +53,15 @@ MAVEN = ErrorCode(
 PORT_TAKEN = ErrorCode(
     "CLV-6201",
     "A port is taken",
-    "Another process listens on the port of the broker, or of the Spark server.",
+    "Another process listens on the port of the broker.",
     "End it, or choose another port.",
 )
 RUNS_OTHERWISE = ErrorCode(
     "CLV-6202",
     "The server runs already, in another way than asked for",
     (
-        "The broker, or the Spark server, of that folder runs on another port, or `calve spark start --conf` has "
-        "settings that the running server was not started with."
+        "The broker of that folder runs on another port; or the warm Spark of these connections was started with "
+        "other settings, or by another version of Calve."
     ),
     "Leave them out, or stop it first.",
 )
@@ -74,7 +74,7 @@ BROKER_STORAGE = ErrorCode(
 NOT_STARTED = ErrorCode(
     "CLV-6204",
     "The local server failed",
-    "The embedded broker, or the Spark server, ended while starting, or does not answer.",
+    "The embedded broker, or the warm Spark, ended while starting, or does not answer.",
     "Read the lines shown, and `broker.log` or `spark.log`.",
 )
 DRILL = ErrorCode(

@@ -57,9 +57,9 @@ def copy_slot(spec: CopySpec, number: int) -> SlotResult:
     try:
         with infrequent_gc(), Slot(spec.slots[number]) as slot:
             _copy(spec, number, slot)
+            return SlotResult(size=slot.size)
     except Overtaken as overtaken:
         return SlotResult(str(overtaken))
-    return SlotResult()
 
 
 def _copy(spec: CopySpec, number: int, slot: Slot) -> None:

@@ -9,6 +9,7 @@ from calve.sink_core.control import schemas
 from calve.sink_core.control.events import ByPartition
 from calve.sink_core.control.slots.events import SLOT_CHECKPOINT, SLOT_COMMITTED, SlotCheckpoint, SlotCommitted
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.tasks import Size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +52,10 @@ class RecordsCopied(SlotCommitted):
 
     event_type: ClassVar[str] = "RECORDS_COPIED"
     ranges: tuple[CopiedRange, ...]
+
+    @property
+    def size(self) -> Size:
+        return Size(sum(part.records for part in self.ranges), sum(part.bytes for part in self.ranges))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,6 +9,7 @@ from typing import ClassVar
 from calve.sink_core.control import schemas
 from calve.sink_core.control.slots.events import SLOT_CHECKPOINT, SLOT_COMMITTED, SlotCheckpoint, SlotCommitted
 from calve.sink_core.offsets import TopicPartition
+from calve.sink_core.tasks import Size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +50,10 @@ class RowsSent(SlotCommitted):
     written: tuple[Written, ...]
     dropped: int = 0
     dead_letters: int = 0
+
+    @property
+    def size(self) -> Size:
+        return Size(sum(each.records for each in self.written), sum(each.bytes for each in self.written))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

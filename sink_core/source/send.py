@@ -74,9 +74,9 @@ def send_slot(spec: SendSpec, number: int) -> SlotResult:
             if spec.slots[number].rules.former_try_is_noticed:
                 _require_untouched(spec, spec.work[number])
             _send(spec, number, slot, source)
+            return SlotResult(size=slot.size)
     except Overtaken as overtaken:
         return SlotResult(str(overtaken))
-    return SlotResult()
 
 
 def _require_untouched(spec: SendSpec, work: Sequence[Work]) -> None:

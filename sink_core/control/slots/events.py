@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from calve.sink_core.control import schemas
 from calve.sink_core.control.events import BatchPublished, ByPartition, Checkpoint, Event
+from calve.sink_core.tasks import Size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +32,11 @@ class SlotCommitted(BatchPublished):
     slot: int
     predecessor: str = ""
     topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def size(self) -> Size:
+        """What it moved; each kind knows."""
+        return Size()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,9 +24,9 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from calve.sink_core.control.events import Event
 from calve.sink_core.control.group import SourceGroup, to_kafka
 from calve.sink_core.control.log import PARTITION, headers
+from calve.sink_core.control.slots.events import SlotCommitted
 from calve.sink_core.error_codes.kafka import NOT_ACKNOWLEDGED, OPEN_TRANSACTION
 from calve.sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
 from calve.sink_core.failpoints import reach
@@ -35,6 +35,7 @@ from calve.sink_core.kafka.compat import STATE
 from calve.sink_core.kafka.failures import classify
 from calve.sink_core.offsets import Offsets, Position, TopicPartition
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tasks import Size
 from calve.sink_core.timing import Deadline
 
 TRANSACTION_S = clients.TRANSACTION_TIMEOUT_MS / 1000
@@ -84,9 +85,13 @@ class Refused(RetriableError):
 
 @dataclass(frozen=True, slots=True)
 class SlotResult:
-    """How a task ended; what it did is in the control log. `overtaken` says by what, empty if it came to its end."""
+    """How a task ended; what it did is in the control log. `overtaken` says by what, empty if it came to its end.
+
+    `size` is what its transactions moved.
+    """
 
     overtaken: str = ""
+    size: Size = field(default_factory=Size)
 
 
 def unexplained(results: Iterable[SlotResult]) -> CalveError | None:
@@ -103,6 +108,8 @@ class Slot:
         self._group = SourceGroup(spec.settings, spec.group, spec.rules)
         self._producer = clients.transactional_producer(spec.settings, spec.transactional_id, **spec.producer)
         self._open = False
+        self.size = Size()
+        """What its transactions moved so far."""
 
     def __enter__(self) -> Slot:
         return self
@@ -174,7 +181,7 @@ class Slot:
                     )
             self._look()
 
-    def commit(self, event: Event, value: bytes, positions: Offsets) -> None:
+    def commit(self, event: SlotCommitted, value: bytes, positions: Offsets) -> None:
         """End the open transaction with `event`, whose message is `value`, and the next offsets of what it moved.
 
         Raises Refused if a record was refused, and then nothing is there; UnknownOutcome if the broker does not say
@@ -190,6 +197,7 @@ class Slot:
             reach("transaction.after-offsets")
         self._commit()
         self._open = False
+        self.size += event.size
         reach("transaction.after-commit")
 
     def abort(self) -> None:

@@ -28,6 +28,7 @@ from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.format.target import Written
 from calve.sink_core.tables.internal import DeadLetter, Headers, dead_letter_rows
 from calve.sink_core.tables.pieces import Outbox
+from calve.sink_core.tasks import Size
 
 _UNNAMEABLE = "; headers left out: the name of one is not UTF-8"
 
@@ -61,6 +62,10 @@ class TaskResult:
     first_bad: FirstBad | None = None
     wanted: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
     dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
+
+    @property
+    def size(self) -> Size:
+        return Size(sum(each.records for each in self.counts), sum(each.value_bytes for each in self.counts))
 
 
 def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int, outbox: Outbox | None = None) -> TaskResult:
